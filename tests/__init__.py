@@ -1,0 +1,1 @@
+"""The test suites; `support` is what they share. Run from the root: `pytest`."""

@@ -1,0 +1,1 @@
+"""What tests of several areas share: the broker as a process, clients, clocks."""
