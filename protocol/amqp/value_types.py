@@ -1,0 +1,100 @@
+"""AMQP 1.0 types that Python has no type of its own for.
+
+Owns what a decoded value remembers about its wire type; not how it is encoded.
+Every type compares and hashes as the plain Python value it extends: `UInt(1) == 1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class UByte(int):
+    __slots__ = ()
+
+
+class UShort(int):
+    __slots__ = ()
+
+
+class UInt(int):
+    __slots__ = ()
+
+
+class ULong(int):
+    __slots__ = ()
+
+
+class Byte(int):
+    __slots__ = ()
+
+
+class Short(int):
+    __slots__ = ()
+
+
+class Int(int):
+    __slots__ = ()
+
+
+class Long(int):
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Milliseconds since the Unix epoch."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """A 32-bit float; a plain `float` is a double."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """One UTF-32 code unit. A lone surrogate is let through: .NET's `char` can be one."""
+
+    __slots__ = ()
+
+
+class Symbol(str):
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A decimal32, decimal64 or decimal128, kept as it came; nothing here calculates with it."""
+
+    raw: bytes
+
+
+class ArrayCode:
+    """Element constructors of the arrays that Service Bus clients ask for."""
+
+    NULL = 0x40
+    BOOLEAN = 0x56
+    INT = 0x71
+    LONG = 0x81
+    TIMESTAMP = 0x83
+    UUID = 0x98
+    STRING = 0xB1
+    SYMBOL = 0xB3
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Items of one type. An empty one still names its type: clients cast by it."""
+
+    code: int
+    """The widest constructor of the element type, such as 0x81 for any array of longs."""
+    items: list[object]
+    descriptor: object = None
+    """What describes every item, where something does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    descriptor: object
+    value: object
