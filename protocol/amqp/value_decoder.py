@@ -44,11 +44,13 @@ _length32 = struct.Struct(">I").unpack_from
 _lengths8 = struct.Struct(">BB").unpack_from
 _lengths32 = struct.Struct(">II").unpack_from
 
-WIDEST = {
-    **{0x41: 0x56, 0x42: 0x56, 0x43: 0x70, 0x52: 0x70, 0x44: 0x80, 0x53: 0x80},
-    **{0x54: 0x71, 0x55: 0x81, 0xA0: 0xB0, 0xA1: 0xB1, 0xA3: 0xB3},
-    **{0x45: 0xD0, 0xC0: 0xD0, 0xC1: 0xD1, 0xE0: 0xF0},
-}
+WIDEST = dict(
+    zip(
+        b"\x41\x42\x43\x52\x44\x53\x54\x55\xa0\xa1\xa3\x45\xc0\xc1\xe0",
+        b"\x56\x56\x70\x70\x80\x80\x71\x81\xb0\xb1\xb3\xd0\xd0\xd1\xf0",
+        strict=True,
+    )
+)
 """Short constructors, and the one that can encode any value of the same type."""
 
 
@@ -68,12 +70,12 @@ def value_end(data: bytes, position: int) -> int:
         while pending:
             code = data[position]
             position += 1
-            width = _WIDTHS[code]
+            width = WIDTHS[code]
             if width >= 0:
                 position += width
-            elif width == _SIZED_8:
+            elif width == SIZED_8:
                 position += 1 + data[position]
-            elif width == _SIZED_32:
+            elif width == SIZED_32:
                 position += 4 + _length32(data, position)[0]
             elif code == 0:
                 pending += 2  # A described value: its descriptor, then itself.
@@ -149,7 +151,7 @@ def _decode(data: bytes, position: int, limit: int, depth: int) -> tuple[object,
 
 
 def _constant(value: object) -> _Decoder:
-    def read(data: bytes, position: int, limit: int, depth: int) -> tuple[object, int]:
+    def read(_data: bytes, position: int, _limit: int, _depth: int) -> tuple[object, int]:
         return value, position
 
     return read
@@ -159,7 +161,7 @@ def _fixed(layout: str, make: Callable[..., object] | None = None) -> _Decoder:
     unpack_from = struct.Struct(layout).unpack_from
     size = struct.calcsize(layout)
 
-    def read(data: bytes, position: int, limit: int, depth: int) -> tuple[object, int]:
+    def read(data: bytes, position: int, limit: int, _depth: int) -> tuple[object, int]:
         end = position + size
         if end > limit:
             raise _truncated()
@@ -170,7 +172,7 @@ def _fixed(layout: str, make: Callable[..., object] | None = None) -> _Decoder:
 
 
 def _variable(width: int, make: Callable[[bytes], object] | None) -> _Decoder:
-    def read(data: bytes, position: int, limit: int, depth: int) -> tuple[object, int]:
+    def read(data: bytes, position: int, limit: int, _depth: int) -> tuple[object, int]:
         start = position + width
         if start > limit:
             raise _truncated()
@@ -270,7 +272,7 @@ def _array(width: int) -> _Decoder:
         if decoder is None or code == 0:
             raise _unknown(code)
         position = first + 1
-        if count > (end - position if _WIDTHS[code] else MAX_EMPTY_ITEMS):
+        if count > (end - position if WIDTHS[code] else MAX_EMPTY_ITEMS):
             raise _truncated()
         items = []
         for _ in range(count):
@@ -283,7 +285,7 @@ def _array(width: int) -> _Decoder:
     return read
 
 
-def _empty_list(data: bytes, position: int, limit: int, depth: int) -> tuple[object, int]:
+def _empty_list(_data: bytes, position: int, _limit: int, _depth: int) -> tuple[object, int]:
     return [], position
 
 
@@ -337,14 +339,11 @@ _DECODERS: dict[int, _Decoder] = {
 }
 
 # AMQP 1.0 §1.2: the high half of a constructor tells the width of what follows it.
-_SIZED_8, _SIZED_32, _UNKNOWN = -1, -2, -3
-_WIDTH_BY_CATEGORY = {
-    **{0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16},
-    **{0xA: _SIZED_8, 0xC: _SIZED_8, 0xE: _SIZED_8},
-    **{0xB: _SIZED_32, 0xD: _SIZED_32, 0xF: _SIZED_32},
-}
-_WIDTHS = [
-    _WIDTH_BY_CATEGORY.get(code >> 4, _UNKNOWN) if code in _DECODERS else _UNKNOWN
-    for code in range(256)
-]
+SIZED_8, SIZED_32, _UNKNOWN = -1, -2, -3
+_WIDTH_BY_CATEGORY = (
+    *(_UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN),
+    *(0, 1, 2, 4, 8, 16),
+    *(SIZED_8, SIZED_32, SIZED_8, SIZED_32, SIZED_8, SIZED_32),
+)
+WIDTHS = [_WIDTH_BY_CATEGORY[code >> 4] if code in _DECODERS else _UNKNOWN for code in range(256)]
 """Bytes after each constructor: a number, or which kind of size prefix tells it."""

@@ -132,10 +132,6 @@ def _plain_int(value: int) -> bytes:
     return (_encode_long if value in _LONG_RANGE else _encode_ulong)(value)
 
 
-def _boolean(value: bool) -> bytes:
-    return b"\x41" if value else b"\x42"
-
-
 _encode_timestamp = _fixed(0x83, "q")
 
 
@@ -179,7 +175,7 @@ def _array(value: Array) -> bytes:
 
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     type(None): lambda _: b"\x40",
-    bool: _boolean,
+    bool: lambda value: b"\x41" if value else b"\x42",
     int: _plain_int,
     float: _fixed(0x82, "d"),
     str: encode_string,
