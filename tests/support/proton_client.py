@@ -1,0 +1,175 @@
+"""A client connection for volume: one socket and one Proton engine on raw cffi calls.
+
+It moves bytes and opens links; its user selects on the socket, walks `collector` and decides what
+the events mean. Nothing blocks after the connection is made, and no SASL layer is used.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from cproton_ffi import ffi, lib
+
+MAX_FRAME_BYTES = 65_536
+READ_BYTES = 1 << 18
+PEEK_BYTES = 1 << 16
+
+_peek_buffer = ffi.new("char[]", PEEK_BYTES)
+_peek_view = ffi.buffer(_peek_buffer)
+_read_view = bytearray(READ_BYTES)
+_read_buffer = ffi.from_buffer(_read_view)
+
+
+class PeerFailed(Exception):
+    """The broker refused something, or the connection ended when it should not."""
+
+
+class ProtonClient:
+    """Call `receive` when the socket is readable, `flush` after anything was done to a link."""
+
+    def __init__(self, host: str, port: int, container_id: str, connect_timeout_s: float = 10.0):
+        self.socket = socket.create_connection((host, port), timeout=connect_timeout_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.collector = lib.pn_collector()
+        self.is_closed = False
+        self._unsent = b""
+        self._transport = lib.pn_transport()
+        lib.pn_transport_set_max_frame(self._transport, MAX_FRAME_BYTES)
+        self._connection = lib.pn_connection()
+        lib.pn_connection_set_container(self._connection, container_id.encode())
+        lib.pn_connection_set_hostname(self._connection, host.encode())
+        lib.pn_connection_collect(self._connection, self.collector)
+        lib.pn_transport_bind(self._transport, self._connection)
+        lib.pn_connection_open(self._connection)
+        self.amqp_session = lib.pn_session(self._connection)
+        lib.pn_session_open(self.amqp_session)
+
+    # ---- links --------------------------------------------------------------------------------
+
+    def attach_sender(self, address: str, *, name: str, settled: bool = False) -> Any:
+        """Attach a link that sends; `settled` sends without asking for an outcome."""
+        link = lib.pn_sender(self.amqp_session, name.encode())
+        lib.pn_terminus_set_address(lib.pn_link_target(link), address.encode())
+        lib.pn_terminus_set_address(lib.pn_link_source(link), name.encode())
+        mode = lib.PN_SND_SETTLED if settled else lib.PN_SND_UNSETTLED
+        lib.pn_link_set_snd_settle_mode(link, mode)
+        lib.pn_link_open(link)
+        return link
+
+    def attach_receiver(
+        self, address: str, *, name: str, settled: bool = False, second: bool = False
+    ) -> Any:
+        """Attach a link that receives.
+
+        `settled` is receive-and-delete; `second` is peek-lock whose settlements the broker answers.
+        """
+        link = lib.pn_receiver(self.amqp_session, name.encode())
+        lib.pn_terminus_set_address(lib.pn_link_source(link), address.encode())
+        lib.pn_terminus_set_address(lib.pn_link_target(link), name.encode())
+        mode = lib.PN_SND_SETTLED if settled else lib.PN_SND_UNSETTLED
+        lib.pn_link_set_snd_settle_mode(link, mode)
+        mode = lib.PN_RCV_SECOND if second else lib.PN_RCV_FIRST
+        lib.pn_link_set_rcv_settle_mode(link, mode)
+        lib.pn_link_open(link)
+        return link
+
+    # ---- bytes --------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    @property
+    def has_unsent(self) -> bool:
+        """The socket is full: select for writing, then flush."""
+        return bool(self._unsent)
+
+    def receive(self) -> None:
+        """Hand what the socket holds to the engine; the events wait in the collector."""
+        try:
+            count = self.socket.recv_into(_read_view)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            lib.pn_transport_close_tail(self._transport)
+            self.is_closed = True
+            return
+        offset = 0
+        while offset < count:
+            taken = lib.pn_transport_push(self._transport, _read_buffer + offset, count - offset)
+            if taken < 0:
+                self.is_closed = True
+                return
+            offset += taken
+
+    def flush(self) -> None:
+        """Write what the engine has to say, as far as the socket takes it."""
+        transport = self._transport
+        pieces = [self._unsent] if self._unsent else []
+        while True:
+            count = lib.pn_transport_peek(transport, _peek_buffer, PEEK_BYTES)
+            if count <= 0:
+                break
+            pieces.append(_peek_view[0:count])
+            lib.pn_transport_pop(transport, count)
+        if not pieces:
+            return
+        output = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        try:
+            sent = self.socket.send(output)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.is_closed = True
+            return
+        self._unsent = output[sent:]
+
+    def tick(self, now_ms: int) -> None:
+        """Let the engine send its heartbeat."""
+        lib.pn_transport_tick(self._transport, now_ms)
+
+    # ---- rare events --------------------------------------------------------------------------
+
+    def check(self, event: Any) -> None:
+        """Raise if this event, one the caller has no use for, says that something went wrong."""
+        kind = lib.pn_event_type(event)
+        if kind == lib.PN_TRANSPORT_ERROR:
+            raise PeerFailed(_text("transport", lib.pn_transport_condition(self._transport)))
+        if kind in (lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH):
+            condition = lib.pn_link_remote_condition(lib.pn_event_link(event))
+            raise PeerFailed(_text("link closed", condition))
+        if kind == lib.PN_SESSION_REMOTE_CLOSE:
+            condition = lib.pn_session_remote_condition(lib.pn_event_session(event))
+            raise PeerFailed(_text("session closed", condition))
+        if kind == lib.PN_CONNECTION_REMOTE_CLOSE:
+            condition = lib.pn_connection_remote_condition(self._connection)
+            raise PeerFailed(_text("connection closed", condition))
+
+    def close(self) -> None:
+        """Say close; the peer's own close shows that it has read everything before."""
+        lib.pn_connection_close(self._connection)
+
+    def free(self) -> None:
+        """Drop socket and engine. Every link and delivery of this connection dangles after."""
+        self.is_closed = True
+        self.socket.close()
+        while lib.pn_collector_pop(self.collector):
+            pass
+        lib.pn_transport_unbind(self._transport)
+        lib.pn_collector_release(self.collector)
+        lib.pn_connection_release(self._connection)
+        lib.pn_decref(self._transport)
+        lib.pn_decref(self._connection)
+        lib.pn_collector_free(self.collector)
+
+
+def _text(what: str, condition: Any) -> str:
+    parts = [what]
+    for field in (lib.pn_condition_get_name, lib.pn_condition_get_description):
+        value = field(condition)
+        if value:
+            parts.append(ffi.string(value).decode(errors="replace"))
+    return ": ".join(parts)
