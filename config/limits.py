@@ -1,0 +1,158 @@
+"""Every bound of the broker, named with its unit.
+
+Numbers only: whoever meets a bound decides how to refuse. `RELAXED` protects the broker and nothing
+else, so that a test is never stopped by a price list; `strict(tier)` gives Azure's own quotas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from config.entities import UNLIMITED_MS
+
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
+INT32_MAX = 2_147_483_647
+
+
+class Tier(Enum):
+    """What the namespace claims to be, and in strict mode is held to."""
+
+    BASIC = "Basic"
+    STANDARD = "Standard"
+    PREMIUM = "Premium"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The defaults are the relaxed values."""
+
+    # --- entities ---------------------------------------------------------------------------
+    namespaces_max: int = 1_000
+    entities_per_namespace_max: int = 100_000
+    """Queues and topics together."""
+    entity_path_max_characters: int = 260
+    name_max_characters: int = 260
+    """Of a namespace, subscription or rule."""
+    subscriptions_per_topic_max: int = 10_000
+    rules_per_subscription_max: int = 10_000
+    sql_filters_per_topic_max: int = 100_000
+    correlation_filters_per_topic_max: int = 100_000
+    sql_text_max_characters: int = 64 * KIBIBYTE
+    """Of one filter or one action."""
+    statements_per_action_max: int = 1_024
+    authorization_rules_per_entity_max: int = 1_000
+    user_metadata_max_characters: int = 1_024
+    forward_hops_max: int = 4
+
+    # --- entity properties ------------------------------------------------------------------
+    lock_duration_min_ms: int = 5 * SECOND_MS
+    lock_duration_max_ms: int = 5 * MINUTE_MS
+    max_delivery_count_max: int = INT32_MAX
+    time_to_live_min_ms: int = 1 * SECOND_MS
+    time_to_live_max_ms: int = UNLIMITED_MS
+    duplicate_window_min_ms: int = 5 * SECOND_MS
+    duplicate_window_max_ms: int = 7 * DAY_MS
+    auto_delete_on_idle_min_ms: int = 5 * MINUTE_MS
+    entity_size_max_megabytes: int = INT32_MAX
+
+    # --- messages ---------------------------------------------------------------------------
+    message_max_bytes: int = 100 * MEBIBYTE
+    """The most an entity may be set to take; also what it takes when nothing is set."""
+    batch_max_bytes: int = 100 * MEBIBYTE
+    batch_max_messages: int = 100_000
+    message_id_max_characters: int = 128
+    session_id_max_characters: int = 128
+    partition_key_max_characters: int = 128
+    property_max_bytes: int = 32 * KIBIBYTE
+    """Of one application property."""
+    header_max_bytes: int = 64 * KIBIBYTE
+    """Of everything before the body."""
+    session_state_max_bytes: int = 100 * MEBIBYTE
+    session_states_per_entity_max: int = 1_000_000
+
+    # --- requests ---------------------------------------------------------------------------
+    peek_max_messages: int = 10_000
+    receive_deferred_max_messages: int = 10_000
+    delete_max_messages: int = 4_000
+    list_max_entities: int = 1_000
+    http_body_max_bytes: int = 101 * MEBIBYTE
+    """A message over the REST data plane, with some room for its properties."""
+
+    # --- connections ------------------------------------------------------------------------
+    connections_max: int = 10_000
+    amqp_sessions_per_connection_max: int = 8_192
+    links_per_connection_max: int = 20_000
+    receivers_per_entity_max: int = 10_000
+    frame_max_bytes: int = 64 * KIBIBYTE
+    sasl_frame_max_bytes: int = 4 * KIBIBYTE
+    """AMQP asks for 512 at least; a PLAIN response with a long token needs more."""
+    handshake_timeout_ms: int = 30 * SECOND_MS
+    """From the first byte of a connection to its `open`."""
+    authorization_timeout_ms: int = 60 * SECOND_MS
+    """How long an open connection may stay without a link or a token, in strict authorization."""
+
+    # --- memory -----------------------------------------------------------------------------
+    sender_credit_window: int = 5_000
+    """Messages a sending link may have on the wire; granted anew when half is used."""
+    receiver_bytes_in_flight_max: int = 16 * MEBIBYTE
+    """Bytes handed to the engine for one connection and not yet taken by its socket."""
+    sender_bytes_in_flight_max: int = 64 * MEBIBYTE
+    """Bytes taken from one connection and not yet committed: reading pauses beyond it."""
+    commit_backlog_max_bytes: int = 256 * MEBIBYTE
+    """Bytes taken from all connections and not yet committed."""
+    unsettled_deliveries_per_link_max: int = 100_000
+
+    # --- transactions -----------------------------------------------------------------------
+    transaction_max_operations: int = 10_000
+    transaction_max_bytes: int = 256 * MEBIBYTE
+    transaction_timeout_ms: int = 2 * MINUTE_MS
+    transactions_per_connection_max: int = 1_000
+
+
+RELAXED = Limits()
+
+STRICT = Limits(
+    entities_per_namespace_max=10_000,
+    name_max_characters=50,
+    subscriptions_per_topic_max=2_000,
+    rules_per_subscription_max=2_000,
+    sql_filters_per_topic_max=2_000,
+    sql_text_max_characters=1_024,
+    statements_per_action_max=32,
+    authorization_rules_per_entity_max=12,
+    duplicate_window_min_ms=20 * SECOND_MS,
+    entity_size_max_megabytes=80 * 1024,
+    batch_max_bytes=1 * MEBIBYTE,
+    batch_max_messages=4_500,
+    peek_max_messages=250,
+    connections_max=5_000,
+    receivers_per_entity_max=5_000,
+    sender_credit_window=1_000,
+    transaction_max_operations=100,
+)
+"""Azure's quotas, in the Premium tier."""
+
+_STANDARD = replace(
+    STRICT,
+    entity_size_max_megabytes=5 * 1024,
+    message_max_bytes=256 * KIBIBYTE,
+    batch_max_bytes=256 * KIBIBYTE,
+    session_state_max_bytes=256 * KIBIBYTE,
+    delete_max_messages=500,
+)
+
+_STRICT_BY_TIER = {
+    Tier.PREMIUM: STRICT,
+    Tier.STANDARD: _STANDARD,
+    Tier.BASIC: replace(_STANDARD, time_to_live_max_ms=14 * DAY_MS),
+}
+
+
+def strict(tier: Tier) -> Limits:
+    """Azure's quotas in a tier."""
+    return _STRICT_BY_TIER[tier]
