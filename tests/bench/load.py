@@ -100,6 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--settle", choices=(SETTLED, FIRST, SECOND), default=SECOND)
     parser.add_argument("--presettled", action="store_true", help="send without outcomes")
     parser.add_argument("--rate-per-s", type=float, default=0.0, help="0: as fast as it goes")
+    parser.add_argument("--first-sequence", type=int, default=0)
     parser.add_argument("--stall-timeout-s", type=float, default=30.0)
     options = vars(parser.parse_args(arguments))
     options["senders"] = options["senders"] or options["connections"]

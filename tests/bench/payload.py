@@ -72,15 +72,24 @@ class Verdict:
 class DeliveryChecks:
     """Counts what the messages of one run, received over any number of links, got wrong.
 
-    Messages of one sender may be spread over several links; on each link they must rise.
+    Messages of one sender may be spread over several links; on each link they must rise. Each
+    sender's sequences begin at `first_sequence`.
     """
 
-    def __init__(self, run: int, body_bytes: int, expected: Sequence[int], links: int) -> None:
+    def __init__(
+        self,
+        run: int,
+        body_bytes: int,
+        expected: Sequence[int],
+        links: int = 1,
+        first_sequence: int = 0,
+    ) -> None:
         self.latencies_ns = array("q")
         self.received = 0
         self._body_bytes = body_bytes
         self._head = head(run, body_bytes)
         self._filler = filler(body_bytes)
+        self._first_sequence = first_sequence
         self._seen = [bytearray(count) for count in expected]
         self._last = [[-1] * len(expected) for _ in range(links)]
         self._duplicate = self._corrupt = self._out_of_order = self._foreign = 0
@@ -89,7 +98,7 @@ class DeliveryChecks:
         """Check whole encoded messages in the order one link delivered them."""
         body_bytes, expected_head, expected_filler = self._body_bytes, self._head, self._filler
         unpack, seen, last = BODY.unpack_from, self._seen, self._last[link]
-        add_latency = self.latencies_ns.append
+        first_sequence, add_latency = self._first_sequence, self.latencies_ns.append
         self.received += len(payloads)
         for payload in payloads:
             start = len(payload) - body_bytes
@@ -104,7 +113,8 @@ class DeliveryChecks:
                 self._corrupt += 1
                 continue
             marks = seen[sender]
-            if sequence >= len(marks):
+            sequence -= first_sequence
+            if not 0 <= sequence < len(marks):
                 self._corrupt += 1
                 continue
             if marks[sequence]:

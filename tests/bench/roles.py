@@ -60,6 +60,8 @@ class Load:
     presettled: bool = False
     rate_per_s: float = 0.0
     """Sender: scheduled messages per second over all connections; 0 is as fast as it goes."""
+    first_sequence: int = 0
+    """Where each sender's sequences begin: how many it sent in earlier parts of the same run."""
     stall_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
@@ -244,8 +246,8 @@ class Sender(Role):
         self._tag = ffi.new("pn_delivery_tag_t *")
         self._tag.start = self._message + body_at + SEQUENCE_OFFSET
         self._tag.size = 8
-        self._share = shares(load.count, load.connections)
-        self._sequence = [0] * load.connections
+        self._end = [load.first_sequence + n for n in shares(load.count, load.connections)]
+        self._sequence = [load.first_sequence] * load.connections
         self._sent_ns: list[dict[Any, int]] = [{} for _ in range(load.connections)]
         self._latencies_ns = array("q")
         self._outcomes: dict[int, int] = {}
@@ -266,11 +268,11 @@ class Sender(Role):
 
     def push(self, index: int) -> None:
         load, link, awaited = self.load, self.links[index], self._sent_ns[index]
-        sequence = self._sequence[index]
+        sequence = start = self._sequence[index]
         allowed = min(
             lib.pn_link_credit(link),
             load.window - len(awaited),
-            self._share[index] - sequence,
+            self._end[index] - sequence,
             CHUNK_MESSAGES,
         )
         outgoing_bytes = lib.pn_session_outgoing_bytes(self.clients[index].amqp_session)
@@ -283,7 +285,7 @@ class Sender(Role):
         end = sequence + allowed
         while sequence < end:
             if load.rate_per_s:
-                place = sequence * load.connections + index
+                place = (sequence - load.first_sequence) * load.connections + index
                 stamp_ns = self.begin_ns + int(place * SECOND_NS / load.rate_per_s)
                 if stamp_ns > now_ns:
                     self._due_ns = min(self._due_ns or stamp_ns, stamp_ns)
@@ -297,13 +299,12 @@ class Sender(Role):
         else:
             if allowed == CHUNK_MESSAGES:
                 self._due_ns = now_ns  # there is more to send: look at the sockets, do not wait
-        count = sequence - self._sequence[index]
         self._sequence[index] = sequence
         if load.presettled:
             for delivery in awaited:
                 lib.pn_delivery_settle(delivery)
             awaited.clear()
-            self._settled += count
+            self._settled += sequence - start
 
     def work(self, index: int, now_ns: int) -> None:
         client, awaited = self.clients[index], self._sent_ns[index]
@@ -355,7 +356,9 @@ class Receiver(Role):
     def __init__(self, load: Load) -> None:
         super().__init__(load)
         expected = shares(load.count, load.senders)
-        self.checks = DeliveryChecks(load.run, load.body_bytes, expected, load.connections)
+        self.checks = DeliveryChecks(
+            load.run, load.body_bytes, expected, load.connections, load.first_sequence
+        )
         self._buffer = ffi.new("char[]", RECEIVE_BUFFER_BYTES)
         self._view = ffi.buffer(self._buffer)
         self._granted = 0
