@@ -5,7 +5,15 @@ The one door to `value_types`, `value_decoder` and `value_encoder`; no Proton, n
 `UndecodableMessage`.
 """
 
-from protocol.amqp.value_decoder import compound, decode, map_entries, value_end
+from protocol.amqp.value_decoder import (
+    SIZED_8,
+    SIZED_32,
+    WIDTHS,
+    compound,
+    decode,
+    map_entries,
+    value_end,
+)
 from protocol.amqp.value_encoder import (
     compound_of,
     encode,
@@ -34,6 +42,9 @@ from protocol.amqp.value_types import (
 )
 
 __all__ = [
+    "SIZED_8",
+    "SIZED_32",
+    "WIDTHS",
     "Array",
     "ArrayCode",
     "Byte",
