@@ -1,0 +1,309 @@
+"""What the core sometimes asks of a message's bytes: ids, keys, and the properties rules test.
+
+Owns the way from encoded sections to plain Python values; never changes a message.
+Nothing is read before it is asked for, and nothing but `UndecodableMessage` is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker.core.errors import UndecodableMessage
+from protocol.amqp.section_reader import body_sections
+from protocol.amqp.section_writer import (
+    ANNOTATIONS,
+    GROUP_ID,
+    MESSAGE_ID,
+    PROPERTY_FIELDS,
+)
+from protocol.amqp.values import (
+    Char,
+    Decimal,
+    Described,
+    Long,
+    Symbol,
+    Timestamp,
+    ULong,
+    compound,
+    decode,
+    encode,
+    value_end,
+)
+
+if TYPE_CHECKING:
+    from broker.core.message import Message, PropertyValue
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+# .NET counts time in ticks of 100 ns, and moments from the year 1.
+_TICKS_PER_MICROSECOND = 10
+_TIMESPAN = "com.microsoft:timespan"
+_DATETIME_OFFSET = "com.microsoft:datetime-offset"
+_URI = "com.microsoft:uri"
+
+
+class Reader:
+    """Implements the core's `MessageReader`."""
+
+    __slots__ = ()
+
+    def session_id(self, body: bytes) -> str | None:
+        """`group-id`, or None."""
+        try:
+            if body[:4] == b"\x00\x53\x73\xc0":
+                if body[5] <= GROUP_ID:
+                    return None
+                # This is asked for every message sent to a session entity: the ten fields before
+                # it are nulls and short texts, passed without a call.
+                position = 6
+                for _ in range(GROUP_ID):
+                    code = body[position]
+                    if code == 0x40:
+                        position += 1
+                    elif code == 0xA1 or code == 0xA3:  # noqa: PLR1714 (measured)
+                        position += 2 + body[position + 1]
+                    else:
+                        position = value_end(body, position)
+                code = body[position]
+                if code == 0x40:
+                    return None
+                if code == 0xA1:
+                    return body[position + 2 : position + 2 + body[position + 1]].decode()
+            else:
+                position = _field_position(body, GROUP_ID)
+                if position < 0:
+                    return None
+        except (IndexError, ValueError) as error:
+            raise UndecodableMessage("the session id cannot be read") from error
+        value = decode(body, position)[0]
+        return None if value is None else _text(value)
+
+    def message_id(self, body: bytes) -> str | None:
+        """A text id is itself; any other gets a text no reasonable text id looks like."""
+        position = _field_position(body, MESSAGE_ID)
+        if position < 0:
+            return None
+        value = decode(body, position)[0]
+        return None if value is None else _text(value)
+
+    def partition_key(self, annotations: bytes) -> str | None:
+        """`x-opt-partition-key`, or None."""
+        if not annotations:
+            return None
+        value = _annotation(annotations, b"x-opt-partition-key")
+        return None if value is None else _text(value)
+
+    def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
+        """By lower-case name, each read when it is asked for."""
+        return SystemProperties(message)
+
+    def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
+        """By the sender's own spelling, overlay applied."""
+        body = _body(message)
+        start, end = body_sections(body)
+        properties: dict[str, PropertyValue] = {}
+        if end > start:
+            entries, _ = decode(body, start + 3)
+            if isinstance(entries, dict):
+                properties = {str(name): plain(value) for name, value in entries.items()}
+        overlay = message.overlay
+        if overlay is None:
+            return properties
+        for name, encoded in overlay.properties.items():
+            if encoded is None:
+                properties.pop(name, None)
+            else:
+                properties[name] = plain(decode(encoded)[0])
+        if overlay.dead_letter_reason is not None:
+            properties["DeadLetterReason"] = overlay.dead_letter_reason
+        if overlay.dead_letter_description is not None:
+            properties["DeadLetterErrorDescription"] = overlay.dead_letter_description
+        return properties
+
+    def encode_property(self, value: PropertyValue) -> bytes:
+        """The value a rule action sets; integers are long, as in the .NET SQL dialect."""
+        if type(value) is int:
+            return encode(Long(value) if -(2**63) <= value < 2**63 else ULong(value))
+        if isinstance(value, timedelta):
+            ticks = value // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND
+            return encode(Described(Symbol(_TIMESPAN), Long(ticks)))
+        return encode(value)
+
+
+class SystemProperties(Mapping[str, "PropertyValue"]):
+    """`sys.*` of one message. A property that exists but is not set is None."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __getitem__(self, name: str) -> PropertyValue:
+        """A property by its lower-case name."""
+        read = _SYSTEM_PROPERTIES[name]
+        overlay = self._message.overlay
+        if overlay is not None and name in overlay.system:
+            encoded = overlay.system[name]
+            return None if encoded is None else plain(decode(encoded)[0])
+        return read(self._message)
+
+    def __iter__(self) -> Iterator[str]:
+        """Every name there is, set or not."""
+        return iter(_SYSTEM_PROPERTIES)
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return len(_SYSTEM_PROPERTIES)
+
+
+def plain(value: object) -> PropertyValue:
+    """A decoded value as the core compares it: no AMQP types left, times as datetimes."""
+    convert = _PLAIN.get(type(value))
+    if convert is not None:
+        return convert(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def moment_of(milliseconds: int) -> datetime:
+    """A timestamp as a UTC datetime, held inside the years Python knows."""
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return _LATEST if milliseconds > 0 else _EARLIEST
+
+
+# --- walking -----------------------------------------------------------------------------------
+
+
+def _body(message: Message) -> bytes:
+    assert message.body is not None, "a message is read once its body is in memory"
+    return message.body
+
+
+def _field_position(body: bytes, index: int) -> int:
+    """Where a field of the properties section begins; -1 if it is left out."""
+    if not body.startswith(b"\x00\x53\x73"):
+        return -1
+    position, count, _ = compound(body, 3)
+    if count <= index:
+        return -1
+    for _ in range(index):
+        position = value_end(body, position)
+    return position
+
+
+def _annotation(annotations: bytes, name: bytes) -> object:
+    """A decoded message annotation; None if there is none of that name."""
+    position, count, _ = compound(annotations, 0)
+    for _ in range(count >> 1):
+        middle = value_end(annotations, position)
+        # The key's text ends where the key does, whichever constructor it has.
+        if annotations.endswith(name, position, middle):
+            key = decode(annotations, position)[0]
+            if isinstance(key, str) and key.encode() == name:
+                return decode(annotations, middle)[0]
+        position = value_end(annotations, middle)
+    return None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        return f"\x1fbinary:{value.hex()}"
+    return f"\x1f{type(value).__name__.lower()}:{value}"
+
+
+# --- conversions -------------------------------------------------------------------------------
+
+
+def _described(value: Described) -> PropertyValue:
+    content = value.value
+    if value.descriptor == _TIMESPAN and isinstance(content, int):
+        return _timespan(content)
+    if value.descriptor == _DATETIME_OFFSET and isinstance(content, int):
+        try:
+            return _EARLIEST + timedelta(microseconds=content // _TICKS_PER_MICROSECOND)
+        except OverflowError:
+            return _LATEST if content > 0 else _EARLIEST
+    return plain(content)
+
+
+def _timespan(ticks: int) -> timedelta:
+    return timedelta(microseconds=ticks // _TICKS_PER_MICROSECOND)
+
+
+_PLAIN: dict[type, Callable[..., PropertyValue]] = {
+    Timestamp: moment_of,
+    Described: _described,
+    Char: str,
+    Symbol: str,
+    Decimal: lambda value: value.raw,
+}
+
+
+# --- system properties -------------------------------------------------------------------------
+
+
+def _property_field(index: int) -> Callable[[Message], PropertyValue]:
+    def read(message: Message) -> PropertyValue:
+        body = _body(message)
+        position = _field_position(body, index)
+        return None if position < 0 else plain(decode(body, position)[0])
+
+    return read
+
+
+def _sender_annotation(name: bytes) -> Callable[[Message], PropertyValue]:
+    def read(message: Message) -> PropertyValue:
+        return plain(_annotation(message.annotations, name)) if message.annotations else None
+
+    return read
+
+
+def _moment_or_none(milliseconds: int) -> datetime | None:
+    return moment_of(milliseconds) if milliseconds else None
+
+
+def _expires_at(message: Message) -> PropertyValue:
+    if message.expires_at_ms:
+        return moment_of(message.expires_at_ms)
+    if message.time_to_live_ms is not None:
+        return moment_of(message.enqueued_time_ms + message.time_to_live_ms)
+    return _LATEST
+
+
+def _time_to_live(message: Message) -> PropertyValue:
+    milliseconds = message.time_to_live_ms
+    return timedelta.max if milliseconds is None else timedelta(milliseconds=milliseconds)
+
+
+def _lock_token(message: Message) -> PropertyValue:
+    return None if message.lock_token is None else UUID(bytes=message.lock_token)
+
+
+_SYSTEM_PROPERTIES: dict[str, Callable[[Message], PropertyValue]] = {
+    **{name: _property_field(index) for name, index in PROPERTY_FIELDS.items()},
+    **{name: _sender_annotation(annotation) for name, annotation in ANNOTATIONS.items()},
+    "scheduledenqueuetimeutc": lambda message: _moment_or_none(message.scheduled_enqueue_time_ms),
+    "timetolive": _time_to_live,
+    "expiresatutc": _expires_at,
+    "enqueuedtimeutc": lambda message: _moment_or_none(message.enqueued_time_ms),
+    "enqueuedsequencenumber": lambda message: message.enqueue_sequence_number,
+    "sequencenumber": lambda message: message.sequence_number,
+    "deliverycount": lambda message: message.delivery_count,
+    "deadlettersource": lambda message: (
+        None if message.overlay is None else message.overlay.dead_letter_source
+    ),
+    "lockeduntilutc": lambda message: _moment_or_none(message.locked_until_ms),
+    "locktoken": _lock_token,
+    "size": lambda message: message.size,
+    "state": lambda message: int(message.state),
+    "forcepersistence": lambda _: False,
+}
+"""Every name a filter may use, and where its value is."""
