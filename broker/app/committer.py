@@ -1,0 +1,98 @@
+"""Group commit: effects wait until the records they rest on are durable.
+
+While one commit runs, the next batch grows; there is no timer and no await per message. Batches are
+committed and released strictly in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.core.turn import Turn
+from storage.contract import StorageError, StorageFull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.effects import Effect
+    from storage.contract import Store
+
+log = structlog.get_logger("peeklock.commit")
+
+
+class Committer:
+    """Hands turns to the store, then their effects to `release`."""
+
+    def __init__(
+        self,
+        store: Store,
+        release: Callable[[list[Effect]], None],
+        failed: Callable[[StorageError], None],
+        observe: Callable[[float, int], None],
+    ) -> None:
+        self._store = store
+        self._release = release
+        self._failed = failed
+        self._observe = observe
+        self._waiting = Turn()
+        self._running: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
+
+    def submit(self, turn: Turn) -> None:
+        """Take a turn; its effects leave once it and everything before it is durable."""
+        if self._running is None:
+            if not turn.records:
+                self._release(turn.effects)  # nothing to remember, nothing to overtake
+                return
+            if self._thread is None:
+                self._commit_at_once(turn)
+                return
+        self._waiting.absorb(turn)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._drain())
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing waits for the store."""
+        return self._running is None
+
+    async def settle(self) -> None:
+        """Wait until everything submitted so far is durable and released."""
+        while self._running is not None:
+            await asyncio.shield(self._running)
+
+    def close(self) -> None:
+        """End the commit thread."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _commit_at_once(self, turn: Turn) -> None:
+        started = time.perf_counter()
+        self._store.commit(turn.records)
+        self._observe(time.perf_counter() - started, len(turn.records))
+        self._release(turn.effects)
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, Turn()
+                if batch.records:
+                    started = time.perf_counter()
+                    await loop.run_in_executor(self._thread, self._store.commit, batch.records)
+                    self._observe(time.perf_counter() - started, len(batch.records))
+                self._release(batch.effects)
+        except StorageError as error:
+            # What memory holds is ahead of the store now, and no answer about it may leave: the
+            # owner starts again from what is durable, or stops.
+            self._waiting = Turn()
+            full = isinstance(error, StorageFull)
+            log.error("commit.failed", error=str(error), disk_full=full)  # noqa: TRY400
+            self._failed(error)
+        finally:
+            self._running = None

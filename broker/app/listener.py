@@ -1,0 +1,169 @@
+"""Listening sockets that understand everyone: the first byte tells what a client speaks.
+
+AMQP begins with `AMQP`, TLS with 0x16, HTTP with a verb; a TLS client is unwrapped and looked at
+again. A client that says nothing is dropped after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+log = structlog.get_logger("peeklock.listener")
+
+TLS_HANDSHAKE = 0x16
+BACKLOG = 1024
+ACCEPTS_PER_WAKE_UP = 64
+
+
+class Listener:
+    """One listening socket."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        amqp: Callable[[], asyncio.Protocol],
+        http: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+        first_byte_timeout_s: float,
+    ) -> None:
+        self._amqp = amqp
+        self._http = http
+        self._tls = tls
+        self._first_byte_timeout_s = first_byte_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._undecided: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setblocking(False)
+        try:
+            self._socket.bind(address)
+        except OSError:
+            self._socket.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+
+    def start(self) -> None:
+        """Take clients from now on."""
+        self._socket.listen(BACKLOG)
+        self._loop.add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        """Take no more clients; those who have not said anything yet are dropped."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for client in list(self._undecided):
+            self._drop(client)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_WAKE_UP):
+            try:
+                client, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of file descriptors: the next wake-up tries again, others go on being served.
+                log.warning("listener.accept_failed", error=str(error))
+                return
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._undecided[client] = self._loop.call_later(
+                self._first_byte_timeout_s, self._drop, client
+            )
+            self._loop.add_reader(client, self._decide, client)
+
+    def _decide(self, client: socket.socket) -> None:
+        """The first bytes are there: look, leave them in the socket, and hand it on."""
+        try:
+            first = client.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        if not first:
+            self._drop(client)
+            return
+        self._loop.remove_reader(client)
+        self._undecided.pop(client).cancel()
+        is_tls = first[0] == TLS_HANDSHAKE
+        if is_tls and self._tls is None:
+            log.info("listener.tls_refused", reason="TLS is not switched on for this listener")
+            client.close()
+            return
+        task = self._loop.create_task(self._hand_on(client, self._tls if is_tls else None))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hand_on(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: FirstBytes(self._amqp, self._http, self._first_byte_timeout_s),
+                client,
+                ssl=tls,
+                ssl_handshake_timeout=self._first_byte_timeout_s if tls else None,
+            )
+        except (OSError, TimeoutError) as error:
+            log.info("listener.handshake_failed", error=str(error))
+            client.close()
+
+    def _drop(self, client: socket.socket) -> None:
+        handle = self._undecided.pop(client, None)
+        if handle is not None:
+            handle.cancel()
+            self._loop.remove_reader(client)
+            client.close()
+
+
+class FirstBytes(asyncio.Protocol):
+    """Chooses between AMQP and HTTP, then steps aside."""
+
+    def __init__(
+        self,
+        amqp: Callable[[], asyncio.Protocol],
+        http: Callable[[], asyncio.Protocol],
+        timeout_s: float,
+    ) -> None:
+        self._amqp = amqp
+        self._http = http
+        self._timeout_s = timeout_s
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first byte, but not for ever."""
+        self._transport = transport  # type: ignore[assignment]
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """The first bytes decide: only AMQP's header starts with `A`, and no HTTP verb does."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._cancel()
+        chosen = self._amqp() if data[:1] == b"A" else self._http()
+        transport.set_protocol(chosen)
+        chosen.connection_made(transport)
+        chosen.data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Gone before it said anything."""
+        del exc
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

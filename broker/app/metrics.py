@@ -1,0 +1,171 @@
+"""What the broker counts, and how Prometheus reads it.
+
+Counting is plain integer addition on the way of effects to their peers; the Prometheus client is
+only loaded when somebody scrapes. Labels are entity and outcome, never message or client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.core.effects import (
+    Accepted,
+    Deliver,
+    Effect,
+    Refused,
+    SendRefused,
+    Settled,
+    SettleRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from broker.core.effects import EntityView
+
+COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
+
+
+class Histogram:
+    """Counts by upper bound, kept without locks: only the event loop writes."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Add one value."""
+        self.total += value
+        for position, bound in enumerate(self.bounds):
+            if value <= bound:
+                self.counts[position] += 1
+                return
+        self.counts[-1] += 1
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Buckets as Prometheus wants them: each includes those below."""
+        labels = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
+        running = 0
+        buckets: list[tuple[str, float]] = []
+        for label, count in zip(labels, self.counts, strict=True):
+            running += count
+            buckets.append((label, float(running)))
+        return buckets
+
+
+class Metrics:
+    """All counters of one broker."""
+
+    def __init__(
+        self,
+        entities: Callable[[], Iterable[tuple[str, EntityView]]],
+        connections: Callable[[], int],
+        links: Callable[[], int],
+    ) -> None:
+        self._entities = entities
+        self._connections = connections
+        self._links = links
+        self._messages: dict[tuple[str, str], int] = {}
+        self.commit_seconds = Histogram(COMMIT_SECONDS_BUCKETS)
+        self.commit_records = Histogram(COMMIT_RECORDS_BUCKETS)
+        self.event_loop_lag_seconds = 0.0
+        self.connections_total = 0
+
+    def committed(self, seconds: float, records: int) -> None:
+        """A commit is durable."""
+        self.commit_seconds.observe(seconds)
+        self.commit_records.observe(records)
+
+    def count(self, effects: list[Effect]) -> None:
+        """Add what these effects tell."""
+        messages = self._messages
+        for effect in effects:
+            measure = _MEASURES.get(type(effect))
+            if measure is not None:
+                outcome, number = measure(effect)
+                key = (getattr(effect.to, "path", ""), outcome)  # type: ignore[union-attr]
+                messages[key] = messages.get(key, 0) + number
+
+    def render(self) -> tuple[bytes, str]:
+        """The Prometheus exposition and its content type."""
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry), CONTENT_TYPE_LATEST
+
+    def collect(self) -> Iterator[Any]:
+        """Called by the Prometheus client."""
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        depth = GaugeMetricFamily(
+            "peeklock_messages",
+            "Messages in an entity by state",
+            labels=["namespace", "entity", "state"],
+        )
+        size = GaugeMetricFamily(
+            "peeklock_entity_size_bytes", "Bytes an entity holds", labels=["namespace", "entity"]
+        )
+        for namespace, view in self._entities():
+            for state, number in (
+                ("active", view.active_count),
+                ("locked", view.locked_count),
+                ("deferred", view.deferred_count),
+                ("scheduled", view.scheduled_count),
+                ("dead_lettered", view.dead_letter_count),
+                ("transfer_dead_lettered", view.transfer_dead_letter_count),
+            ):
+                depth.add_metric([namespace, view.path, state], number)
+            size.add_metric([namespace, view.path], view.size_bytes)
+        yield depth
+        yield size
+        outcomes = CounterMetricFamily(
+            "peeklock_message_operations",
+            "Messages by what happened to them",
+            labels=["entity", "outcome"],
+        )
+        for (entity, outcome), number in self._messages.items():
+            outcomes.add_metric([entity, outcome], number)
+        yield outcomes
+        yield HistogramMetricFamily(
+            "peeklock_commit_seconds",
+            "Time until a commit was durable",
+            buckets=self.commit_seconds.cumulative(),
+            sum_value=self.commit_seconds.total,
+        )
+        yield HistogramMetricFamily(
+            "peeklock_commit_records",
+            "Records in one commit",
+            buckets=self.commit_records.cumulative(),
+            sum_value=self.commit_records.total,
+        )
+        yield GaugeMetricFamily(
+            "peeklock_connections", "AMQP connections", value=self._connections()
+        )
+        yield CounterMetricFamily(
+            "peeklock_connections_opened", "AMQP connections ever", value=self.connections_total
+        )
+        yield GaugeMetricFamily("peeklock_links", "AMQP links", value=self._links())
+        yield GaugeMetricFamily(
+            "peeklock_event_loop_lag_seconds",
+            "How late the event loop ran its last timer",
+            value=self.event_loop_lag_seconds,
+        )
+
+
+_MEASURES: dict[type, Callable[[Any], tuple[str, int]]] = {
+    Accepted: lambda effect: ("accepted", len(effect.handles)),
+    SendRefused: lambda _: ("send_refused", 1),
+    Deliver: lambda effect: ("delivered", len(effect.messages)),
+    Settled: lambda effect: (effect.settlement.kind.value, len(effect.handles)),
+    SettleRefused: lambda effect: ("settle_refused", len(effect.handles)),
+    Refused: lambda _: ("attach_refused", 1),
+}

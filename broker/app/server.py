@@ -1,0 +1,415 @@
+"""The broker process: start, serve, stop, and start again from the store when it must.
+
+Ready means that every listener accepts and every entity can be used, not before. Stopping takes no
+more clients, lets what was asked become durable, tells clients why, and gives the store back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+from storage.urls import store_for
+
+from broker.app.clock import Clock
+from broker.app.committer import Committer
+from broker.app.listener import Listener
+from broker.app.metrics import Metrics
+from broker.app.transport import AmqpTransport
+from broker.app.turns import TurnLoop
+from broker.core.errors import BrokerError, ServerBusy
+from broker.core.identifiers import MessageIds, lock_tokens
+from broker.core.namespace import Namespace
+from broker.core.turn import Turn
+from config.entities import AuthorizationRule
+from config.settings import Authorization
+from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.reader import Reader
+from protocol.identity import Identity, KeyRule
+from storage.contract import StorageError, StorageFull, StoreUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from config.loader import Topology
+
+    from broker.core.commands import Command
+    from broker.core.effects import Effect, EntityView
+    from config.settings import Settings
+    from storage.contract import Store
+
+log = structlog.get_logger("peeklock")
+
+READY_TEXT = "Emulator Service is Successfully Up!"
+"""Scripts and test containers made for the official emulator wait for exactly this."""
+
+LAG_INTERVAL_S = 0.5
+GARBAGE_THRESHOLDS = (50_000, 20, 50)
+"""Messages are many and hold no cycles: looking for garbage at Python's usual pace costs a tenth of
+all time."""
+
+EXIT_OK, EXIT_FAILED = 0, 1
+EVERY_INTERFACE = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- shown as localhost
+
+
+class ConnectionForced(BrokerError):
+    """The broker ends a connection that did nothing wrong."""
+
+    condition = "amqp:connection:forced"
+    status = 503
+
+
+class Server:
+    """One broker process."""
+
+    def __init__(self, settings: Settings, topology: Topology, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._topology = topology
+        self._limits = settings.limits
+        self.clock = clock or Clock()
+        self._store: Store = store_for(settings.storage)
+        self._reads = ThreadPoolExecutor(1, "read")
+        self._namespaces: dict[str, Namespace] = {}
+        self._default = next(iter(topology.namespaces))
+        self._identity = Identity(
+            _key_rules(settings, topology),
+            strict=settings.authorization is Authorization.STRICT,
+        )
+        self._container_id = f"peeklock-{uuid.uuid4().hex[:12]}"
+        self._transports: set[AmqpTransport] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._paused: list[AmqpTransport] = []
+        self._bytes_taken_in = 0
+        self._listeners: list[Listener] = []
+        self._stopping = asyncio.Event()
+        self._failure: StorageError | None = None
+        self._ready = False
+        self._started_ms = self.clock.now_ms()
+        self._turns = TurnLoop(self._namespaces, self.clock, self._read_payloads)
+        self._committer = Committer(self._store, self._release, self._commit_failed, self._observe)
+        self._turns.attach(self._committer)
+        self._metrics = Metrics(self._entity_views, self._connection_count, self._link_count)
+        self._http_runner: object | None = None
+        self._lag_timer: asyncio.TimerHandle | None = None
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Serve until told to stop; the exit code."""
+        try:
+            await self._start()
+        except (StoreUnusable, OSError) as error:
+            log.error("start.failed", error=str(error))  # noqa: TRY400 -- the sentence says it
+            await self._stop()
+            return EXIT_FAILED
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        await self._stopping.wait()
+        await self._stop()
+        return EXIT_OK if self._failure is None else EXIT_FAILED
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(self._reads, self._store.open)
+        runner = await self._build_http()
+        await opening
+        self._restore()
+        await self._committer.settle()
+        settings = self._settings
+        for port in (settings.amqp_port, settings.http_port, settings.tls_port):
+            if port is not None:
+                self._listeners.append(self._listen(port, runner))
+        for listener in self._listeners:
+            listener.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
+        self._ready = True
+        self._lag_timer = loop.call_later(LAG_INTERVAL_S, self._measure_lag, loop.time())
+        self._announce()
+
+    async def _stop(self) -> None:
+        self._ready = False
+        for listener in self._listeners:
+            listener.close()
+        if self._failure is None:
+            await self._committer.settle()
+        goodbye = ConnectionForced("The broker is shutting down.")
+        for transport in list(self._transports):
+            transport.end(goodbye)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.shutdown_grace_ms / 1000):
+                await self._empty.wait()
+        for transport in list(self._transports):
+            transport.abort()
+        await asyncio.sleep(0)
+        if self._failure is None:
+            await self._committer.settle()
+        self._turns.stop()
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+        await self._close_http()
+        self._committer.close()
+        self._reads.shutdown(wait=True)
+        self._store.close()
+        log.info("stopped")
+
+    def _restore(self) -> None:
+        """Bring memory to what the store holds, then to what the configuration declares."""
+        snapshot = self._store.load()
+        self._namespaces.clear()
+        ids = MessageIds()
+        budget = (
+            None if self._store.keeps_payloads_in_memory else self._settings.payload_memory_bytes
+        )
+        names = {*self._topology.namespaces, *(entity.namespace for entity in snapshot.entities)}
+        for name in (self._default, *sorted(names - {self._default})):
+            self._namespaces[name] = Namespace(
+                name,
+                reader=Reader(),
+                new_lock_token=lock_tokens(os.urandom),
+                limits=self._limits,
+                ids=ids,
+                payload_budget_bytes=budget,
+            )
+        now_ms = self.clock.now_ms()
+        turn = Turn()
+        Namespace.restore_all(self._namespaces, snapshot, now_ms)
+        for name, entities in self._topology.namespaces.items():
+            self._namespaces[name].declare(entities, now_ms, turn)
+        if turn:
+            self._committer.submit(turn)
+        self._turns.tick()
+
+    def _announce(self) -> None:
+        settings = self._settings
+        ports = [listener.port for listener in self._listeners]
+        shown = "localhost" if settings.host in EVERY_INTERFACE else settings.host
+        port = "" if ports[0] == 5672 else f":{ports[0]}"
+        log.info(
+            "ready",
+            text=READY_TEXT,
+            amqp=f"{settings.host}:{ports[0]}",
+            http=f"{settings.host}:{ports[1]}",
+            tls=f"{settings.host}:{ports[2]}" if len(ports) > 2 else None,
+            storage=settings.storage,
+            entities=sum(len(list(one.views())) for one in self._namespaces.values()),
+            connection_string=(
+                f"Endpoint=sb://{shown}{port};"
+                f"SharedAccessKeyName={settings.shared_access_key_name};"
+                f"SharedAccessKey={settings.shared_access_key};UseDevelopmentEmulator=true;"
+            ),
+        )
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def _listen(self, port: int, http: Callable[[], asyncio.Protocol]) -> Listener:
+        return Listener(
+            self._settings.host,
+            port,
+            amqp=self._new_transport,
+            http=http,
+            tls=None,
+            first_byte_timeout_s=self._limits.handshake_timeout_ms / 1000,
+        )
+
+    def _new_transport(self) -> AmqpTransport:
+        transport = AmqpTransport(self, self._connect, self._limits.handshake_timeout_ms / 1000)
+        self._transports.add(transport)
+        self._empty.clear()
+        self._metrics.connections_total += 1
+        return transport
+
+    def _connect(self, transport: AmqpTransport, peer_name: str) -> Connection:
+        return Connection(
+            Surroundings(
+                submit=self._submit,
+                touch=lambda: self._turns.touch(transport),
+                identity=self._identity,
+                now_ms=self.clock.now_ms,
+                limits=self._limits,
+                container_id=self._container_id,
+                idle_timeout_ms=self._settings.idle_timeout_ms,
+                peer_name=peer_name,
+            )
+        )
+
+    def touch(self, transport: AmqpTransport) -> None:
+        """Flush this transport at the end of the next turn."""
+        self._turns.touch(transport)
+
+    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
+        """Account for bytes read; True asks the transport to stop reading for now."""
+        self._bytes_taken_in += size_bytes
+        if self._bytes_taken_in < self._limits.sender_bytes_in_flight_max:
+            return False
+        if self._committer.idle:
+            self._bytes_taken_in = 0
+            return False
+        self._paused.append(transport)
+        return True
+
+    def left(self, transport: AmqpTransport) -> None:
+        """The transport is gone."""
+        self._transports.discard(transport)
+        if not self._transports:
+            self._empty.set()
+        self._turns.forget(transport)
+
+    def _submit(self, hostname: str, command: Command) -> None:
+        self._turns.submit(self._namespace(hostname), command)
+
+    def _namespace(self, hostname: str) -> Namespace:
+        """The namespace a host name selects: by its first label, else the default one."""
+        label = hostname.partition(":")[0].partition(".")[0].lower()
+        return self._namespaces.get(label) or self._namespaces[self._default]
+
+    # --- turns, commits, payloads --------------------------------------------------------------
+
+    def _release(self, effects: list[Effect]) -> None:
+        self._metrics.count(effects)
+        self._turns.release(effects)
+        if self._paused:
+            paused, self._paused = self._paused, []
+            self._bytes_taken_in = 0
+            for transport in paused:
+                transport.go_on_reading()
+
+    def _observe(self, seconds: float, records: int) -> None:
+        self._metrics.committed(seconds, records)
+        if not self._paused:
+            self._bytes_taken_in = 0
+
+    def _read_payloads(self, payload_ids: Sequence[int]) -> None:
+        if not self._store.blocking:
+            self._turns.payloads_loaded(self._store.read_payloads(payload_ids))
+            return
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
+        reading.add_done_callback(
+            lambda done: (
+                self._commit_failed(StorageError(str(done.exception())))
+                if done.exception()
+                else self._turns.payloads_loaded(done.result())
+            )
+        )
+
+    def _commit_failed(self, error: StorageError) -> None:
+        """Memory is ahead of the store. With a full disk, drop it and start again from the store,
+        so that clients can make room by receiving; otherwise stop."""
+        forced = ConnectionForced(f"The broker could not store what it was asked to: {error}")
+        for transport in list(self._transports):
+            transport.end(forced)
+        if isinstance(error, StorageFull):
+            self._restore()
+            for namespace in self._namespaces.values():
+                namespace.refuse_sends(ServerBusy(str(error)))
+            return
+        self._failure = error
+        self._stopping.set()
+
+    # --- watching ------------------------------------------------------------------------------
+
+    def _measure_lag(self, scheduled_from: float) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._metrics.event_loop_lag_seconds = max(0.0, now - scheduled_from - LAG_INTERVAL_S)
+        self._lag_timer = loop.call_later(LAG_INTERVAL_S, self._measure_lag, now)
+
+    def _entity_views(self) -> Iterator[tuple[str, EntityView]]:
+        for name, namespace in self._namespaces.items():
+            for view in namespace.views():
+                yield name, view
+
+    def _connection_count(self) -> int:
+        return len(self._transports)
+
+    def _link_count(self) -> int:
+        return sum(
+            transport.connection.link_count
+            for transport in self._transports
+            if transport.connection is not None
+        )
+
+    # --- HTTP ----------------------------------------------------------------------------------
+
+    async def _build_http(self) -> Callable[[], asyncio.Protocol]:
+        from aiohttp import web
+
+        from protocol.http.application import Services, build
+
+        default = self._default
+        services = Services(
+            ask=lambda command: self._turns.ask(self._namespaces[default], command),
+            submit=lambda command: self._turns.submit(self._namespaces[default], command),
+            is_ready=lambda: self._ready,
+            metrics=self._metrics.render,
+            advance_clock=self._advance_clock if self._settings.testing_api else None,
+            now_ms=self.clock.now_ms,
+            authorize=self._authorize_http,
+            open_amqp=self._open_websocket,
+            namespace_name=default,
+            created_time_ms=self._started_ms,
+            tier=self._settings.tier,
+            limits=self._limits,
+        )
+        runner = web.AppRunner(build(services), access_log=None)
+        await runner.setup()
+        self._http_runner = runner
+        server = runner.server
+        assert server is not None
+        return server
+
+    async def _close_http(self) -> None:
+        if self._http_runner is not None:
+            await self._http_runner.cleanup()  # type: ignore[attr-defined]
+
+    def _authorize_http(self, header: str | None, path: str, claim: str) -> None:
+        from protocol.identity import TokenRefused
+
+        if header is None:
+            if self._identity.strict:
+                raise TokenRefused("MissingToken: The request has no Authorization header.")
+            return
+        token = header.removeprefix("Bearer ").strip()
+        grant = self._identity.verify_token(token, path, self.clock.now_ms())
+        if self._identity.strict and not grant.allows(claim, path):
+            raise TokenRefused(f"InsufficientClaims: '{claim}' is required on '{path}' to do this.")
+
+    def _open_websocket(self, wire: asyncio.Transport) -> AmqpTransport:
+        transport = self._new_transport()
+        transport.begin(wire, "websocket")
+        return transport
+
+    def _advance_clock(self, amount_ms: int) -> int:
+        now_ms = self.clock.advance_ms(amount_ms)
+        self._turns.tick()
+        return now_ms
+
+
+def _key_rules(settings: Settings, topology: Topology) -> Iterator[KeyRule]:
+    yield KeyRule(AuthorizationRule(settings.shared_access_key_name, settings.shared_access_key))
+    for entities in topology.namespaces.values():
+        for path, definition in entities.items():
+            for rule in getattr(definition, "authorization_rules", ()):
+                yield KeyRule(rule, path.lower())
+
+
+def run(settings: Settings, topology: Topology) -> int:
+    """Serve until told to stop; the exit code."""
+    import uvloop
+
+    async def main() -> int:
+        return await Server(settings, topology).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())

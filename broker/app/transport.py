@@ -1,0 +1,157 @@
+"""A socket and the sans-IO connection it feeds: the only IO there is for AMQP.
+
+Reads go straight into the connection; writes happen once per turn. Reading pauses while too much of
+what was read is not yet committed, and delivering pauses while the socket is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.errors import BrokerError
+    from protocol.amqp.connection import Connection
+
+
+class Wire(Protocol):
+    """What a transport needs underneath: an asyncio transport, or a WebSocket made to look so."""
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def is_closing(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class Doorkeeper(Protocol):
+    """The server as a transport sees it."""
+
+    def touch(self, transport: AmqpTransport) -> None:
+        """Flush this transport at the end of the next turn."""
+
+    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
+        """Account for bytes read; True asks the transport to stop reading for now."""
+
+    def left(self, transport: AmqpTransport) -> None:
+        """The transport is gone."""
+
+
+class AmqpTransport(asyncio.Protocol):
+    """One AMQP client on one socket."""
+
+    def __init__(
+        self,
+        doorkeeper: Doorkeeper,
+        connect: Callable[[AmqpTransport, str], Connection],
+        handshake_timeout_s: float,
+    ) -> None:
+        self._doorkeeper = doorkeeper
+        self._connect = connect
+        self._handshake_timeout_s = handshake_timeout_s
+        self._wire: Wire | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_deadline_ms = 0
+        self.connection: Connection | None = None
+
+    # --- asyncio.Protocol ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
+
+    def begin(self, wire: Wire, peer_name: str) -> None:
+        """Start on any wire."""
+        self._wire = wire
+        self.connection = self._connect(self, peer_name)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._handshake_timeout_s, self._check_handshake)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self.connection is None or self._wire is None:
+            return
+        self.connection.receive_data(data)
+        self._doorkeeper.touch(self)
+        if self._doorkeeper.took_in(self, len(data)):
+            self._wire.pause_reading()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it asks for messages."""
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        if self.connection is not None:
+            self.connection.resume()
+            self._doorkeeper.touch(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The socket is gone."""
+        del exc
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.connection is not None:
+            self.connection.lost()
+            self.connection = None
+        self._wire = None
+        self._doorkeeper.left(self)
+
+    # --- for the server ------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what the connection has to say; close once it has said its last."""
+        connection, wire = self.connection, self._wire
+        if connection is None or wire is None or wire.is_closing():
+            return
+        output = connection.take_output()
+        if output:
+            wire.write(output)
+        if connection.finished:
+            wire.close()
+
+    def go_on_reading(self) -> None:
+        """What was read has been committed."""
+        if self._wire is not None and not self._wire.is_closing():
+            self._wire.resume_reading()
+
+    def end(self, error: BrokerError) -> None:
+        """Close the connection and say why."""
+        if self.connection is not None:
+            self.connection.close(error)
+            self.flush()
+
+    def abort(self) -> None:
+        """Close the socket, whatever the client says."""
+        if self._wire is not None:
+            self._wire.abort()
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _check_handshake(self) -> None:
+        """A client that has not opened by now is not going to: free its socket."""
+        self._timer = None
+        if self.connection is None or self._wire is None:
+            return
+        if not self.connection.opened:
+            self._wire.abort()
+            return
+        self._mind_idleness()
+
+    def _mind_idleness(self) -> None:
+        """Let the engine send empty frames and notice a silent client."""
+        self._timer = None
+        if self.connection is None:
+            return
+        now_ms = time.monotonic_ns() // 1_000_000
+        deadline_ms = self.connection.tick(now_ms)
+        self.flush()
+        if deadline_ms and self.connection is not None:
+            delay_s = max(0.01, (deadline_ms - now_ms) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._mind_idleness)

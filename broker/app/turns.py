@@ -1,0 +1,167 @@
+"""The turn loop: everything that came in since the last turn becomes one turn.
+
+Sockets, timers and HTTP requests only submit; commands run here, one turn per pass of the event
+loop, then their records go to the committer and their effects, once durable, to their peers. Each
+touched connection is flushed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.commands import PayloadsLoaded, Tick
+from broker.core.effects import PayloadsNeeded, Reply
+from broker.core.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.app.clock import Clock
+    from broker.app.committer import Committer
+    from broker.core.commands import Command, Peer
+    from broker.core.effects import Effect
+    from broker.core.namespace import Namespace
+
+MAX_TIMER_S = 3600.0
+"""A far deadline is looked at again after this long: the clock may have been set meanwhile."""
+
+
+class Flushable(Protocol):
+    """A connection with something to write."""
+
+    def flush(self) -> None: ...
+
+
+class TurnLoop:
+    """Owns the order in which things happen."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        clock: Clock,
+        read_payloads: Callable[[Sequence[int]], None],
+    ) -> None:
+        self._namespaces = namespaces
+        self._clock = clock
+        self._read_payloads = read_payloads
+        self._committer: Committer | None = None
+        self._inbox: list[tuple[Namespace, Command]] = []
+        self._touched: set[Flushable] = set()
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def attach(self, committer: Committer) -> None:
+        """Complete the pair: the committer releases through this loop."""
+        self._committer = committer
+
+    def submit(self, namespace: Namespace, command: Command) -> None:
+        """Run a command in the next turn."""
+        self._inbox.append((namespace, command))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._run)
+
+    def touch(self, connection: Flushable) -> None:
+        """Flush this connection at the end of the next turn."""
+        self._touched.add(connection)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._run)
+
+    def forget(self, connection: Flushable) -> None:
+        """The connection is gone."""
+        self._touched.discard(connection)
+
+    def payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
+        """Bodies are back from the store; a namespace ignores those it did not ask for."""
+        for namespace in self._namespaces.values():
+            self.submit(namespace, PayloadsLoaded(payloads))
+
+    def tick(self) -> None:
+        """Act on whatever is due, for every namespace."""
+        for namespace in self._namespaces.values():
+            self.submit(namespace, Tick())
+
+    async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
+        """Run a request command and wait for its answer; raises its refusal."""
+        asker = _Asker(self._loop.create_future())
+        self.submit(namespace, build(asker, asker))
+        return await asker.answer
+
+    def release(self, effects: list[Effect]) -> None:
+        """Hand durable effects to their peers, in order, and write once per connection."""
+        for effect in effects:
+            if type(effect) is PayloadsNeeded:
+                self._read_payloads(effect.payload_ids)
+            else:
+                effect.to.receive(effect)
+        self._flush()
+
+    def stop(self) -> None:
+        """No more timers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run(self) -> None:
+        self._scheduled = False
+        inbox = self._inbox
+        if inbox:
+            self._inbox = []
+            now_ms = self._clock.now_ms()
+            turn = Turn()
+            active: dict[Namespace, None] = {}
+            for namespace, command in inbox:
+                namespace.apply(command, now_ms, turn)
+                active[namespace] = None
+            for namespace in active:
+                namespace.dispatch(now_ms, turn)
+            if turn and self._committer is not None:
+                self._committer.submit(turn)
+            self._arm()
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._touched:
+            self._touched.pop().flush()
+
+    def _arm(self) -> None:
+        """Keep one timer on the earliest deadline of all namespaces."""
+        earliest_ms = 0
+        for namespace in self._namespaces.values():
+            deadline_ms = namespace.next_deadline_ms()
+            if deadline_ms is not None and (not earliest_ms or deadline_ms < earliest_ms):
+                earliest_ms = deadline_ms
+        if self._timer is not None:
+            if not earliest_ms or self._timer_at_ms <= earliest_ms:
+                return  # it fires early, finds nothing due and is set anew: cheaper than moving it
+            self._timer.cancel()
+            self._timer = None
+        if earliest_ms:
+            self._timer_at_ms = earliest_ms
+            delay_s = max(0.0, (earliest_ms - self._clock.now_ms()) / 1000)
+            self._timer = self._loop.call_later(min(delay_s, MAX_TIMER_S), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.tick()
+
+
+class _Asker:
+    """The peer of one awaited request."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: asyncio.Future[object]) -> None:
+        self.answer = answer
+
+    def receive(self, effect: Effect) -> None:
+        if not isinstance(effect, Reply) or self.answer.done():
+            return
+        if effect.error is not None:
+            self.answer.set_exception(effect.error)
+        else:
+            self.answer.set_result(effect.value)

@@ -1,0 +1,47 @@
+"""Link addresses as clients write them, and what they mean.
+
+Every SDK spells the same entity differently: `queue`, `/queue`, `amqps://host:5672/queue`. Here the
+spelling ends; paths keep their case, since the core compares without it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+from urllib.parse import unquote
+
+CBS_NODE = "$cbs"
+MANAGEMENT_SUFFIX = "/$management"
+
+
+class NodeKind(Enum):
+    """What a link can be attached to."""
+
+    ENTITY = "entity"
+    MANAGEMENT = "management"
+    CBS = "cbs"
+
+
+class Address(NamedTuple):
+    """A node of this broker."""
+
+    kind: NodeKind
+    path: str
+    """Entity path, sub-queue suffix included; empty for `$cbs` and the namespace's own node."""
+
+
+def parse(text: str) -> Address:
+    """Read a source or target address."""
+    path = text
+    scheme, separator, rest = path.partition("://")
+    if separator and scheme.isalpha():
+        path = rest.partition("/")[2]
+    path = unquote(path).strip("/")
+    lowered = path.lower()
+    if lowered == CBS_NODE:
+        return Address(NodeKind.CBS, "")
+    if lowered.endswith(MANAGEMENT_SUFFIX):
+        return Address(NodeKind.MANAGEMENT, path[: -len(MANAGEMENT_SUFFIX)])
+    if lowered == MANAGEMENT_SUFFIX[1:]:
+        return Address(NodeKind.MANAGEMENT, "")
+    return Address(NodeKind.ENTITY, path)

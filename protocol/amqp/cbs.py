@@ -1,0 +1,66 @@
+"""The `$cbs` node: a client puts tokens, the connection holds what they grant.
+
+Verifying is `protocol.identity`'s; here is the wire form. Grants end with the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere
+from protocol.amqp.requests import Request, write_response
+from protocol.amqp.values import Int
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.identity import Grant, Identity
+
+PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
+DELETE_TOKEN = "delete-token"  # noqa: S105
+
+
+class CbsNode:
+    """Answers requests sent to `$cbs` on one connection."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        now_ms: Callable[[], int],
+        grant: Callable[[str, Grant | None], None],
+        respond: Callable[[Request, bytes], None],
+    ) -> None:
+        self._identity = identity
+        self._now_ms = now_ms
+        self._grant = grant
+        self._respond = respond
+
+    def handle(self, request: Request) -> None:
+        """Take a token and say whether it is any good."""
+        audience = str(request.properties.get("name") or "")
+        try:
+            self._run(request, audience)
+        except BrokerError as error:
+            refusal = refuse(error, entity=audience, operation="put-token")
+            status, description = refusal.status, refusal.text
+        else:
+            status, description = 202, "Accepted"
+        properties = {"status-code": Int(status), "status-description": description}
+        self._respond(request, write_response(request, properties, None))
+
+    def _run(self, request: Request, audience: str) -> None:
+        operation = request.properties.get("operation")
+        if operation == DELETE_TOKEN:
+            self._grant(audience, None)
+            return
+        if operation != PUT_TOKEN:
+            raise NotImplementedHere(
+                f"'{operation}' is not an operation of $cbs: it has put-token and delete-token."
+            )
+        token = request.body
+        if isinstance(token, bytes):
+            token = token.decode("utf-8", "replace")
+        if not isinstance(token, str):
+            raise ArgumentError("The body of put-token must be the token as a string.")
+        self._grant(audience, self._identity.verify_token(token, audience, self._now_ms()))

@@ -1,0 +1,105 @@
+"""The transaction coordinator link: declare and discharge.
+
+Holding and running what belongs to a transaction is the core's; here is the wire form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Declare, Detach, Discharge
+from broker.core.effects import Effect, Reply
+from broker.core.errors import BrokerError, NotImplementedHere, UndecodableMessage
+from protocol.amqp.mapping import wire_error
+from protocol.amqp.outcomes import ACCEPTED, Declared
+from protocol.amqp.requests import VALUE
+from protocol.amqp.values import Described, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
+
+    from broker.core.commands import Command
+
+DECLARE, DISCHARGE = 0x31, 0x32
+COORDINATOR_CREDIT = 100
+
+
+class CoordinatorLink:
+    """A link on which the client declares and discharges transactions."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._link = link
+        self._submit = submit
+        self._touch = touch
+
+    def attach(self, max_message_size_bytes: int) -> None:
+        """Let the client begin."""
+        self._engine.attach(
+            self._link, max_message_size_bytes=max_message_size_bytes, credit=COORDINATOR_CREDIT
+        )
+
+    def on_transfers(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> None:
+        """Declare or discharge; the answer is the delivery's outcome."""
+        del kind
+        for delivery, payload in zip(deliveries, payloads, strict=True):
+            try:
+                self._submit(self._command(delivery, payload))
+            except BrokerError as error:
+                self._refuse(delivery, error)
+        self._engine.grant(self._link, len(deliveries))
+        self._touch()
+
+    def on_oversize(self, delivery: Delivery, size_bytes: int, settled: bool) -> None:
+        """Nothing a coordinator understands is large."""
+        del settled
+        self._refuse(delivery, UndecodableMessage(f"A request of {size_bytes} bytes is too large."))
+        self._touch()
+
+    def on_detach(self) -> None:
+        """Whatever was declared here and not discharged is rolled back."""
+        self._submit(Detach([self]))
+
+    def receive(self, effect: Effect) -> None:
+        """Answer a declare or discharge."""
+        if isinstance(effect, Reply):
+            if effect.error is not None:
+                self._refuse(effect.request, effect.error)
+            elif isinstance(effect.value, bytes):
+                self._engine.settle(self._link, [effect.request], Declared(effect.value))
+            else:
+                self._engine.settle(self._link, [effect.request], ACCEPTED)
+            self._touch()
+
+    def _command(self, delivery: Delivery, payload: bytes) -> Command:
+        section = None
+        position = 0
+        while position < len(payload):
+            section, position = decode(payload, position)
+            if isinstance(section, Described) and section.descriptor == VALUE:
+                break
+        request = section.value if isinstance(section, Described) else None
+        if isinstance(request, Described):
+            fields = request.value if isinstance(request.value, list) else []
+            if request.descriptor in (DECLARE, "amqp:declare:list"):
+                return Declare(self, delivery)
+            if request.descriptor in (DISCHARGE, "amqp:discharge:list") and fields:
+                transaction_id = fields[0]
+                if isinstance(transaction_id, bytes):
+                    fail = len(fields) > 1 and bool(fields[1])
+                    return Discharge(self, delivery, transaction_id, fail)
+        raise NotImplementedHere("A coordinator takes declare and discharge, and nothing else.")
+
+    def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
+        refusal = wire_error(error, operation="transaction")
+        self._engine.settle_refused(self._link, [delivery], refusal)

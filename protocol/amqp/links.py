@@ -1,0 +1,377 @@
+"""The links that carry messages: one on which a client sends, one on which it receives.
+
+Each is the peer of the commands it submits and turns the effects it gets into engine calls. Locks
+live in the queue; here only the way from a delivery back to its lock token is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.core.commands import Credit, Detach, Send, SendBatch, Settle
+from broker.core.effects import (
+    Accepted,
+    Deliver,
+    Detached,
+    Drained,
+    Effect,
+    ReceiverAttached,
+    Refused,
+    SenderAttached,
+    SendRefused,
+    Settled,
+    SettleRefused,
+)
+from broker.core.errors import MessageSizeExceeded, UndecodableMessage
+from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
+from protocol.amqp.outcomes import ACCEPTED, Outcome, Transactional
+from protocol.amqp.sections import delivery_tag, encode_delivery, read_batch, read_message
+from protocol.amqp.values import Described, Long, Symbol, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
+
+    from broker.core.commands import Command
+    from broker.core.errors import BrokerError
+    from broker.core.message import Message
+
+UNIX_EPOCH_TICKS = 621_355_968_000_000_000
+TICKS_PER_MS = 10_000
+
+SESSION_FILTER = "com.microsoft:session-filter"
+
+
+class ClientSender:
+    """A link on which the client sends to a queue or topic."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        path: str,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        credit_window: int,
+    ) -> None:
+        self._engine = engine
+        self._link = link
+        self.path = path
+        self._submit = submit
+        self._touch = touch
+        self._credit_window = credit_window
+        self._answered = 0
+        self._transactions: dict[Delivery, bytes] = {}
+        self._max_message_size_bytes = 0
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def on_transfers(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> None:
+        """Messages arrived."""
+        if kind.batch:
+            for delivery, payload in zip(deliveries, payloads, strict=True):
+                self._on_batch(delivery, payload, kind)
+            return
+        handles: list[Any] = deliveries
+        try:
+            messages = [read_message(payload) for payload in payloads]
+        except UndecodableMessage:
+            messages, handles = self._readable(deliveries, payloads, kind)
+        if kind.settled:
+            handles = [None] * len(messages)
+            self._settle_presettled(deliveries)
+        elif kind.transaction_id is not None:
+            self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
+        if messages:
+            self._submit(Send(self, messages, handles, kind.transaction_id))
+
+    def on_oversize(self, delivery: Delivery, size_bytes: int, settled: bool) -> None:
+        """A message over every limit arrived; its bytes were not kept."""
+        error = MessageSizeExceeded(
+            f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
+            f"({self._max_message_size_bytes} bytes) currently allowed on the link."
+        )
+        if settled:
+            wire_error(error, entity=self.path, operation="send")  # logged; nobody to tell
+            self._settle_presettled([delivery])
+        else:
+            self._refuse(delivery, error)
+
+    def on_detach(self) -> None:
+        """The client is done with this link."""
+        self._submit(Detach([self]))
+
+    def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
+        try:
+            messages = read_batch(payload)
+        except UndecodableMessage as error:
+            if kind.settled:
+                wire_error(error, entity=self.path, operation="send")
+                self._settle_presettled([delivery])
+            else:
+                self._refuse(delivery, error)
+            return
+        handle = delivery
+        if kind.settled:
+            handle = None
+            self._settle_presettled([delivery])
+        elif kind.transaction_id is not None:
+            self._transactions[delivery] = kind.transaction_id
+        self._submit(SendBatch(self, messages, handle, kind.transaction_id))
+
+    def _readable(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> tuple[list[Message], list[Delivery]]:
+        """Keep what can be read and refuse the rest, one by one."""
+        messages = []
+        handles = []
+        for delivery, payload in zip(deliveries, payloads, strict=True):
+            try:
+                messages.append(read_message(payload))
+                handles.append(delivery)
+            except UndecodableMessage as error:
+                if kind.settled:
+                    wire_error(error, entity=self.path, operation="send")
+                else:
+                    self._refuse(delivery, error)
+        return messages, handles
+
+    # --- from the core -------------------------------------------------------------------------
+
+    def receive(self, effect: Effect) -> None:
+        """Tell the client."""
+        _SENDER_EFFECTS[type(effect)](self, effect)
+        self._touch()
+
+    def _attached(self, effect: SenderAttached) -> None:
+        self._max_message_size_bytes = effect.max_message_size_bytes
+        self._engine.attach(
+            self._link,
+            max_message_size_bytes=effect.max_message_size_bytes,
+            credit=self._credit_window,
+        )
+
+    def _refused(self, effect: Refused) -> None:
+        self._engine.refuse(
+            self._link, wire_error(effect.error, entity=self.path, operation="attach sender")
+        )
+
+    def _detached(self, effect: Detached) -> None:
+        self._engine.detach(
+            self._link, wire_error(effect.error, entity=self.path, operation="sender ended")
+        )
+
+    def _accepted(self, effect: Accepted) -> None:
+        handles = effect.handles
+        if self._transactions:
+            for handle in handles:
+                transaction_id = self._transactions.pop(handle, None)
+                outcome: Outcome = ACCEPTED
+                if transaction_id is not None:
+                    outcome = Transactional(transaction_id, ACCEPTED)
+                self._engine.settle(self._link, [handle], outcome)
+        else:
+            self._engine.settle(self._link, handles, ACCEPTED)
+        self._replenish(len(handles))
+
+    def _send_refused(self, effect: SendRefused) -> None:
+        if effect.handle is None:
+            wire_error(effect.error, entity=self.path, operation="send")  # logged, as promised
+            return
+        self._transactions.pop(effect.handle, None)
+        self._refuse(effect.handle, effect.error)
+
+    def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
+        self._engine.settle_refused(
+            self._link, [delivery], wire_error(error, entity=self.path, operation="send")
+        )
+        self._replenish(1)
+
+    def _settle_presettled(self, deliveries: Sequence[Delivery]) -> None:
+        self._engine.settle(self._link, deliveries, None)
+        self._replenish(len(deliveries))
+
+    def _replenish(self, count: int) -> None:
+        """Credit returns as sends are answered, so what a client has in flight stays bounded."""
+        self._answered += count
+        if self._answered * 2 >= self._credit_window:
+            self._engine.grant(self._link, self._answered)
+            self._answered = 0
+
+
+class ClientReceiver:
+    """A link on which the client receives from a queue, subscription or sub-queue."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        path: str,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        *,
+        presettled: bool,
+        session_filter_descriptor: object | None = None,
+    ) -> None:
+        self._engine = engine
+        self._link = link
+        self.path = path
+        self._submit = submit
+        self._touch = touch
+        self._presettled = presettled
+        self._session_filter_descriptor = session_filter_descriptor
+        self._unsettled: dict[Delivery, bytes] = {}
+        self._transactions: dict[Delivery, bytes] = {}
+        self._untagged = 0
+        self._paused = False
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def on_outcomes(
+        self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
+    ) -> None:
+        """The client settled deliveries, or says how it wants them settled."""
+        transaction_id = None
+        if isinstance(outcome, Transactional):
+            transaction_id = outcome.transaction_id
+            outcome = outcome.outcome
+        unsettled = self._unsettled
+        tokens: list[bytes] = []
+        known: list[Any] = []
+        for delivery in deliveries:
+            token = unsettled.pop(delivery, None)
+            if token is not None:
+                tokens.append(token)
+                known.append(delivery)
+        if settled:
+            self._engine.settle(self._link, deliveries, None)
+            known = [None] * len(tokens)
+        elif transaction_id is not None:
+            self._transactions.update(dict.fromkeys(known, transaction_id))
+        if tokens:
+            self._submit(Settle(self, tokens, known, settlement_of(outcome), transaction_id))
+
+    def on_flow(self) -> None:
+        """Credit, drain or the session window changed."""
+        self._offer_credit(self._engine.draining(self._link))
+
+    def on_detach(self) -> None:
+        """The client is done with this link; its locks stand until they expire."""
+        self._unsettled.clear()
+        self._submit(Detach([self]))
+
+    def pause(self) -> None:
+        """The socket is full: what the core has not handed out yet stays with it."""
+        self._paused = True
+        self._submit(Credit(self, self._link.sent))
+
+    def resume(self) -> None:
+        """The socket has room again."""
+        self._paused = False
+        self._offer_credit(self._engine.draining(self._link))
+
+    def _offer_credit(self, drain: bool) -> None:
+        engine, link = self._engine, self._link
+        if self._paused or engine.queued(link):
+            # Proton rescans whatever it cannot send at every write: never let a backlog form.
+            return
+        self._submit(Credit(self, link.sent + engine.credit(link), drain))
+
+    # --- from the core -------------------------------------------------------------------------
+
+    def receive(self, effect: Effect) -> None:
+        """Tell the client."""
+        _RECEIVER_EFFECTS[type(effect)](self, effect)
+        self._touch()
+
+    def _deliver(self, effect: Deliver) -> None:
+        heads = []
+        bodies = []
+        tags = []
+        for message, token in zip(effect.messages, effect.tokens, strict=True):
+            head, body = encode_delivery(message, token, message.locked_until_ms)
+            heads.append(head)
+            bodies.append(body)
+            if token is None:
+                self._untagged += 1
+                tags.append(self._untagged.to_bytes(16, "big"))
+            else:
+                tags.append(delivery_tag(token))
+        deliveries = self._engine.send(self._link, tags, heads, bodies, self._presettled)
+        if not self._presettled:
+            self._unsettled.update(zip(deliveries, effect.tokens, strict=False))  # type: ignore[arg-type]
+        if self._engine.credit(self._link) > 0 and not self._engine.draining(self._link):
+            self._offer_credit(False)
+
+    def _drained(self, _: Drained) -> None:
+        self._engine.drained(self._link)
+
+    def _settled(self, effect: Settled) -> None:
+        handles = [handle for handle in effect.handles if handle is not None]
+        answer = ANSWERS[effect.settlement.kind]
+        if self._transactions:
+            for handle in handles:
+                transaction_id = self._transactions.pop(handle, None)
+                outcome = Transactional(transaction_id, answer) if transaction_id else answer
+                self._engine.settle(self._link, [handle], outcome)
+        else:
+            self._engine.settle(self._link, handles, answer)
+
+    def _settle_refused(self, effect: SettleRefused) -> None:
+        error = wire_error(effect.error, entity=self.path, operation="settle")
+        handles = [handle for handle in effect.handles if handle is not None]
+        for handle in handles:
+            self._transactions.pop(handle, None)
+        self._engine.settle_refused(self._link, handles, error)
+
+    def _attached(self, effect: ReceiverAttached) -> None:
+        if effect.session_id is None:
+            self._engine.attach(self._link)
+        else:
+            ticks = UNIX_EPOCH_TICKS + effect.session_locked_until_ms * TICKS_PER_MS
+            self._engine.attach(
+                self._link,
+                properties={"com.microsoft:locked-until-utc": encode(Long(ticks))},
+                filter=self._session_filter(effect.session_id),
+            )
+        self._offer_credit(self._engine.draining(self._link))
+
+    def _session_filter(self, session_id: str) -> bytes:
+        """In the shape of the request: some SDKs insist on a plain string, one on a described."""
+        value: object = session_id
+        if self._session_filter_descriptor is not None:
+            value = Described(self._session_filter_descriptor, session_id)
+        return encode({Symbol(SESSION_FILTER): value})
+
+    def _refused(self, effect: Refused) -> None:
+        self._engine.refuse(
+            self._link, wire_error(effect.error, entity=self.path, operation="attach receiver")
+        )
+
+    def _detached(self, effect: Detached) -> None:
+        self._unsettled.clear()
+        self._engine.detach(
+            self._link, wire_error(effect.error, entity=self.path, operation="receiver ended")
+        )
+
+
+_SENDER_EFFECTS: dict[type, Callable[[ClientSender, Any], None]] = {
+    SenderAttached: ClientSender._attached,
+    Refused: ClientSender._refused,
+    Detached: ClientSender._detached,
+    Accepted: ClientSender._accepted,
+    SendRefused: ClientSender._send_refused,
+}
+
+_RECEIVER_EFFECTS: dict[type, Callable[[ClientReceiver, Any], None]] = {
+    ReceiverAttached: ClientReceiver._attached,
+    Refused: ClientReceiver._refused,
+    Detached: ClientReceiver._detached,
+    Deliver: ClientReceiver._deliver,
+    Drained: ClientReceiver._drained,
+    Settled: ClientReceiver._settled,
+    SettleRefused: ClientReceiver._settle_refused,
+}

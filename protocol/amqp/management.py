@@ -1,0 +1,385 @@
+"""The `$management` node of an entity: requests become commands, replies become messages.
+
+One table row per operation: how to read it, how to write its answer. What an operation does is the
+core's. An unknown or malformed operation gets a status, never silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker.core import commands
+from broker.core.commands import ReceiveMode, Settlement, SettlementKind
+from broker.core.effects import Effect, Reply
+from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere, UndecodableMessage
+from protocol.amqp import rule_encoding
+from protocol.amqp.requests import Request, write_response
+from protocol.amqp.sections import encode_message, read_message
+from protocol.amqp.values import Array, ArrayCode, Int, Long, Symbol, Timestamp, encode
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.commands import Command
+    from broker.core.message import Message
+
+PREFIX = "com.microsoft:"
+ALL_SESSIONS_SENTINEL_MS = 253_402_300_800_000
+"""`last-updated-time` of year 10000: every session, whenever its state changed."""
+PEEK_REPLY_MAX_BYTES = 900_000
+"""A reply is one message; clients limit what they take."""
+
+OK, NO_CONTENT = 200, 204
+
+DISPOSITIONS = {
+    "completed": SettlementKind.COMPLETE,
+    "abandoned": SettlementKind.ABANDON,
+    "defered": SettlementKind.DEFER,  # spelled so by every SDK
+    "deferred": SettlementKind.DEFER,
+    "suspended": SettlementKind.DEAD_LETTER,
+    "released": SettlementKind.RELEASE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How one operation is read and answered."""
+
+    claim: str
+    command: Callable[[ManagementNode, Request, dict[str, Any]], Command]
+    answer: Callable[[Any, Request], tuple[int, object]]
+
+
+class ManagementNode:
+    """Answers the requests sent to one entity's `$management`; the peer of their commands."""
+
+    def __init__(
+        self,
+        path: str,
+        submit: Callable[[Command], None],
+        respond: Callable[[Request, bytes], None],
+        authorize: Callable[[str, str], None],
+    ) -> None:
+        self.path = path
+        self._submit = submit
+        self._respond = respond
+        self._authorize = authorize
+
+    def handle(self, request: Request) -> None:
+        """Run a request; its answer comes when what it promises is durable."""
+        name = str(request.properties.get("operation") or "")
+        operation = OPERATIONS.get(name.removeprefix(PREFIX))
+        try:
+            if operation is None:
+                raise NotImplementedHere(f"'{name}' is not an operation of $management.")
+            if not isinstance(request.body, dict):
+                raise ArgumentError(f"The body of {name} must be an AMQP value holding a map.")
+            self._authorize(operation.claim, self.path)
+            request.extra["operation"] = operation
+            self._submit(operation.command(self, request, request.body))
+        except BrokerError as error:
+            self._refuse(request, error)
+
+    def receive(self, effect: Effect) -> None:
+        """Answer a request."""
+        if not isinstance(effect, Reply) or not isinstance(effect.request, Request):
+            return
+        request = effect.request
+        if effect.error is not None:
+            self._refuse(request, effect.error)
+            return
+        operation: Operation = request.extra["operation"]  # type: ignore[assignment]
+        status, body = operation.answer(effect.value, request)
+        properties = {"statusCode": Int(status), "statusDescription": "OK"}
+        self._respond(request, write_response(request, properties, body))
+
+    def _refuse(self, request: Request, error: BrokerError) -> None:
+        operation = str(request.properties.get("operation"))
+        refusal = refuse(error, entity=self.path, operation=operation)
+        properties = {
+            "statusCode": Int(refusal.status),
+            "statusDescription": refusal.text,
+            "errorCondition": Symbol(refusal.condition),
+            "com.microsoft:tracking-id": refusal.tracking_id,
+        }
+        self._respond(request, write_response(request, properties, {}))
+
+
+# --- reading arguments -----------------------------------------------------------------------
+
+
+def _items(body: dict[str, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    if isinstance(value, Array):
+        return value.items
+    if isinstance(value, list):
+        return value
+    raise ArgumentError(f"'{name}' must be an array.")
+
+
+def _integer(body: dict[str, Any], name: str, default: int | None = None) -> int:
+    value = body.get(name, default)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise ArgumentError(f"'{name}' must be an integer.")
+
+
+def _integers(body: dict[str, Any], name: str) -> list[int]:
+    items = _items(body, name)
+    if not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+        raise ArgumentError(f"'{name}' must hold integers.")
+    return [int(item) for item in items]
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if isinstance(value, str):
+        return str(value)
+    raise ArgumentError(f"'{name}' must be a string.")
+
+
+def _optional_text(body: dict[str, Any], name: str) -> str | None:
+    return None if body.get(name) is None else _text(body, name)
+
+
+def _tokens(body: dict[str, Any]) -> list[bytes]:
+    tokens = []
+    for item in _items(body, "lock-tokens"):
+        if isinstance(item, UUID):
+            tokens.append(item.bytes)
+            continue
+        try:
+            tokens.append(UUID(str(item)).bytes)
+        except ValueError:
+            raise ArgumentError(f"'{item}' is not a lock token: it must be a uuid.") from None
+    if not tokens:
+        raise ArgumentError("'lock-tokens' is empty.")
+    return tokens
+
+
+def _message(entry: object) -> Message:
+    data = entry.get("message") if isinstance(entry, dict) else None
+    if not isinstance(data, bytes):
+        raise ArgumentError("Each entry of 'messages' must be a map with a binary 'message'.")
+    try:
+        return read_message(data)
+    except UndecodableMessage as error:
+        raise ArgumentError(f"A message to schedule cannot be read: {error}") from error
+
+
+def _settlement(body: dict[str, Any]) -> Settlement:
+    status = str(body.get("disposition-status"))
+    kind = DISPOSITIONS.get(status)
+    if kind is None:
+        allowed = ", ".join(DISPOSITIONS)
+        raise ArgumentError(f"'{status}' is not a disposition-status: use one of {allowed}.")
+    modified = body.get("properties-to-modify")
+    properties = None
+    if isinstance(modified, dict) and modified:
+        properties = {str(name): encode(value) for name, value in modified.items()}
+    return Settlement(
+        kind,
+        properties,
+        _optional_text(body, "deadletter-reason") or None,
+        _optional_text(body, "deadletter-description") or None,
+    )
+
+
+# --- writing answers -------------------------------------------------------------------------
+
+
+def _empty(_value: object, _request: Request) -> tuple[int, object]:
+    return OK, {}
+
+
+def _peeked(messages: list[Message], request: Request) -> tuple[int, object]:
+    del request
+    entries: list[object] = []
+    size = 0
+    for message in messages:
+        encoded = encode_message(message)
+        size += len(encoded)
+        if entries and size > PEEK_REPLY_MAX_BYTES:
+            break
+        entries.append({"message": encoded})
+    return (OK, {"messages": entries}) if entries else (NO_CONTENT, {})
+
+
+def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> tuple[int, object]:
+    del request
+    entries: list[object] = []
+    for message, token in pairs:
+        entry: dict[str, object] = {
+            "message": encode_message(message, token, message.locked_until_ms)
+        }
+        if token is not None:
+            entry["lock-token"] = UUID(bytes=token)
+        entries.append(entry)
+    return OK, {"messages": entries}
+
+
+def _sessions(session_ids: list[str], request: Request) -> tuple[int, object]:
+    if not session_ids:
+        return NO_CONTENT, {}
+    skip = _integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
+    return OK, {
+        "skip": Int(skip + len(session_ids)),
+        "sessions-ids": Array(ArrayCode.STRING, list(session_ids)),
+    }
+
+
+def _rules(rules: list[Any], request: Request) -> tuple[int, object]:
+    del request
+    entries = [{"rule-description": rule_encoding.described(rule)} for rule in rules]
+    return (OK, {"rules": entries}) if entries else (NO_CONTENT, {})
+
+
+def _timestamps(times_ms: list[int]) -> Array:
+    return Array(ArrayCode.TIMESTAMP, [Timestamp(at_ms) for at_ms in times_ms])
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def _list_sessions(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    since_ms: int | None = _integer(body, "last-updated-time", ALL_SESSIONS_SENTINEL_MS)
+    if since_ms is not None and since_ms >= ALL_SESSIONS_SENTINEL_MS:
+        since_ms = None
+    return commands.ListSessions(
+        node,
+        request,
+        node.path,
+        _integer(body, "skip", 0),
+        _integer(body, "top", 100),
+        since_ms,
+        _optional_text(body, "last-session-id"),
+    )
+
+
+def _receive_deferred(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    # The numbers are AMQP's receiver settle modes: first (0) settles on sending.
+    settles_first = _integer(body, "receiver-settle-mode", 1) == 0
+    mode = ReceiveMode.RECEIVE_AND_DELETE if settles_first else ReceiveMode.PEEK_LOCK
+    return commands.ReceiveDeferred(
+        node,
+        request,
+        node.path,
+        _integers(body, "sequence-numbers"),
+        mode,
+        _optional_text(body, "session-id"),
+    )
+
+
+def _set_session_state(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    state = body.get("session-state")
+    if state is not None and not isinstance(state, bytes):
+        raise ArgumentError("'session-state' must be binary or null.")
+    return commands.SetSessionState(node, request, node.path, _text(body, "session-id"), state)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "renew-lock": Operation(
+        "Listen",
+        lambda node, request, body: commands.RenewLocks(node, request, node.path, _tokens(body)),
+        lambda value, _: (OK, {"expirations": _timestamps(value)}),
+    ),
+    "update-disposition": Operation(
+        "Listen",
+        lambda node, request, body: commands.SettleByToken(
+            node,
+            request,
+            node.path,
+            _tokens(body),
+            _settlement(body),
+            _optional_text(body, "session-id"),
+            request.transaction_id,
+        ),
+        _empty,
+    ),
+    "peek-message": Operation(
+        "Listen",
+        lambda node, request, body: commands.Peek(
+            node,
+            request,
+            node.path,
+            _integer(body, "from-sequence-number", 0),
+            _integer(body, "message-count", 1),
+            _optional_text(body, "session-id"),
+        ),
+        _peeked,
+    ),
+    "receive-by-sequence-number": Operation("Listen", _receive_deferred, _received),
+    "schedule-message": Operation(
+        "Send",
+        lambda node, request, body: commands.Schedule(
+            node,
+            request,
+            node.path,
+            [_message(entry) for entry in _items(body, "messages")],
+            request.transaction_id,
+        ),
+        lambda value, _: (
+            OK,
+            {"sequence-numbers": Array(ArrayCode.LONG, [Long(number) for number in value])},
+        ),
+    ),
+    "cancel-scheduled-message": Operation(
+        "Send",
+        lambda node, request, body: commands.CancelScheduled(
+            node, request, node.path, _integers(body, "sequence-numbers")
+        ),
+        _empty,
+    ),
+    "renew-session-lock": Operation(
+        "Listen",
+        lambda node, request, body: commands.RenewSessionLock(
+            node, request, node.path, _text(body, "session-id")
+        ),
+        lambda value, _: (OK, {"expiration": Timestamp(value)}),
+    ),
+    "set-session-state": Operation("Listen", _set_session_state, _empty),
+    "get-session-state": Operation(
+        "Listen",
+        lambda node, request, body: commands.GetSessionState(
+            node, request, node.path, _text(body, "session-id")
+        ),
+        lambda value, _: (OK, {"session-state": value}),
+    ),
+    "get-message-sessions": Operation("Listen", _list_sessions, _sessions),
+    "batch-delete-messages": Operation(
+        "Listen",
+        lambda node, request, body: commands.DeleteMessages(
+            node,
+            request,
+            node.path,
+            _integer(body, "message-count"),
+            _integer(body, "enqueued-time-utc"),
+            _optional_text(body, "session-id"),
+        ),
+        lambda value, _: (OK if value else NO_CONTENT, {"message-count": Int(value)}),
+    ),
+    "add-rule": Operation(
+        "Manage",
+        lambda node, request, body: commands.AddRule(
+            node, request, node.path, rule_encoding.read_rule(body)
+        ),
+        _empty,
+    ),
+    "remove-rule": Operation(
+        "Manage",
+        lambda node, request, body: commands.RemoveRule(
+            node, request, node.path, _text(body, "rule-name")
+        ),
+        _empty,
+    ),
+    "enumerate-rules": Operation(
+        "Listen",
+        lambda node, request, body: commands.ListRules(
+            node, request, node.path, _integer(body, "skip", 0), _integer(body, "top", 100)
+        ),
+        _rules,
+    ),
+}

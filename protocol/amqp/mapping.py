@@ -1,0 +1,90 @@
+"""The tables between AMQP's words and Service Bus's: outcomes and settlements, errors and conditions.
+
+Outcomes arrive as intentions and go back as answers of the same type, which is what every SDK waits
+for; a rejection that carries an error means failure to all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    RELEASE,
+    Settlement,
+    SettlementKind,
+)
+from protocol.amqp.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    WireError,
+)
+from protocol.amqp.values import decode
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from broker.core.errors import BrokerError
+
+DEAD_LETTER_REASON = "DeadLetterReason"
+DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
+
+
+def settlement_of(outcome: Outcome | None) -> Settlement:
+    """What a receiver asks for. Settling without an outcome gives the message back unharmed."""
+    if isinstance(outcome, Accepted):
+        return COMPLETE
+    if isinstance(outcome, Modified):
+        plain = DEFER if outcome.undeliverable_here else ABANDON
+        return Settlement(plain.kind, outcome.annotations) if outcome.annotations else plain
+    if isinstance(outcome, Rejected):
+        return _dead_letter(outcome)
+    return RELEASE
+
+
+ANSWERS: dict[SettlementKind, Outcome] = {
+    SettlementKind.COMPLETE: ACCEPTED,
+    SettlementKind.ABANDON: Modified(delivery_failed=True, undeliverable_here=False),
+    SettlementKind.DEFER: Modified(delivery_failed=True, undeliverable_here=True),
+    SettlementKind.DEAD_LETTER: Rejected(),
+    SettlementKind.RELEASE: RELEASED,
+}
+"""The answer to a settlement that took effect: the same outcome type, and no error."""
+
+
+def wire_error(error: BrokerError, *, entity: str = "", operation: str = "") -> WireError:
+    """An error as it stands in a frame. The info map is never empty: one SDK hangs otherwise."""
+    refusal = refuse(error, entity=entity, operation=operation)
+    return WireError(
+        refusal.condition, refusal.text, {"com.microsoft:tracking-id": refusal.tracking_id}
+    )
+
+
+def _dead_letter(outcome: Rejected) -> Settlement:
+    """Reason and description come in the info map; a generic client's own error serves as well."""
+    info = dict(outcome.info or {})
+    reason = _text(info.pop(DEAD_LETTER_REASON, None))
+    description = _text(info.pop(DEAD_LETTER_DESCRIPTION, None))
+    if outcome.condition not in (None, "com.microsoft:dead-letter"):
+        reason = reason or outcome.condition
+    description = description or outcome.description
+    if not (info or reason or description):
+        return DEAD_LETTER
+    return Settlement(SettlementKind.DEAD_LETTER, info or None, reason, description)
+
+
+def _text(encoded: bytes | None) -> str | None:
+    if encoded is None:
+        return None
+    value = decode(encoded)[0]
+    return None if value is None else str(value)
+
+
+__all__ = ["ANSWERS", "Released", "settlement_of", "wire_error"]
