@@ -1,0 +1,430 @@
+"""What may be asked of the core. Facts without behaviour, plural wherever traffic is.
+
+`Namespace.apply` is the one place that acts on them. A `Peer` is whoever asked: the core only
+carries it, and addresses the effects of the command to it. `handle` and `request` are the peer's
+own marks, given back untouched in the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.core.effects import Effect
+    from broker.core.message import Message
+    from config.entities import EntityDefinition, RuleDefinition
+
+
+class Peer(Protocol):
+    """Where effects go: an AMQP link, a management request's link, an HTTP request."""
+
+    def receive(self, effect: Effect) -> None:
+        """Called once what the effect promises is durable, in order."""
+
+
+class ReceiveMode(Enum):
+    PEEK_LOCK = "peek-lock"
+    RECEIVE_AND_DELETE = "receive-and-delete"
+
+
+class SettlementKind(Enum):
+    COMPLETE = "complete"
+    ABANDON = "abandon"
+    DEFER = "defer"
+    DEAD_LETTER = "dead-letter"
+    RELEASE = "release"
+    """Give back unharmed: unlocked, and no failed delivery counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What to do with a locked message."""
+
+    kind: SettlementKind
+    properties: Mapping[str, bytes | None] | None = None
+    """Application properties to modify, values encoded."""
+    reason: str | None = None
+    description: str | None = None
+
+
+COMPLETE = Settlement(SettlementKind.COMPLETE)
+ABANDON = Settlement(SettlementKind.ABANDON)
+DEFER = Settlement(SettlementKind.DEFER)
+DEAD_LETTER = Settlement(SettlementKind.DEAD_LETTER)
+RELEASE = Settlement(SettlementKind.RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """Which session a receiver wants."""
+
+    session_id: str | None
+    """None: the next available one."""
+    timeout_ms: int = 65_000
+    """How long to wait for the next available one."""
+
+
+# --- links -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSender:
+    """Answered by `SenderAttached` or `Refused`."""
+
+    peer: Peer
+    path: str
+    via: str | None = None
+    """Transfer destination: messages sent to `path` go on to this entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachReceiver:
+    """Answered by `ReceiverAttached`, perhaps after waiting for a session, or `Refused`."""
+
+    peer: Peer
+    path: str
+    mode: ReceiveMode
+    session: SessionRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """Links are gone. Detached on a live connection they leave their message locks standing;
+    lost with their connection they give them up, each a failed delivery (semantics R13)."""
+
+    peers: Sequence[Peer]
+    connection_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """How many messages the receiver takes in all, counted from attach; answered by `Drained`
+    when `drain` asks to use up or give back what is left."""
+
+    peer: Peer
+    limit: int
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Independent messages, each with its own answer: `Accepted` or `SendRefused`."""
+
+    peer: Peer
+    messages: Sequence[Message]
+    handles: Sequence[object]
+    """One a message; None for a pre-settled transfer that gets no answer."""
+    transaction_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendBatch:
+    """Messages that are stored together or not at all, with one answer."""
+
+    peer: Peer
+    messages: Sequence[Message]
+    handle: object
+    transaction_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Settle locks taken through the peer's queue; tokens are independent. Answered by `Settled`
+    and, for those whose lock is lost, `SettleRefused`."""
+
+    peer: Peer
+    tokens: Sequence[bytes]
+    handles: Sequence[object]
+    """One a token; None where the receiver wants no answer."""
+    settlement: Settlement
+    transaction_id: bytes | None = None
+
+
+# --- requests: each answered by one `Reply` carrying the same request mark ---------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLocks:
+    """Reply: list of new locked-until times, in order. One lost lock refuses all."""
+
+    peer: Peer
+    request: object
+    path: str
+    tokens: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SettleByToken:
+    """Settle whichever link a lock was given to. Reply: None. All or nothing."""
+
+    peer: Peer
+    request: object
+    path: str
+    tokens: Sequence[bytes]
+    settlement: Settlement
+    session_id: str | None = None
+    transaction_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """Reply: list of messages from a sequence number on; nothing is locked or changed."""
+
+    peer: Peer
+    request: object
+    path: str
+    from_sequence_number: int
+    count: int
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveDeferred:
+    """Reply: list of (message, lock token or None). All or nothing."""
+
+    peer: Peer
+    request: object
+    path: str
+    sequence_numbers: Sequence[int]
+    mode: ReceiveMode
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Reply: list of sequence numbers. Messages carry their own time. All or nothing."""
+
+    peer: Peer
+    request: object
+    path: str
+    messages: Sequence[Message]
+    transaction_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelScheduled:
+    """Reply: None. All or nothing."""
+
+    peer: Peer
+    request: object
+    path: str
+    sequence_numbers: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RenewSessionLock:
+    """Reply: new locked-until time."""
+
+    peer: Peer
+    request: object
+    path: str
+    session_id: str
+    holder: object | None = None
+    """The connection that asks, where known: only the session's holder may renew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetSessionState:
+    """Reply: None. None clears."""
+
+    peer: Peer
+    request: object
+    path: str
+    session_id: str
+    state: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetSessionState:
+    """Reply: bytes, or None where there is no state."""
+
+    peer: Peer
+    request: object
+    path: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListSessions:
+    """Reply: list of session ids. `updated_since_ms` None: with messages or state; else those
+    whose state was set after that time."""
+
+    peer: Peer
+    request: object
+    path: str
+    skip: int
+    top: int
+    updated_since_ms: int | None = None
+    after_session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMessages:
+    """Delete the oldest unlocked messages enqueued before a time. Reply: how many."""
+
+    peer: Peer
+    request: object
+    path: str
+    count: int
+    before_ms: int
+    session_id: str | None = None
+
+
+# --- entities ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateEntity:
+    """Reply: `EntityView`."""
+
+    peer: Peer
+    request: object
+    path: str
+    definition: EntityDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateEntity:
+    """Reply: `EntityView`. Takes effect for attached clients at once. A subscription keeps its
+    rules whatever the definition says: they change through `AddRule` and `RemoveRule`."""
+
+    peer: Peer
+    request: object
+    path: str
+    definition: EntityDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteEntity:
+    """Reply: None. Its links are detached."""
+
+    peer: Peer
+    request: object
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetEntity:
+    """Reply: `EntityView`, definition and counts."""
+
+    peer: Peer
+    request: object
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntities:
+    """Reply: list of `EntityView` in name order. `topic` lists a topic's subscriptions."""
+
+    peer: Peer
+    request: object
+    kind: str
+    topic: str | None = None
+    skip: int = 0
+    top: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AddRule:
+    """Reply: None. With `replace` it takes the place of the rule of its name, which must exist."""
+
+    peer: Peer
+    request: object
+    path: str
+    rule: RuleDefinition
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRule:
+    """Reply: None."""
+
+    peer: Peer
+    request: object
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListRules:
+    """Reply: list of `RuleDefinition`."""
+
+    peer: Peer
+    request: object
+    path: str
+    skip: int = 0
+    top: int = 100
+
+
+# --- transactions ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Reply: the transaction id."""
+
+    peer: Peer
+    request: object
+
+
+@dataclass(frozen=True, slots=True)
+class Discharge:
+    """Reply: None once all of it is applied, or all of it dropped when `fail`."""
+
+    peer: Peer
+    request: object
+    transaction_id: bytes
+    fail: bool
+
+
+# --- from the server itself --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: act on every deadline that is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadsLoaded:
+    """Bodies that `PayloadsNeeded` asked for, by payload id."""
+
+    payloads: Mapping[int, tuple[bytes, bytes]]
+
+
+Command = (
+    AttachSender
+    | AttachReceiver
+    | Detach
+    | Credit
+    | Send
+    | SendBatch
+    | Settle
+    | RenewLocks
+    | SettleByToken
+    | Peek
+    | ReceiveDeferred
+    | Schedule
+    | CancelScheduled
+    | RenewSessionLock
+    | SetSessionState
+    | GetSessionState
+    | ListSessions
+    | DeleteMessages
+    | CreateEntity
+    | UpdateEntity
+    | DeleteEntity
+    | GetEntity
+    | ListEntities
+    | AddRule
+    | RemoveRule
+    | ListRules
+    | Declare
+    | Discharge
+    | Tick
+    | PayloadsLoaded
+)

@@ -1,0 +1,108 @@
+"""Entity definitions as JSON text for the store, and back.
+
+Owns the form; what a definition means is in `config.entities`. Fields left out take their defaults,
+so that a store written before a field existed can still be read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from config.entities import (
+    AuthorizationRule,
+    CorrelationFilter,
+    EntityDefinition,
+    EntityStatus,
+    FalseFilter,
+    QueueDefinition,
+    RuleDefinition,
+    SqlAction,
+    SqlFilter,
+    SubscriptionDefinition,
+    TopicDefinition,
+    TrueFilter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+KINDS: Mapping[type, str] = {
+    QueueDefinition: "queue",
+    TopicDefinition: "topic",
+    SubscriptionDefinition: "subscription",
+}
+
+_CLASSES: Mapping[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        AuthorizationRule,
+        CorrelationFilter,
+        FalseFilter,
+        QueueDefinition,
+        RuleDefinition,
+        SqlAction,
+        SqlFilter,
+        SubscriptionDefinition,
+        TopicDefinition,
+        TrueFilter,
+    )
+}
+
+_VALUES: Mapping[str, tuple[type, Callable[..., object], Callable[..., object]]] = {
+    "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "timespan": (timedelta, timedelta.total_seconds, lambda value: timedelta(seconds=value)),
+    "uuid": (UUID, str, UUID),
+    "status": (EntityStatus, lambda value: value.value, EntityStatus),
+    "set": (frozenset, sorted, frozenset),
+}
+"""What JSON has no form for: by tag, the type, and the way there and back."""
+
+
+def definition_to_json(definition: EntityDefinition) -> str:
+    """A definition as text."""
+    return json.dumps(_plain(definition), separators=(",", ":"), sort_keys=True)
+
+
+def definition_from_json(text: str) -> EntityDefinition:
+    """The inverse of `definition_to_json`."""
+    definition = _revived(json.loads(text))
+    if not isinstance(definition, QueueDefinition | TopicDefinition | SubscriptionDefinition):
+        raise TypeError(f"not an entity definition: {type(definition).__name__}")
+    return definition
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {"$class": type(value).__name__, **plain}
+    if isinstance(value, dict):
+        return {"$map": [[name, _plain(item)] for name, item in value.items()]}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if value is None or (isinstance(value, str | int | float) and not isinstance(value, Enum)):
+        return value
+    for tag, (kind, to_plain, _) in _VALUES.items():
+        if isinstance(value, kind):
+            return {"$value": tag, "of": to_plain(value)}
+    raise TypeError(f"a definition cannot hold {type(value).__name__}")
+
+
+def _revived(plain: object) -> object:
+    if isinstance(plain, list):
+        return tuple(_revived(item) for item in plain)
+    if not isinstance(plain, dict):
+        return plain
+    if "$map" in plain:
+        return {name: _revived(item) for name, item in plain["$map"]}
+    if "$value" in plain:
+        return _VALUES[plain["$value"]][2](plain["of"])
+    cls = _CLASSES[plain["$class"]]
+    known = {field.name for field in fields(cls)}
+    return cls(**{name: _revived(item) for name, item in plain.items() if name in known})

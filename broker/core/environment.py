@@ -1,0 +1,36 @@
+"""What all queues of a namespace share: calendar, ids, bodies, tokens, limits.
+
+Owns nothing of its own; made once by the namespace and handed to every queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.core.deadlines import Deadlines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.identifiers import MessageIds
+    from broker.core.message import Message, MessageReader
+    from broker.core.outlet import Outlet
+    from broker.core.payloads import Payloads
+    from config.limits import Limits
+
+
+@dataclass(slots=True)
+class Environment:
+    """Injected sources and shared books."""
+
+    reader: MessageReader
+    new_lock_token: Callable[[], bytes]
+    limits: Limits
+    ids: MessageIds
+    payloads: Payloads
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    touched: dict[Outlet, None] = field(default_factory=dict)
+    """Outlets to dispatch at the end of the turn."""
+    arrived: list[Message] = field(default_factory=list)
+    """Messages that came in over the budget: unless delivered in this turn, their bodies go."""

@@ -1,0 +1,148 @@
+"""Every refusal a client can meet, one class and one AMQP condition each.
+
+A refusal is a value the core sends back, not an exception that unwinds a turn; the edge adds the
+tracking id, the timestamp and the wire form.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BrokerError(Exception):
+    """Refused, for a reason the client is told."""
+
+    condition: ClassVar[str] = "amqp:internal-error"
+    status: ClassVar[int] = 500
+    """The HTTP-like code `$management` and the administration API answer with."""
+
+
+class EntityNotFound(BrokerError):
+    """The wording matters: Java and JavaScript recognise a missing entity by this sentence."""
+
+    condition = "amqp:not-found"
+    status = 404
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"The messaging entity '{path}' could not be found.")
+
+
+class EntityAlreadyExists(BrokerError):
+    condition = "com.microsoft:entity-already-exists"
+    status = 409
+
+
+class EntityDisabled(BrokerError):
+    condition = "com.microsoft:entity-disabled"
+    status = 400
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"Messaging entity '{path}' is currently disabled.")
+
+
+class MessageSizeExceeded(BrokerError):
+    condition = "amqp:link:message-size-exceeded"
+    status = 403
+
+
+class QuotaExceeded(BrokerError):
+    condition = "amqp:resource-limit-exceeded"
+    status = 403
+
+
+class NotAllowed(BrokerError):
+    condition = "amqp:not-allowed"
+    status = 400
+
+
+class InvalidField(BrokerError):
+    condition = "amqp:invalid-field"
+    status = 400
+
+
+class ArgumentError(BrokerError):
+    condition = "com.microsoft:argument-error"
+    status = 400
+
+
+class ArgumentOutOfRange(BrokerError):
+    condition = "com.microsoft:argument-out-of-range"
+    status = 400
+
+
+class NotImplementedHere(BrokerError):
+    condition = "amqp:not-implemented"
+    status = 501
+
+
+class UndecodableMessage(BrokerError):
+    condition = "amqp:decode-error"
+    status = 400
+
+
+class Unauthorized(BrokerError):
+    condition = "amqp:unauthorized-access"
+    status = 401
+
+
+class ServerBusy(BrokerError):
+    condition = "com.microsoft:server-busy"
+    status = 503
+
+
+class OperationTimeout(BrokerError):
+    condition = "com.microsoft:timeout"
+    status = 408
+
+
+class MessageLockLost(BrokerError):
+    condition = "com.microsoft:message-lock-lost"
+    status = 410
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The lock supplied is invalid. Either the lock expired, "
+            "or the message has already been removed from the queue."
+        )
+
+
+class MessageNotFound(BrokerError):
+    condition = "com.microsoft:message-not-found"
+    status = 404
+
+
+class SessionLockLost(BrokerError):
+    condition = "com.microsoft:session-lock-lost"
+    status = 410
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"The session lock has expired on the MessageSession '{session_id}'. "
+            "Accept a new MessageSession."
+        )
+
+
+class SessionCannotBeLocked(BrokerError):
+    condition = "com.microsoft:session-cannot-be-locked"
+    status = 410
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"The requested session '{session_id}' cannot be accepted. "
+            "It may be locked by another receiver."
+        )
+
+
+class TransactionUnknown(BrokerError):
+    condition = "amqp:transaction:unknown-id"
+    status = 400
+
+
+class TransactionRolledBack(BrokerError):
+    condition = "amqp:transaction:rollback"
+    status = 400
+
+
+class TransactionTimeout(BrokerError):
+    condition = "amqp:transaction:timeout"
+    status = 408

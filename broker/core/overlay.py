@@ -1,0 +1,96 @@
+"""What has been changed about a message since it was sent, kept apart from its bytes.
+
+Settlements add application properties, dead-lettering adds a reason, forwarding a source, rule
+actions change both. The stored body is never rewritten; the edge merges an overlay on delivery.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Changes to apply on top of a stored message. Values are encoded by the edge: opaque here."""
+
+    properties: Mapping[str, bytes | None] = field(default_factory=dict)
+    """Application properties to set; None removes one."""
+    system: Mapping[str, bytes | None] = field(default_factory=dict)
+    """`sys.*` properties set by rule actions, by lower-case name; None removes one."""
+    dead_letter_reason: str | None = None
+    dead_letter_description: str | None = None
+    dead_letter_source: str | None = None
+    """Path of the entity it died in, once dead letters have been forwarded from there."""
+    hops: int = 0
+    """How many times it has been auto-forwarded."""
+
+    def with_properties(self, properties: Mapping[str, bytes | None]) -> Overlay:
+        """This overlay with more application properties set."""
+        return replace(self, properties={**self.properties, **properties})
+
+    def to_bytes(self) -> bytes:
+        """A form for the store: length-prefixed fields in a fixed order."""
+        parts: list[bytes] = [struct.pack(">BI", 1, self.hops)]
+        for text in (
+            self.dead_letter_reason,
+            self.dead_letter_description,
+            self.dead_letter_source,
+        ):
+            _put(parts, None if text is None else text.encode())
+        for mapping in (self.properties, self.system):
+            parts.append(_LENGTH.pack(len(mapping)))
+            for name, value in mapping.items():
+                _put(parts, name.encode())
+                _put(parts, value)
+        return b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Overlay:
+        """The inverse of `to_bytes`."""
+        version, hops = struct.unpack_from(">BI", data)
+        if version != 1:
+            raise ValueError(f"overlay version {version} is unknown")
+        position = 5
+        texts: list[str | None] = []
+        for _ in range(3):
+            raw, position = _take(data, position)
+            texts.append(None if raw is None else raw.decode())
+        mappings: list[dict[str, bytes | None]] = []
+        for _ in range(2):
+            (count,) = _LENGTH.unpack_from(data, position)
+            position += 4
+            mapping: dict[str, bytes | None] = {}
+            for _ in range(count):
+                name, position = _take(data, position)
+                value, position = _take(data, position)
+                mapping[(name or b"").decode()] = value
+            mappings.append(mapping)
+        return cls(mappings[0], mappings[1], texts[0], texts[1], texts[2], hops)
+
+
+EMPTY = Overlay()
+
+_ABSENT = 0xFFFFFFFF
+
+
+def _put(parts: list[bytes], value: bytes | None) -> None:
+    if value is None:
+        parts.append(_LENGTH.pack(_ABSENT))
+    else:
+        parts.append(_LENGTH.pack(len(value)))
+        parts.append(value)
+
+
+def _take(data: bytes, position: int) -> tuple[bytes | None, int]:
+    (length,) = _LENGTH.unpack_from(data, position)
+    position += 4
+    if length == _ABSENT:
+        return None, position
+    return data[position : position + length], position + length

@@ -1,0 +1,125 @@
+"""What must be remembered: the facts a turn hands to storage, in the order they happened.
+
+Storage writes them in one transaction and decides nothing. Rows are tuples, because one is made
+for every message and goes into SQL as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class MessageRow(NamedTuple):
+    """Everything about a message except its payload; the index loaded at start."""
+
+    id: int
+    entity_id: int
+    sub_queue: int
+    """0 the entity itself, 1 its dead-letter queue, 2 its transfer dead-letter queue."""
+    sequence_number: int
+    enqueue_sequence_number: int
+    enqueued_time_ms: int
+    time_to_live_ms: int | None
+    expires_at_ms: int
+    scheduled_enqueue_time_ms: int
+    delivery_count: int
+    state: int
+    header: int
+    size: int
+    payload_id: int
+    session_id: str | None
+    overlay: bytes | None
+
+
+class PayloadRow(NamedTuple):
+    """The bytes of a message: stored once, however many copies refer to them."""
+
+    id: int
+    body: bytes
+    annotations: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesStored:
+    """New messages. `payloads` lacks those whose payload an earlier record stored."""
+
+    rows: Sequence[MessageRow]
+    payloads: Sequence[PayloadRow]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesUpdated:
+    """Messages whose row changed (count, state, queue, overlay, number); payloads never do."""
+
+    rows: Sequence[MessageRow]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDeleted:
+    """Messages that are gone, and the payloads nothing refers to any more."""
+
+    ids: Sequence[int]
+    payload_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStateSet:
+    """The state of a session; None when cleared."""
+
+    entity_id: int
+    session_id: str
+    state: bytes | None
+    updated_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIdsSeen:
+    """Message ids inside an entity's duplicate detection window: (message id, until ms)."""
+
+    entity_id: int
+    seen: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIdsForgotten:
+    """Everything seen until this time or earlier has left the window."""
+
+    entity_id: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntityStored:
+    """A queue, topic or subscription was created or changed. `definition` is JSON."""
+
+    entity_id: int
+    namespace: str
+    kind: str
+    """`queue`, `topic` or `subscription`; rules travel inside their subscription."""
+    path: str
+    definition: str
+    created_time_ms: int
+    updated_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDeleted:
+    """An entity is gone, with its messages, session states and seen message ids."""
+
+    entity_id: int
+
+
+Record = (
+    MessagesStored
+    | MessagesUpdated
+    | MessagesDeleted
+    | SessionStateSet
+    | MessageIdsSeen
+    | MessageIdsForgotten
+    | EntityStored
+    | EntityDeleted
+)

@@ -1,0 +1,56 @@
+"""The SQL of subscription rules: filters that select messages, actions that change the copies.
+
+    text ─lexer→ tokens ─grammar→ tree ─compiler→ function over a `PropertySource`
+
+A text is read when its rule is made, and refused there with the place of the mistake; from then on
+only functions run. The parser is written by hand rather than generated: the language is small, the
+errors say what was expected in words, and a broker without SQL rules pays nothing for it at start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.sql.compiler import compile_condition, compile_statements
+from broker.core.sql.errors import FilterError, SqlSyntaxError
+from broker.core.sql.grammar import parse_action, parse_filter
+from broker.core.sql.properties import Draft, MessageProperties, PropertySource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.core.message import PropertyValue
+
+__all__ = [
+    "Draft",
+    "FilterError",
+    "MessageProperties",
+    "PropertySource",
+    "SqlSyntaxError",
+    "compile_action",
+    "compile_filter",
+]
+
+TEXT_MAX_CHARACTERS = 1024
+STATEMENTS_MAX = 32
+
+
+def compile_filter(
+    text: str,
+    parameters: Mapping[str, PropertyValue] = {},
+    *,
+    max_characters: int = TEXT_MAX_CHARACTERS,
+) -> Callable[[PropertySource], bool | None]:
+    """A test that gives True, False, or None for unknown; only True selects a message."""
+    return compile_condition(parse_filter(text, parameters, max_characters))
+
+
+def compile_action(
+    text: str,
+    parameters: Mapping[str, PropertyValue] = {},
+    *,
+    max_characters: int = TEXT_MAX_CHARACTERS,
+    max_statements: int = STATEMENTS_MAX,
+) -> Callable[[Draft], None]:
+    """A change to a draft. A draft it failed on is not to be used."""
+    return compile_statements(parse_action(text, parameters, max_characters, max_statements))

@@ -1,0 +1,115 @@
+"""SQL text → tokens.
+
+Owns what a name, a constant and a parameter look like; knows no grammar.
+Every token keeps its offset, so that whoever refuses it can say where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from broker.core.sql.errors import SqlSyntaxError
+
+KEYWORDS = frozenset(
+    {"AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "IS", "NULL", "EXISTS", "TRUE", "FALSE"}
+)
+
+INT64_MAX = 2**63 - 1
+
+
+class TokenKind(Enum):
+    NAME = "name"
+    DELIMITED_NAME = "delimited name"
+    KEYWORD = "keyword"
+    PARAMETER = "parameter"
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    TEXT = "text"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+class Token(NamedTuple):
+    kind: TokenKind
+    value: str
+    """A name or text without its quotes, a keyword in capitals, anything else as written."""
+    position: int
+    source: str
+
+    @property
+    def description(self) -> str:
+        """How an error names it."""
+        if self.kind is TokenKind.END:
+            return "the end of the text"
+        shown = self.source if len(self.source) <= 40 else f"{self.source[:37]}..."
+        return shown if self.kind is TokenKind.TEXT else f"'{shown}'"
+
+
+# A number takes the letters it runs into along, to be refused as a whole rather than split. Quotes
+# match possessively: a doubled one is never given up to close the text early.
+_TOKEN = re.compile(
+    r"""
+      (?P<space>      \s+ )
+    | (?P<name>       [^\W\d_]\w* )
+    | (?P<number>     (?: [0-9]+ (?: \.[0-9]* )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? (?P<tail> \w* ) )
+    | (?P<text>       ' (?: [^'] | '' )*+ ' )
+    | (?P<bracketed>  \[ (?: [^\]] | \]\] )++ \] )
+    | (?P<quoted>     " (?: [^"] | "" )++ " )
+    | (?P<parameter>  @ \w+ )
+    | (?P<symbol>     <> | != | >= | <= | [=<>+\-*/%(),.;] )
+    """,
+    re.VERBOSE,
+)
+
+_UNCLOSED = {"'": "a closing '", "[": "a name and a closing ]", '"': 'a name and a closing "'}
+
+
+def tokenize(text: str) -> list[Token]:
+    """All tokens, the last of them END. Raises `SqlSyntaxError`."""
+    tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _unreadable(text, position)
+        if match.lastgroup != "space":
+            kind, value = _classify(match)
+            tokens.append(Token(kind, value, position, match.group()))
+        position = match.end()
+    tokens.append(Token(TokenKind.END, "", len(text), ""))
+    return tokens
+
+
+def _classify(match: re.Match[str]) -> tuple[TokenKind, str]:
+    source = match.group()
+    match match.lastgroup:
+        case "name":
+            capitals = source.upper()
+            if capitals in KEYWORDS:
+                return TokenKind.KEYWORD, capitals
+            return TokenKind.NAME, source
+        case "number":
+            if match["tail"]:
+                raise SqlSyntaxError(match.string, match.start(), f"'{source}'", "a number")
+            return (TokenKind.INTEGER if source.isdecimal() else TokenKind.DECIMAL), source
+        case "text":
+            return TokenKind.TEXT, source[1:-1].replace("''", "'")
+        case "bracketed":
+            return TokenKind.DELIMITED_NAME, source[1:-1].replace("]]", "]")
+        case "quoted":
+            return TokenKind.DELIMITED_NAME, source[1:-1].replace('""', '"')
+        case "parameter":
+            return TokenKind.PARAMETER, source
+        case _:
+            return TokenKind.SYMBOL, source
+
+
+def _unreadable(text: str, position: int) -> SqlSyntaxError:
+    character = text[position]
+    closing = _UNCLOSED.get(character)
+    if closing is not None:
+        return SqlSyntaxError(text, position, f"an unmatched {character}", closing)
+    expected = "a value, a name or an operator (names with other characters go in [brackets])"
+    return SqlSyntaxError(text, position, f"'{character}'", expected)

@@ -1,0 +1,75 @@
+"""LIKE patterns → functions over text.
+
+`%` stands for any run of characters, `_` for one; the pattern covers the whole text, case counts.
+Each piece between two `%` takes the leftmost place it fits, which is never wrong, and so matching
+costs at most text times pattern: no pattern, however spiteful, makes it try again.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ANY_RUN = "%"
+_ANY_ONE = "_"
+
+
+@lru_cache(maxsize=1024)
+def like(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
+    """The test for a pattern. Cached for patterns that come out of messages."""
+    pieces = _pieces(pattern, escape)
+    literals = ["".join(piece) for piece in pieces if None not in piece]  # type: ignore[arg-type]
+    if len(literals) == len(pieces):
+        match literals:
+            case [whole]:
+                return whole.__eq__
+            case [start, ""]:
+                return lambda text: text.startswith(start)
+            case ["", end]:
+                return lambda text: text.endswith(end)
+            case ["", part, ""]:
+                return lambda text: part in text
+    return _piecewise(pieces)
+
+
+def _pieces(pattern: str, escape: str | None) -> list[list[str | None]]:
+    """What stands between the `%`, each a list of characters; None where `_` stands."""
+    pieces: list[list[str | None]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            # An escape with nothing after it stands for itself.
+            pieces[-1].append(next(characters, character))
+        elif character == _ANY_RUN:
+            pieces.append([])
+        else:
+            pieces[-1].append(None if character == _ANY_ONE else character)
+    return pieces
+
+
+def _piecewise(pieces: list[list[str | None]]) -> Callable[[str], bool]:
+    first, *rest = (
+        re.compile("".join("." if one is None else re.escape(one) for one in piece), re.DOTALL)
+        for piece in pieces
+    )
+    if not rest:
+        return lambda text: first.fullmatch(text) is not None
+    *middle, last = rest
+    last_length = len(pieces[-1])
+
+    def matches(text: str) -> bool:
+        found = first.match(text)
+        for expression in middle:
+            if found is None:
+                return False
+            found = expression.search(text, found.end())
+        if found is None:
+            return False
+        last_start = len(text) - last_length
+        return found.end() <= last_start and last.match(text, last_start) is not None
+
+    return matches
