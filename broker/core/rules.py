@@ -73,13 +73,19 @@ class CompiledRule(NamedTuple):
 
 def compile_rule(definition: RuleDefinition, limits: Limits = RELAXED) -> CompiledRule:
     """Raises `SqlSyntaxError`, or `ArgumentError` for a text beyond its limits."""
-    action = definition.action and compile_action(
-        definition.action.expression,
-        definition.action.parameters,
-        max_characters=limits.sql_text_max_characters,
-        max_statements=limits.statements_per_action_max,
+    action = definition.action
+    return CompiledRule(
+        definition,
+        _select(definition.filter, limits),
+        compile_action(
+            action.expression,
+            action.parameters,
+            max_characters=limits.sql_text_max_characters,
+            max_statements=limits.statements_per_action_max,
+        )
+        if action
+        else None,
     )
-    return CompiledRule(definition, _select(definition.filter, limits), action)
 
 
 def _select(rule_filter: Filter, limits: Limits) -> Selection | None:
@@ -131,7 +137,7 @@ def _key(value: PropertyValue) -> Hashable | None:
 class RuleSet:
     """The rules of one subscription."""
 
-    __slots__ = ("_compiled", "is_plain", "rules")
+    __slots__ = ("compiled", "is_plain", "relevant")
 
     def __init__(
         self,
@@ -140,25 +146,22 @@ class RuleSet:
         earlier: RuleSet | None = None,
     ) -> None:
         """Compiles what `earlier` has not compiled already. Raises what `compile_rule` does."""
-        known = earlier._compiled if earlier else {}
-        self._compiled = {
-            definition.name: rule
+        known = {rule.definition.name: rule for rule in earlier.compiled} if earlier else {}
+        self.compiled = [
+            rule
             if (rule := known.get(definition.name)) and rule.definition == definition
             else compile_rule(definition, limits)
             for definition in definitions
-        }
-        rules = self._compiled.values()
-        everything = [rule for rule in rules if rule.selection is EVERYTHING and not rule.action]
-        with_action = [rule for rule in rules if rule.action]
-        self.is_plain = bool(everything) and not with_action
-        """Every message, exactly once, as it came."""
-        self.rules = [
-            rule
-            # Beside one that takes everything the others without action add nothing.
-            for rule in ([*everything[:1], *with_action] if everything else rules)
-            if rule.selection is not None
         ]
-        """What must be looked at, in order."""
+        everything = [
+            rule for rule in self.compiled if rule.selection is EVERYTHING and not rule.action
+        ]
+        acting = [rule for rule in self.compiled if rule.action]
+        self.is_plain = bool(everything) and not acting
+        """Every message, exactly once, as it came."""
+        # Beside a rule that takes everything the others without action add nothing.
+        self.relevant = [*everything[:1], *acting] if everything else self.compiled
+        """The rules that must be looked at, in order."""
 
 
 # --- all subscriptions of a topic -----------------------------------------------------------------
@@ -217,7 +220,7 @@ class TopicRules(Generic[SubscriptionT]):
         self._indexed: dict[tuple[Field, ...], dict[tuple[Hashable, ...], _Bucket[SubscriptionT]]]
         self._indexed = {}
         """By the fields tested, then by their keys."""
-        self._scanned: _Bucket[SubscriptionT] = {}
+        self._scanned: dict[_Placed[SubscriptionT], Condition] = {}
         """Rules that only evaluation can tell."""
 
     def set(self, subscription: SubscriptionT, definitions: Iterable[RuleDefinition]) -> None:
@@ -230,13 +233,13 @@ class TopicRules(Generic[SubscriptionT]):
             return
         placed = [
             _Placed(subscription, rule, rule.selection, order)
-            for order, rule in enumerate(rule_set.rules)
+            for order, rule in enumerate(rule_set.relevant)
             if rule.selection is not None
         ]
         self._placed[subscription] = placed
         for rule in placed:
             if rule.condition is not None and not rule.fields:
-                self._scanned[rule] = None
+                self._scanned[rule] = rule.condition
             else:
                 group = self._indexed.setdefault(rule.fields, {})
                 group.setdefault(rule.keys, {})[rule] = None
@@ -287,9 +290,11 @@ class TopicRules(Generic[SubscriptionT]):
                     break
                 keys.append(key)
             else:
-                for rule in group.get(tuple(keys), ()):
-                    if rule.condition is None or rule.condition(view):
-                        matched.append(rule)
+                matched += [
+                    rule
+                    for rule in group.get(tuple(keys), ())
+                    if rule.condition is None or rule.condition(view)
+                ]
         return matched
 
     def _scan(
@@ -297,9 +302,9 @@ class TopicRules(Generic[SubscriptionT]):
     ) -> dict[SubscriptionT, FilterError]:
         """Add the rules that must be evaluated and match; give the first failure of each."""
         failed: dict[SubscriptionT, FilterError] = {}
-        for rule in self._scanned:
+        for rule, condition in self._scanned.items():
             try:
-                if rule.condition(view):
+                if condition(view):
                     matched.append(rule)
             except FilterError as error:
                 failed.setdefault(rule.subscription, error)
@@ -314,9 +319,8 @@ class TopicRules(Generic[SubscriptionT]):
     ) -> Iterable[Routed[SubscriptionT]]:
         """One copy for all rules without action, one for each with."""
         routed = {rule.subscription: rule.routed for rule in matched if rule.action is None}
-        with_action = [rule for rule in matched if rule.action is not None]
-        with_action.sort(key=lambda rule: rule.order)
-        for rule in with_action:
+        acting = [rule for rule in matched if rule.action is not None]
+        for rule in sorted(acting, key=lambda rule: rule.order):
             subscription = rule.subscription
             try:
                 overlay = self._act(rule, message, view)
@@ -325,15 +329,16 @@ class TopicRules(Generic[SubscriptionT]):
                 continue
             copies = routed[subscription].copies if subscription in routed else ()
             routed[subscription] = Routed(subscription, (*copies, overlay))
-        for subscription, error in failed.items():
+        for subscription, failure in failed.items():
             copies = routed[subscription].copies if subscription in routed else ()
-            routed[subscription] = Routed(subscription, copies, error)
+            routed[subscription] = Routed(subscription, copies, failure)
         return routed.values()
 
     def _act(
         self, rule: _Placed[SubscriptionT], message: Message, view: MessageProperties
     ) -> Overlay:
         """What the rule's action, and its name, change about the message."""
+        assert rule.action is not None
         draft = Draft(view)
         rule.action(draft)
         draft.set_user(RULE_NAME_PROPERTY, rule.name)
