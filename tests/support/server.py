@@ -71,6 +71,7 @@ class BrokerProcess:
         self.ready_after_s = 0.0
         """From the start of the process to the first 200 of /health."""
         self._ready_timeout_s = ready_timeout_s
+        self._launched_s = 0.0
         self._folder = tempfile.TemporaryDirectory(prefix="peeklock-test-")
         self._log_path = Path(self._folder.name) / "broker.log"
         self._log: IO[bytes] | None = None
@@ -98,7 +99,12 @@ class BrokerProcess:
     # ---- life ---------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            self._folder.cleanup()
+            raise
         return self
 
     def __exit__(
@@ -114,9 +120,14 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the process and wait until it says it is healthy."""
+        self.launch()
+        self.wait_until_healthy()
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
         assert self._process is None, "the broker is running already"
         self._log = self._log_path.open("ab")
-        begin_s = time.monotonic()
+        self._launched_s = time.monotonic()
         self._process = subprocess.Popen(
             self._command,
             cwd=ROOT,
@@ -125,21 +136,20 @@ class BrokerProcess:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        try:
-            self._wait_until_healthy(begin_s)
-        except BaseException:
-            self.close()
-            raise
-        self.ready_after_s = time.monotonic() - begin_s
 
-    def _wait_until_healthy(self, begin_s: float) -> None:
-        assert self._process is not None
+    def wait_until_healthy(self) -> None:
+        """Return at the first 200 of /health; a broker that never gets there is ended."""
+        assert self._process is not None, "the broker was not launched"
         while not self.is_healthy():
             if self._process.poll() is not None:
-                raise self._failure(f"the broker ended with {self._process.returncode} at start")
-            if time.monotonic() - begin_s > self._ready_timeout_s:
+                code = self._process.returncode
+                self._forget()
+                raise self._failure(f"the broker ended with {code} at start")
+            if time.monotonic() - self._launched_s > self._ready_timeout_s:
+                self.close()
                 raise self._failure(f"the broker was not healthy after {self._ready_timeout_s} s")
             time.sleep(POLL_INTERVAL_S)
+        self.ready_after_s = time.monotonic() - self._launched_s
 
     def kill(self) -> None:
         """SIGKILL: the process gets no chance to finish anything."""

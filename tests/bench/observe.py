@@ -1,0 +1,49 @@
+"""What the machine says about a process: processor time, memory; and what machine it is.
+
+Reads /proc and nothing else, so it runs where Linux runs. Figures are of the whole process, all
+threads included.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+MEGABYTE = 1 << 20
+
+
+def cpu_s(process_id: int) -> float:
+    """Processor time used so far, user and system."""
+    stat = Path(f"/proc/{process_id}/stat").read_text()
+    # The name, field two, is in parentheses and may hold anything; count from behind it.
+    fields = stat.rpartition(")")[2].split()
+    user_ticks, system_ticks = int(fields[11]), int(fields[12])
+    return (user_ticks + system_ticks) / TICKS_PER_S
+
+
+def resident_megabytes(process_id: int) -> float:
+    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / MEGABYTE
+    return 0.0
+
+
+def machine() -> dict[str, Any]:
+    """Enough to know whether two results may be compared."""
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return {
+        "cores": os.cpu_count(),
+        "processor": model,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "load_average": os.getloadavg()[0],
+    }

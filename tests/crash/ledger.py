@@ -1,0 +1,205 @@
+"""What the clients of one entity were told, and whether the broker kept its word.
+
+It hears from clients and never talks to the broker. An answer that did not arrive proves nothing
+either way: such a send or completion is in doubt, and only a certain contradiction is a violation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MessageKey = tuple[str, int]
+"""Sender, and which of its messages: 0, 1, 2... in the order it sent them."""
+
+EXAMPLES = 5
+
+
+class Send(Enum):
+    IN_DOUBT = "in doubt"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+
+
+class Completion(Enum):
+    NONE = "none"
+    IN_DOUBT = "in doubt"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(slots=True)
+class Fate:
+    """All that is known of one message."""
+
+    send: Send = Send.IN_DOUBT
+    completion: Completion = Completion.NONE
+    incarnation: int = -1
+    """In which life of the broker the completion was asked for."""
+    sequence_number: int | None = None
+    deliveries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One receiver link: its own number, and the life of the broker it was attached in."""
+
+    number: int
+    incarnation: int
+
+
+@dataclass(slots=True)
+class Report:
+    """How often each thing happened, and every contradiction by kind."""
+
+    counts: Mapping[str, int]
+    violations: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        return not any(self.violations.values())
+
+
+class Ledger:
+    """Thread-safe only under the caller's lock. `single_receiver` allows the strictest order."""
+
+    def __init__(self, *, single_receiver: bool) -> None:
+        self._single_receiver = single_receiver
+        self._fates: dict[MessageKey, Fate] = {}
+        self._keys: dict[int, MessageKey] = {}
+        self._newest_first_seen: dict[str, int] = {}
+        self._newest_on_link: dict[tuple[int, str], int] = {}
+        self._disturbed_incarnations: set[int] = set()
+        self._counts: Counter[str] = Counter()
+        self._violations: dict[str, list[str]] = {}
+
+    # ---- what clients report ------------------------------------------------------------------
+
+    def sending(self, key: MessageKey) -> None:
+        """The message is about to be put on the wire."""
+        self._fates[key] = Fate()
+
+    def accepted(self, key: MessageKey) -> None:
+        self._fates[key].send = Send.ACCEPTED
+
+    def refused(self, key: MessageKey) -> None:
+        """The broker answered, and the answer was no."""
+        self._fates[key].send = Send.REFUSED
+
+    def delivered(self, key: MessageKey, sequence_number: int, link: Link) -> bool:
+        """A receiver holds the message; false if it should be left alone."""
+        self._counts["deliveries"] += 1
+        fate = self._fates.get(key)
+        if fate is None:
+            self._violate("unknown", f"{key} was never sent")
+            return False
+        if fate.send is Send.REFUSED:
+            self._violate("refused yet delivered", f"{key}")
+        if fate.completion is not Completion.NONE and link.incarnation >= fate.incarnation:
+            if fate.completion is Completion.CONFIRMED:
+                self._violate("back", f"{key} came again after its completion was confirmed")
+            # If the completion was in doubt, this settles it: it did not happen.
+            fate.completion = Completion.NONE
+        self._check_number(key, fate, sequence_number)
+        self._check_order(key, fate, link)
+        fate.deliveries += 1
+        return True
+
+    def completing(self, key: MessageKey, link: Link) -> None:
+        """The completion is about to be put on the wire."""
+        fate = self._fates[key]
+        fate.completion, fate.incarnation = Completion.IN_DOUBT, link.incarnation
+
+    def completed(self, key: MessageKey) -> None:
+        self._fates[key].completion = Completion.CONFIRMED
+
+    def completion_refused(self, key: MessageKey) -> None:
+        """The broker answered that the lock was lost: the message is still its own."""
+        self._counts["completions refused"] += 1
+        self._fates[key].completion = Completion.NONE
+
+    def disturbed(self, incarnation: int) -> None:
+        """A receiver gave locks back while the broker lived, so order on other links may break."""
+        self._counts["connections lost without a kill"] += 1
+        self._disturbed_incarnations.add(incarnation)
+
+    def dead_lettered(self, key: MessageKey) -> None:
+        """No workload asks for it and no message may end there by itself."""
+        self._violate("dead-lettered", f"{key}")
+
+    # ---- checks -------------------------------------------------------------------------------
+
+    def _violate(self, kind: str, text: str) -> None:
+        self._violations.setdefault(kind, []).append(text)
+
+    def _check_number(self, key: MessageKey, fate: Fate, sequence_number: int) -> None:
+        owner = self._keys.setdefault(sequence_number, key)
+        if owner != key:
+            text = f"number {sequence_number} was of {owner}, then of {key}"
+            self._violate("sequence number reused", text)
+        if fate.sequence_number is None:
+            fate.sequence_number = sequence_number
+        elif fate.sequence_number != sequence_number:
+            text = f"{key} came as {fate.sequence_number}, then as {sequence_number}"
+            self._violate("stored twice", text)
+
+    def _check_order(self, key: MessageKey, fate: Fate, link: Link) -> None:
+        sender, index = key
+        on_link = (link.number, sender)
+        newest = self._newest_on_link.get(on_link, -1)
+        if index < newest and link.incarnation not in self._disturbed_incarnations:
+            self._violate("out of order", f"{key} after {newest} on link {link.number}")
+        self._newest_on_link[on_link] = max(newest, index)
+        if self._single_receiver and not fate.deliveries:
+            newest = self._newest_first_seen.get(sender, -1)
+            if index < newest:
+                self._violate("out of order", f"{key} first seen after {newest}")
+            self._newest_first_seen[sender] = max(newest, index)
+
+    @property
+    def accepted_undelivered(self) -> int:
+        """How far the senders are ahead of the receivers."""
+        fates = self._fates.values()
+        return sum(1 for fate in fates if fate.send is Send.ACCEPTED and not fate.deliveries)
+
+    def audit(self) -> Report:
+        """Judge, once everything that was left in the entity has been received and completed."""
+        for key, fate in self._fates.items():
+            if fate.send is Send.ACCEPTED and fate.completion is Completion.NONE:
+                seen = f"seen {fate.deliveries} times" if fate.deliveries else "never seen"
+                self._violate("lost", f"{key} was accepted, {seen} and is gone")
+        self._check_stored_order()
+        return Report(self._final_counts(), self._violations)
+
+    def _check_stored_order(self) -> None:
+        by_sender: dict[str, list[tuple[int, int]]] = {}
+        for (sender, index), fate in self._fates.items():
+            if fate.sequence_number is not None:
+                by_sender.setdefault(sender, []).append((index, fate.sequence_number))
+        for sender, numbers in by_sender.items():
+            for (_, before), (index, after) in pairwise(sorted(numbers)):
+                if after < before:
+                    text = f"{(sender, index)} has number {after}, the one before it {before}"
+                    self._violate("stored out of order", text)
+
+    def _final_counts(self) -> dict[str, int]:
+        fates = self._fates.values()
+        doubtful = [fate for fate in fates if fate.send is Send.IN_DOUBT]
+        return {
+            "sent": len(fates),
+            "accepted": sum(fate.send is Send.ACCEPTED for fate in fates),
+            "refused": sum(fate.send is Send.REFUSED for fate in fates),
+            "sends in doubt": len(doubtful),
+            "of these stored": sum(fate.sequence_number is not None for fate in doubtful),
+            "deliveries": self._counts["deliveries"],
+            "redeliveries": sum(max(fate.deliveries - 1, 0) for fate in fates),
+            "completed": sum(fate.completion is Completion.CONFIRMED for fate in fates),
+            "completions in doubt": sum(fate.completion is Completion.IN_DOUBT for fate in fates),
+            "completions refused": self._counts["completions refused"],
+            "connections lost without a kill": self._counts["connections lost without a kill"],
+        }

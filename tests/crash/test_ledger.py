@@ -1,0 +1,170 @@
+"""The ledger's own judgement: each broken promise is seen, and doubt is never called a loss."""
+
+from __future__ import annotations
+
+from tests.crash.ledger import Ledger, Link
+
+FIRST_LIFE = Link(number=0, incarnation=0)
+SECOND_LIFE = Link(number=1, incarnation=1)
+MESSAGE = ("sender", 0)
+NEXT = ("sender", 1)
+
+
+def ledger_with(*keys: tuple[str, int]) -> Ledger:
+    ledger = Ledger(single_receiver=True)
+    for key in keys:
+        ledger.sending(key)
+        ledger.accepted(key)
+    return ledger
+
+
+def complete(ledger: Ledger, key: tuple[str, int], number: int, link: Link) -> None:
+    ledger.delivered(key, number, link)
+    ledger.completing(key, link)
+    ledger.completed(key)
+
+
+def violations(ledger: Ledger) -> dict[str, int]:
+    return {kind: len(texts) for kind, texts in ledger.audit().violations.items()}
+
+
+def test_a_message_sent_delivered_and_completed_is_clean():
+    """The ordinary life of a message breaks no promise."""
+    ledger = ledger_with(MESSAGE)
+    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    assert {} == violations(ledger)
+
+
+def test_an_accepted_message_never_seen_is_lost():
+    """Accepted means stored."""
+    assert {"lost": 1} == violations(ledger_with(MESSAGE))
+
+
+def test_a_message_seen_but_gone_without_completion_is_lost():
+    """Being delivered once is no excuse for vanishing."""
+    ledger = ledger_with(MESSAGE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    assert {"lost": 1} == violations(ledger)
+
+
+def test_a_completion_in_doubt_is_neither_lost_nor_done():
+    """The broker may have done it before it died."""
+    ledger = ledger_with(MESSAGE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    ledger.completing(MESSAGE, FIRST_LIFE)
+    assert {} == violations(ledger)
+
+
+def test_a_redelivery_settles_the_doubt():
+    """Once the message is seen again its earlier completion did not happen: it must end properly."""
+    ledger = ledger_with(MESSAGE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    ledger.completing(MESSAGE, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 1, SECOND_LIFE)
+    assert {"lost": 1} == violations(ledger)
+
+
+def test_a_refused_completion_leaves_the_message_to_be_accounted_for():
+    """The broker said it kept the message."""
+    ledger = ledger_with(MESSAGE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    ledger.completing(MESSAGE, FIRST_LIFE)
+    ledger.completion_refused(MESSAGE)
+    assert {"lost": 1} == violations(ledger)
+
+
+def test_a_completed_message_seen_again_is_back():
+    """Confirmed means gone, whatever happens to the process."""
+    ledger = ledger_with(MESSAGE)
+    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 1, SECOND_LIFE)
+    assert {"back": 1} == violations(ledger)
+
+
+def test_a_late_report_from_an_older_life_is_not_back():
+    """A delivery over a dead connection was made before the completion in the newer life."""
+    ledger = ledger_with(MESSAGE)
+    complete(ledger, MESSAGE, 1, SECOND_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    assert {} == violations(ledger)
+
+
+def test_a_send_in_doubt_may_be_stored_or_not():
+    """Without an answer both are right."""
+    ledger = Ledger(single_receiver=True)
+    ledger.sending(MESSAGE)
+    ledger.sending(NEXT)
+    complete(ledger, NEXT, 1, FIRST_LIFE)
+    assert {} == violations(ledger)
+    counts = ledger.audit().counts
+    assert (2, 1) == (counts["sends in doubt"], counts["of these stored"])
+
+
+def test_a_refused_message_must_not_appear():
+    """No means no."""
+    ledger = Ledger(single_receiver=True)
+    ledger.sending(MESSAGE)
+    ledger.refused(MESSAGE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    assert {"refused yet delivered": 1} == violations(ledger)
+
+
+def test_a_message_nobody_sent_is_unknown():
+    """The broker makes up nothing."""
+    ledger = ledger_with()
+    assert not ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    assert {"unknown": 1} == violations(ledger)
+
+
+def test_a_number_given_to_two_messages_is_reused():
+    """Not even across a restart, when the first message is long gone."""
+    ledger = ledger_with(MESSAGE, NEXT)
+    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, NEXT, 1, SECOND_LIFE)
+    assert {"sequence number reused": 1} == violations(ledger)
+
+
+def test_a_message_under_two_numbers_was_stored_twice():
+    """A copy is not a redelivery."""
+    ledger = ledger_with(MESSAGE)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 2, SECOND_LIFE)
+    assert {"stored twice": 1} == violations(ledger)
+
+
+def test_a_first_delivery_behind_its_follower_is_out_of_order():
+    """Both on one link, and over the lives of the broker, with a single receiver."""
+    ledger = ledger_with(MESSAGE, NEXT)
+    complete(ledger, NEXT, 2, FIRST_LIFE)
+    complete(ledger, MESSAGE, 1, SECOND_LIFE)
+    assert {"out of order": 1} == violations(ledger)
+
+
+def test_redelivery_of_older_messages_after_a_restart_is_in_order():
+    """What was locked when the broker died comes again, before anything newer."""
+    ledger = ledger_with(MESSAGE, NEXT)
+    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    ledger.delivered(NEXT, 2, FIRST_LIFE)
+    complete(ledger, MESSAGE, 1, SECOND_LIFE)
+    complete(ledger, NEXT, 2, SECOND_LIFE)
+    assert {} == violations(ledger)
+
+
+def test_numbers_must_rise_in_the_order_of_sending():
+    """One sender's stored order is its send order."""
+    ledger = ledger_with(MESSAGE, NEXT)
+    complete(ledger, MESSAGE, 2, FIRST_LIFE)
+    complete(ledger, NEXT, 1, FIRST_LIFE)
+    assert {"stored out of order": 1} == violations(ledger)
+
+
+def test_locks_given_back_excuse_the_order_on_other_links_of_that_life():
+    """A lost connection returns its messages to the front while others are further on."""
+    ledger = Ledger(single_receiver=False)
+    for key in (MESSAGE, NEXT):
+        ledger.sending(key)
+        ledger.accepted(key)
+    complete(ledger, NEXT, 2, FIRST_LIFE)
+    ledger.disturbed(FIRST_LIFE.incarnation)
+    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    assert {} == violations(ledger)
