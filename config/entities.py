@@ -1,0 +1,149 @@
+"""Queues, topics, subscriptions and rules as they are defined, with Service Bus defaults.
+
+Plain frozen data, already valid: files and requests are checked where they are read. Durations are
+milliseconds; `UNLIMITED_MS` is the SDKs' "never".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNLIMITED_MS = 922_337_203_685_477
+"""TimeSpan.MaxValue: P10675199DT2H48M5.4775807S."""
+
+DEFAULT_LOCK_DURATION_MS = 30_000
+DEFAULT_MAX_DELIVERY_COUNT = 10
+DEFAULT_DUPLICATE_WINDOW_MS = 600_000
+DEFAULT_MAX_SIZE_MEGABYTES = 1024
+
+
+class EntityStatus(Enum):
+    ACTIVE = "Active"
+    DISABLED = "Disabled"
+    SEND_DISABLED = "SendDisabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRule:
+    """A named key and what it allows."""
+
+    name: str
+    primary_key: str
+    secondary_key: str = ""
+    rights: frozenset[str] = frozenset({"Manage", "Send", "Listen"})
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationFilter:
+    """All fields that are set must be equal."""
+
+    correlation_id: str | None = None
+    message_id: str | None = None
+    to: str | None = None
+    reply_to: str | None = None
+    label: str | None = None
+    session_id: str | None = None
+    reply_to_session_id: str | None = None
+    content_type: str | None = None
+    properties: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    expression: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrueFilter:
+    """Takes every message."""
+
+
+@dataclass(frozen=True, slots=True)
+class FalseFilter:
+    """Takes none."""
+
+
+Filter = CorrelationFilter | SqlFilter | TrueFilter | FalseFilter
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAction:
+    expression: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleDefinition:
+    name: str
+    filter: Filter = TrueFilter()
+    action: SqlAction | None = None
+    created_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDefinition:
+    lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
+    max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
+    default_time_to_live_ms: int = UNLIMITED_MS
+    dead_lettering_on_expiration: bool = False
+    requires_session: bool = False
+    requires_duplicate_detection: bool = False
+    duplicate_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
+    forward_to: str | None = None
+    forward_dead_letters_to: str | None = None
+    auto_delete_on_idle_ms: int = UNLIMITED_MS
+    max_size_megabytes: int = DEFAULT_MAX_SIZE_MEGABYTES
+    max_message_size_kilobytes: int | None = None
+    """None: the tier's own."""
+    status: EntityStatus = EntityStatus.ACTIVE
+    enable_batched_operations: bool = True
+    enable_partitioning: bool = False
+    enable_express: bool = False
+    support_ordering: bool = True
+    user_metadata: str | None = None
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefinition:
+    default_time_to_live_ms: int = UNLIMITED_MS
+    requires_duplicate_detection: bool = False
+    duplicate_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
+    auto_delete_on_idle_ms: int = UNLIMITED_MS
+    max_size_megabytes: int = DEFAULT_MAX_SIZE_MEGABYTES
+    max_message_size_kilobytes: int | None = None
+    status: EntityStatus = EntityStatus.ACTIVE
+    enable_batched_operations: bool = True
+    enable_partitioning: bool = False
+    enable_express: bool = False
+    support_ordering: bool = True
+    filtering_messages_before_publishing: bool = False
+    user_metadata: str | None = None
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDefinition:
+    lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
+    max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
+    default_time_to_live_ms: int = UNLIMITED_MS
+    dead_lettering_on_expiration: bool = False
+    dead_lettering_on_filter_errors: bool = True
+    requires_session: bool = False
+    forward_to: str | None = None
+    forward_dead_letters_to: str | None = None
+    auto_delete_on_idle_ms: int = UNLIMITED_MS
+    status: EntityStatus = EntityStatus.ACTIVE
+    enable_batched_operations: bool = True
+    user_metadata: str | None = None
+    rules: tuple[RuleDefinition, ...] = (RuleDefinition("$Default"),)
+
+
+EntityDefinition = QueueDefinition | TopicDefinition | SubscriptionDefinition

@@ -1,0 +1,82 @@
+"""From what the operator gave to what the broker starts with: settings and topology.
+
+Finds the file, tells its form, has it read. Either everything is right and leaves as frozen data, or
+one `ConfigError` names every mistake and nothing has been started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config import emulator, yaml_form
+from config.document import Node, read_document
+from config.mistakes import ConfigError, Mistake, Report
+from config.sources import CONFIG_VARIABLE, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from config.settings import Settings
+    from config.topology import Topology
+
+EMULATOR_FILE = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
+"""Where the official emulator's container has its file: read when it is there and no other is
+named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    settings: Settings
+    topology: Topology
+    warnings: tuple[Mistake, ...] = ()
+    """Worth a line in the log, no reason not to start."""
+
+
+def load(
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    emulator_file: Path = EMULATOR_FILE,
+) -> Loaded:
+    """Read everything. `flags` go by setting name, with `config` for the file's."""
+    report = Report()
+    document = _document(flags, environment, emulator_file, report)
+    section = None
+    if document is not None and isinstance(document.value, dict):
+        section = document.value.get(yaml_form.SETTINGS)
+    settings = read_settings(flags, environment, section, report)
+    if document is None:
+        topology = emulator.default_topology()
+    elif _is_emulator_form(document):
+        topology = emulator.read_emulator_form(document, settings.limits, report)
+    else:
+        topology = yaml_form.read_yaml_form(document, settings.limits, report)
+    report.raise_if_wrong()
+    return Loaded(settings, topology, tuple(report.warnings))
+
+
+def _document(
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    emulator_file: Path,
+    report: Report,
+) -> Node | None:
+    named = flags.get("config") or environment.get(CONFIG_VARIABLE)
+    path = Path(named).expanduser() if named else emulator_file
+    if not named and not path.is_file():
+        return None
+    try:
+        return read_document(path)
+    except ConfigError as error:  # the flags may hold mistakes as well: tell them together
+        report.mistakes += error.mistakes
+        return None
+
+
+def _is_emulator_form(document: Node) -> bool:
+    if not isinstance(document.value, dict):
+        return False
+    if any(name.casefold() == emulator.ROOT.casefold() for name in document.value):
+        return True
+    # A misspelt one is told as such, not as a file of ours with a strange name in it.
+    return document.source.endswith(".json") and not document.value.keys() & yaml_form.TOP_LEVEL

@@ -1,0 +1,65 @@
+"""What an entity may be called: the rules of the SDKs and the cloud, not the emulator's narrower ones.
+
+Judges a name alone; whether it is taken is not asked here. Names compare without regard to case.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from config.limits import Limits
+
+DEFAULT_NAMESPACE = "sbemulatorns"
+"""The one the official emulator knows; it answers on any host name."""
+
+SUBSCRIPTIONS = "Subscriptions"
+"""Between a topic and its subscription in a path, in the spelling that JavaScript's SDK expects."""
+
+_FORBIDDEN = re.compile(r"[@?#*\\\x00-\x20\x7f]")
+_NAMESPACE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+
+
+def subscription_path(topic: str, subscription: str) -> str:
+    return f"{topic}/{SUBSCRIPTIONS}/{subscription}"
+
+
+def wrong_entity_name(name: str, limits: Limits) -> str | None:
+    """Say what is wrong with the name of a queue or topic; None if nothing is."""
+    if wrong := _wrong(name, limits.entity_path_max_characters):
+        return wrong
+    segments = name.split("/")
+    if not all(segments):
+        return "'/' may stand between other characters only"
+    if any(segment.casefold() == SUBSCRIPTIONS.casefold() for segment in segments):
+        return f"'{SUBSCRIPTIONS}' is reserved for the subscriptions of a topic"
+    if name.startswith("$"):
+        return "names that begin with '$' are reserved"
+    return None
+
+
+def wrong_subscription_name(name: str, limits: Limits) -> str | None:
+    """Say what is wrong with the name of a subscription; None if nothing is."""
+    return "'/' is not allowed" if "/" in name else _wrong(name, limits.name_max_characters)
+
+
+wrong_rule_name = wrong_subscription_name
+
+
+def wrong_namespace_name(name: str, limits: Limits) -> str | None:
+    """A namespace is the first part of a host name."""
+    if not _NAMESPACE.fullmatch(name):
+        return "letters, digits and hyphens are allowed, a letter or digit first and last"
+    return _wrong(name, limits.name_max_characters)
+
+
+def _wrong(name: str, characters_max: int) -> str | None:
+    if not name:
+        return "a name may not be empty"
+    if len(name) > characters_max:
+        return f"{len(name)} characters are too many; at most {characters_max} are allowed"
+    if found := _FORBIDDEN.search(name):
+        shown = f"'{found[0]}'" if found[0].isprintable() and found[0] != " " else "white space"
+        return f"{shown} is not allowed"
+    return None

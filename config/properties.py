@@ -1,0 +1,202 @@
+"""The properties of queues, topics and subscriptions: names, fields, and what each may be.
+
+One table for every form a definition is written in: `LockDuration` in the emulator's file is
+`lock_duration` in ours. Reads values into definitions; the values of entities together are
+checked in `topology.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from config.durations import format_duration, parse_duration_ms
+from config.entities import (
+    UNLIMITED_MS,
+    EntityDefinition,
+    EntityStatus,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from config.document import Node
+    from config.limits import Limits
+    from config.mistakes import Report
+
+    Read = Callable[[Node, Limits], Any]
+    Range = Callable[[Limits], tuple[int, int]]
+
+_D = TypeVar("_D", bound=EntityDefinition)
+
+
+# --- kinds of value: each gives the value, or raises ValueError saying what is allowed -----------
+
+
+def _boolean(node: Node, _limits: Limits) -> bool:
+    if not isinstance(node.value, bool):
+        raise ValueError("true or false")
+    return node.value
+
+
+def _integer(bounds: Range) -> Read:
+    def read(node: Node, limits: Limits) -> int:
+        lowest, highest = bounds(limits)
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+            raise ValueError(f"a whole number from {lowest} to {highest}")
+        return value
+
+    return read
+
+
+def _duration(bounds: Range) -> Read:
+    def read(node: Node, limits: Limits) -> int:
+        shortest_ms, longest_ms = bounds(limits)
+        allowed = f"a duration of {format_duration(shortest_ms)} or longer"
+        if longest_ms < UNLIMITED_MS:
+            allowed = (
+                f"a duration from {format_duration(shortest_ms)} to {format_duration(longest_ms)}"
+            )
+        try:
+            value_ms = parse_duration_ms(node.value if isinstance(node.value, str) else "")
+        except ValueError as error:
+            raise ValueError(allowed) from error
+        if not shortest_ms <= value_ms <= longest_ms:
+            raise ValueError(allowed)
+        return value_ms
+
+    return read
+
+
+def _text(node: Node, limits: Limits) -> str:
+    longest = limits.user_metadata_max_characters
+    if not isinstance(node.value, str) or len(node.value) > longest:
+        raise ValueError(f"text of at most {longest} characters")
+    return node.value
+
+
+def _entity(node: Node, _limits: Limits) -> str | None:
+    if not isinstance(node.value, str):
+        raise ValueError("the name of a queue or topic")
+    return node.value.strip("/") or None
+
+
+def _status(node: Node, _limits: Limits) -> EntityStatus:
+    for status in EntityStatus:
+        if isinstance(node.value, str) and node.value.casefold() == status.value.casefold():
+            return status
+    raise ValueError(" or ".join(status.value for status in EntityStatus))
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    name: str
+    """As Service Bus spells it."""
+    field: str
+    read: Read
+
+    @property
+    def snake_name(self) -> str:
+        """As our file and Python's SDK spell it."""
+        return _WORD.sub("_", self.name).lower()
+
+
+def _property(name: str, read: Read, field: str | None = None) -> Property:
+    return Property(name, field or _WORD.sub("_", name).lower(), read)
+
+
+_TIME_TO_LIVE = _property(
+    "DefaultMessageTimeToLive",
+    _duration(lambda limits: (limits.time_to_live_min_ms, limits.time_to_live_max_ms)),
+    "default_time_to_live_ms",
+)
+_OF_ALL = (
+    _TIME_TO_LIVE,
+    _property(
+        "AutoDeleteOnIdle",
+        _duration(lambda limits: (limits.auto_delete_on_idle_min_ms, UNLIMITED_MS)),
+        "auto_delete_on_idle_ms",
+    ),
+    _property("Status", _status),
+    _property("EnableBatchedOperations", _boolean),
+    _property("UserMetadata", _text),
+)
+_OF_QUEUES_AND_TOPICS = (
+    _property("RequiresDuplicateDetection", _boolean),
+    _property(
+        "DuplicateDetectionHistoryTimeWindow",
+        _duration(lambda limits: (limits.duplicate_window_min_ms, limits.duplicate_window_max_ms)),
+        "duplicate_window_ms",
+    ),
+    _property(
+        "MaxSizeInMegabytes",
+        _integer(lambda limits: (1, limits.entity_size_max_megabytes)),
+        "max_size_megabytes",
+    ),
+    _property(
+        "MaxMessageSizeInKilobytes",
+        _integer(lambda limits: (1, limits.message_max_bytes // 1024)),
+        "max_message_size_kilobytes",
+    ),
+    _property("EnablePartitioning", _boolean),
+    _property("EnableExpress", _boolean),
+    _property("SupportOrdering", _boolean),
+)
+_OF_QUEUES_AND_SUBSCRIPTIONS = (
+    _property(
+        "LockDuration",
+        _duration(lambda limits: (limits.lock_duration_min_ms, limits.lock_duration_max_ms)),
+        "lock_duration_ms",
+    ),
+    _property("MaxDeliveryCount", _integer(lambda limits: (1, limits.max_delivery_count_max))),
+    _property("DeadLetteringOnMessageExpiration", _boolean, "dead_lettering_on_expiration"),
+    _property("RequiresSession", _boolean),
+    _property("ForwardTo", _entity),
+    _property("ForwardDeadLetteredMessagesTo", _entity, "forward_dead_letters_to"),
+)
+
+PROPERTIES: Mapping[type, tuple[Property, ...]] = {
+    QueueDefinition: (*_OF_ALL, *_OF_QUEUES_AND_TOPICS, *_OF_QUEUES_AND_SUBSCRIPTIONS),
+    TopicDefinition: (
+        *_OF_ALL,
+        *_OF_QUEUES_AND_TOPICS,
+        _property("FilteringMessagesBeforePublishing", _boolean),
+    ),
+    SubscriptionDefinition: (
+        *_OF_ALL,
+        *_OF_QUEUES_AND_SUBSCRIPTIONS,
+        _property(
+            "DeadLetteringOnFilterEvaluationExceptions",
+            _boolean,
+            "dead_lettering_on_filter_errors",
+        ),
+    ),
+}
+
+
+def read_properties(
+    base: _D, given: Mapping[str, Node], limits: Limits, report: Report
+) -> tuple[_D, Mapping[str, Node]]:
+    """`base` with what is given, by Service Bus name; and where each field was given."""
+    values: dict[str, Any] = {}
+    places: dict[str, Node] = {}
+    for one in PROPERTIES[type(base)]:
+        node = given.get(one.name)
+        if node is None or node.value is None:
+            continue
+        try:
+            values[one.field] = one.read(node, limits)
+            places[one.field] = node
+        except ValueError as allowed:
+            report.mistake(node, f"{node.kind} is not allowed; expected {allowed}")
+    return replace(base, **values), places

@@ -1,0 +1,80 @@
+"""Taking a document apart: mappings, lists and texts where they are expected, mistakes elsewhere.
+
+Knows no form and no entity. Nothing here raises: a mistake is reported and an empty value given, so
+that reading goes on and finds the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.mistakes import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from config.document import Node
+    from config.mistakes import Report
+
+
+def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
+    """The members of a mapping; none if the node is missing or null."""
+    if node is None or node.value is None:
+        return {}
+    if isinstance(node.value, dict):
+        return node.value
+    report.mistake(node, f"expected a mapping, found {node.kind}")
+    return {}
+
+
+def items(node: Node | None, report: Report) -> Sequence[Node]:
+    """The items of a list; none if the node is missing or null."""
+    if node is None or node.value is None:
+        return ()
+    if isinstance(node.value, list):
+        return node.value
+    report.mistake(node, f"expected a list, found {node.kind}")
+    return ()
+
+
+def text(node: Node | None, report: Report) -> str | None:
+    """A text that is not empty; None if there is none."""
+    if node is None or node.value is None:
+        return None
+    if isinstance(node.value, str) and node.value:
+        return node.value
+    report.mistake(node, f"expected text, found {node.kind}")
+    return None
+
+
+def scalars(node: Node | None, report: Report) -> dict[str, object]:
+    """Properties of messages or parameters of a filter: names with single values."""
+    values: dict[str, object] = {}
+    for name, member in mapping(node, report).items():
+        if member.value is None or isinstance(member.value, list | dict):
+            report.mistake(member, f"expected text, a number, true or false, found {member.kind}")
+        else:
+            values[name] = member.value
+    return values
+
+
+def known_members(
+    node: Node | None,
+    known: Iterable[str],
+    report: Report,
+    unknown: Callable[[Node, str], None],
+    *,
+    any_case: bool = False,
+) -> Mapping[str, Node]:
+    """The members of a mapping by their known names; the others go to `unknown`."""
+    names = {name.casefold() if any_case else name: name for name in known}
+    members: dict[str, Node] = {}
+    for written, member in mapping(node, report).items():
+        name = names.get(written.casefold() if any_case else written)
+        if name is None:
+            unknown(member, f"there is no such property{did_you_mean(written, names.values())}")
+        elif name in members:
+            report.mistake(member, f"{name} is given twice, first in line {members[name].line}")
+        else:
+            members[name] = member
+    return members

@@ -1,0 +1,149 @@
+"""All entities a broker starts with, by namespace and path, and the checks across them.
+
+A definition's own values are checked where it is read, quotas and SQL texts where the core declares
+it. Here: names taken twice, forwarding to nowhere or in circles. Ready to declare, in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from config.entities import (
+    AuthorizationRule,
+    EntityDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.mistakes import did_you_mean
+from config.names import DEFAULT_NAMESPACE, SUBSCRIPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from config.document import Node
+    from config.mistakes import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    namespaces: Mapping[str, Mapping[str, EntityDefinition]] = field(default_factory=dict)
+    """Name → path → definition. A topic comes before its subscriptions."""
+    authorization_rules: Mapping[str, Sequence[AuthorizationRule]] = field(default_factory=dict)
+    """Those of whole namespaces, by namespace; each entity carries its own."""
+
+    @property
+    def default_namespace(self) -> str:
+        """The one that answers on any host name."""
+        if DEFAULT_NAMESPACE in self.namespaces:
+            return DEFAULT_NAMESPACE
+        return next(iter(self.namespaces), DEFAULT_NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A definition and where it was written."""
+
+    path: str
+    definition: EntityDefinition
+    node: Node
+    places: Mapping[str, Node]
+    """Where each given field was written."""
+
+    @property
+    def topic(self) -> str | None:
+        """Of a subscription: the path of its topic."""
+        if not isinstance(self.definition, SubscriptionDefinition):
+            return None
+        return self.path.rpartition(f"/{SUBSCRIPTIONS}/")[0]
+
+
+def assemble(declared: Sequence[Declared], report: Report) -> dict[str, EntityDefinition]:
+    """One namespace, checked as a whole."""
+    by_path = _unique(declared, report)
+    by_path = {key: _resolve_forwarding(one, by_path, report) for key, one in by_path.items()}
+    _check_circles(by_path, report)
+    return {one.path: one.definition for one in by_path.values()}
+
+
+def _unique(declared: Sequence[Declared], report: Report) -> dict[str, Declared]:
+    by_path: dict[str, Declared] = {}
+    for one in declared:
+        first = by_path.setdefault(one.path.casefold(), one)
+        if first is not one:
+            report.mistake(
+                one.node,
+                f"the name {one.path!r} is taken in line {first.node.line}; "
+                "case makes no difference, and queues and topics share their names",
+            )
+        if isinstance(one.definition, SubscriptionDefinition):
+            rules = Counter(rule.name.casefold() for rule in one.definition.rules)
+            for name in [name for name, count in rules.items() if count > 1]:
+                report.mistake(one.node, f"two rules have the name {name!r}")
+    return by_path
+
+
+def _resolve_forwarding(one: Declared, by_path: Mapping[str, Declared], report: Report) -> Declared:
+    """Forwarding in the target's own spelling, and None where it cannot be."""
+    definition = one.definition
+    if isinstance(definition, TopicDefinition):
+        return one
+    if definition.forward_to and definition.requires_session:
+        report.mistake(
+            one.places["forward_to"],
+            "what requires sessions cannot forward its messages; remove one of the two",
+        )
+    return replace(
+        one,
+        definition=replace(
+            definition,
+            forward_to=_target(one, "forward_to", by_path, report),
+            forward_dead_letters_to=_target(one, "forward_dead_letters_to", by_path, report),
+        ),
+    )
+
+
+def _target(
+    one: Declared, field_name: str, by_path: Mapping[str, Declared], report: Report
+) -> str | None:
+    written: str | None = getattr(one.definition, field_name)
+    if written is None:
+        return None
+    place = one.places[field_name]
+    target = by_path.get(written.casefold())
+    if target is one:
+        report.mistake(place, f"{one.path!r} cannot forward to itself")
+        return None
+    if target is None or target.topic is not None:
+        known = [other.path for other in by_path.values() if other.topic is None]
+        hint = did_you_mean(written, known)
+        report.mistake(place, f"there is no queue or topic {written!r} to forward to{hint}")
+        return None
+    return target.path
+
+
+def _check_circles(by_path: Mapping[str, Declared], report: Report) -> None:
+    """A message that is forwarded must come to rest somewhere."""
+    onward: dict[str, set[str]] = {key: set() for key in by_path}
+    for key, one in by_path.items():
+        if isinstance(one.definition, TopicDefinition):
+            continue
+        if one.topic is not None and one.topic.casefold() in onward:
+            onward[one.topic.casefold()].add(key)
+        if one.definition.forward_to:
+            onward[key].add(one.definition.forward_to.casefold())
+    while True:
+        try:
+            TopologicalSorter(onward).prepare()
+        except CycleError as error:
+            circle = error.args[1][::-1]  # it names targets first, and one of them twice
+            starts = [key for key in circle if "forward_to" in by_path[key].places]
+            trail = " → ".join(by_path[key].path for key in circle)
+            report.mistake(
+                by_path[starts[0]].places["forward_to"], f"forwarding goes in a circle: {trail}"
+            )
+            onward[starts[0]].clear()  # and look for the next one
+        else:
+            return
