@@ -147,7 +147,7 @@ class RuleSet:
     ) -> None:
         """Compiles what `earlier` has not compiled already. Raises what `compile_rule` does."""
         known = {rule.definition.name: rule for rule in earlier.compiled} if earlier else {}
-        self.compiled = [
+        self.compiled: list[CompiledRule] = [
             rule
             if (rule := known.get(definition.name)) and rule.definition == definition
             else compile_rule(definition, limits)

@@ -14,8 +14,7 @@ from uuid import UUID
 
 from broker.core.errors import ArgumentError
 from broker.core.sql import system
-from broker.core.sql.errors import SqlSyntaxError
-from broker.core.sql.lexer import INT64_MAX, Token, TokenKind, tokenize
+from broker.core.sql.lexer import INT64_MAX, Token, TokenKind, TokenReader
 from broker.core.sql.tree import (
     And,
     Arithmetic,
@@ -66,7 +65,7 @@ def parse_action(
     return _Parser(text, parameters, max_characters).action(max_statements)
 
 
-class _Parser:
+class _Parser(TokenReader):
     """Recursive descent with one token of lookahead, two where a name may be a function."""
 
     def __init__(
@@ -76,20 +75,18 @@ class _Parser:
             raise ArgumentError(
                 f"The SQL expression is {len(text)} characters long; the limit is {max_characters}."
             )
-        self._text = text
+        super().__init__(text)
         self._parameters = _by_name(parameters)
-        self._tokens = tokenize(text)
-        self._index = 0
         self._nesting = 0
 
     # --- filters ------------------------------------------------------------------------------
 
     def filter(self) -> Node:
-        start = self._token
+        start = self.token
         node = self._or()
         self._require_condition(node, start)
-        if not self._at_end():
-            raise self._refusal(_what_may_follow(node))
+        if not self.at_end():
+            raise self.refusal(_what_may_follow(node))
         return node
 
     def _or(self) -> Node:
@@ -103,14 +100,14 @@ class _Parser:
     def _chain(
         self, keyword: str, operand: Callable[[], Node], join: Callable[[tuple[Node, ...]], Node]
     ) -> Node:
-        start = self._token
+        start = self.token
         node = operand()
-        if not self._at_keyword(keyword):
+        if not self.at(keyword):
             return node
         self._require_condition(node, start)
         operands = [node]
-        while self._take_keyword(keyword):
-            start = self._token
+        while self.take(keyword):
+            start = self.token
             node = operand()
             self._require_condition(node, start)
             operands.append(node)
@@ -118,62 +115,62 @@ class _Parser:
 
     def _not(self) -> Node:
         """`NOT not | comparison`."""
-        if not self._take_keyword("NOT"):
+        if not self.take("NOT"):
             return self._comparison()
         with self._nested():
-            start = self._token
+            start = self.token
             operand = self._not()
             self._require_condition(operand, start)
             return Not(operand)
 
     def _comparison(self) -> Node:
         """`value [ cmp value | IS [NOT] NULL | [NOT] IN (…) | [NOT] LIKE value [ESCAPE value] ]`."""
-        start = self._token
+        start = self.token
         left = self._additive()
-        if self._at_symbol(*_COMPARISONS):
+        if self.at(*_COMPARISONS):
             operand = self._value(left, start)
-            operator = self._next().value
+            operator = self.advance().value
             return Comparison("<>" if operator == "!=" else operator, operand, self._operand())
-        if self._take_keyword("IS"):
+        if self.take("IS"):
             if not isinstance(left, Property | PropertyCall):
-                raise self._refusal("a property to the left of IS", start)
-            negated = self._take_keyword("NOT")
-            self._expect_keyword("NULL", "NULL" if negated else "NULL or NOT NULL")
+                raise self.refusal("a property to the left of IS", start)
+            negated = self.take("NOT")
+            self.expect("NULL", "NULL" if negated else "NULL or NOT NULL")
             return Not(IsNull(left)) if negated else IsNull(left)
-        if not self._at_keyword("NOT", "IN", "LIKE"):
+        if not self.at("NOT", "IN", "LIKE"):
             return left
         operand = self._value(left, start)
-        negated = self._take_keyword("NOT")
-        if self._take_keyword("IN"):
+        negated = self.take("NOT")
+        if self.take("IN"):
             node: Node = In(operand, self._in_items())
         else:
-            self._expect_keyword("LIKE", "IN or LIKE")
+            self.expect("LIKE", "IN or LIKE")
             pattern = self._operand()
-            node = Like(operand, pattern, self._escape() if self._take_keyword("ESCAPE") else None)
+            node = Like(operand, pattern, self._escape() if self.take("ESCAPE") else None)
         return Not(node) if negated else node
 
     def _in_items(self) -> tuple[Value, ...]:
-        self._expect_symbol("(")
+        self.expect("(")
         items = [self._operand()]
-        while self._take_symbol(","):
+        while self.take(","):
             items.append(self._operand())
-        self._expect_symbol(")", "',' or ')'")
+        self.expect(")", "',' or ')'")
         return tuple(items)
 
     def _escape(self) -> Value:
-        start = self._token
+        start = self.token
         escape = self._operand()
         if isinstance(escape, Constant) and not (
             escape.value is None or (isinstance(escape.value, str) and len(escape.value) == 1)
         ):
-            raise self._refusal("one character to the right of ESCAPE", start)
+            raise self.refusal("one character to the right of ESCAPE", start)
         return escape
 
     # --- values -------------------------------------------------------------------------------
 
     def _operand(self) -> Value:
         """A value where nothing else will do."""
-        start = self._token
+        start = self.token
         return self._value(self._additive(), start)
 
     def _additive(self) -> Node:
@@ -185,133 +182,133 @@ class _Parser:
         return self._arithmetic(("*", "/", "%"), self._sign)
 
     def _arithmetic(self, operators: tuple[str, ...], operand: Callable[[], Node]) -> Node:
-        start = self._token
+        start = self.token
         first = operand()
-        if not self._at_symbol(*operators):
+        if not self.at(*operators):
             return first
         value = self._value(first, start)
         rest = []
-        while self._at_symbol(*operators):
-            operator = self._next().value
-            start = self._token
+        while self.at(*operators):
+            operator = self.advance().value
+            start = self.token
             rest.append((operator, self._value(operand(), start)))
         return Arithmetic(value, tuple(rest))
 
     def _sign(self) -> Node:
         """`(+|-) sign | atom`. The sign of an integer belongs to it: -2^63 has no positive."""
-        if not self._at_symbol("+", "-"):
+        if not self.at("+", "-"):
             return self._atom()
-        operator = self._next().value
-        if self._token.kind is TokenKind.INTEGER:
-            return self._integer(self._next(), operator)
+        operator = self.advance().value
+        if self.token.kind is TokenKind.INTEGER:
+            return self._integer(self.advance(), operator)
         with self._nested():
-            start = self._token
+            start = self.token
             return Sign(operator, self._value(self._sign(), start))
 
     def _atom(self) -> Node:
         """`constant | @parameter | property | function | EXISTS (property) | (condition)`."""
-        token = self._token
+        token = self.token
         match token.kind:
             case TokenKind.INTEGER:
-                return self._integer(self._next())
+                return self._integer(self.advance())
             case TokenKind.DECIMAL:
-                return self._decimal(self._next())
+                return self._decimal(self.advance())
             case TokenKind.TEXT:
-                return Constant(self._next().value)
+                return Constant(self.advance().value)
             case TokenKind.PARAMETER:
-                return self._parameter(self._next())
+                return self._parameter(self.advance())
             case TokenKind.KEYWORD if token.value in _CONSTANT_KEYWORDS:
-                return Constant(_CONSTANT_KEYWORDS[self._next().value])
+                return Constant(_CONSTANT_KEYWORDS[self.advance().value])
             case TokenKind.KEYWORD if token.value == "EXISTS":
                 return self._exists()
             case TokenKind.NAME | TokenKind.DELIMITED_NAME:
                 return self._property_or_function()
-        if not self._take_symbol("("):
-            raise self._refusal("a value")
+        if not self.take("("):
+            raise self.refusal("a value")
         with self._nested():
             node = self._or()
-            self._expect_symbol(")", "an operator or ')'")
+            self.expect(")", "an operator or ')'")
             return node
 
     def _integer(self, token: Token, sign: str = "") -> Constant:
         digits = token.value.lstrip("0") or "0"
         value = int(sign + digits) if len(digits) <= _INT64_DIGITS else INT64_MAX + 1
         if not -INT64_MAX - 1 <= value <= INT64_MAX:
-            raise self._refusal("an integer of at most 64 bits", token)
+            raise self.refusal("an integer of at most 64 bits", token)
         return Constant(value)
 
     def _decimal(self, token: Token) -> Constant:
         value = float(token.value)
         if value == float("inf"):
-            raise self._refusal("a number in the range of a double", token)
+            raise self.refusal("a number in the range of a double", token)
         return Constant(value)
 
     def _parameter(self, token: Token) -> Constant:
         name = token.value[1:].lower()
         if name not in self._parameters:
-            raise self._refusal("a parameter that has been given a value", token)
+            raise self.refusal("a parameter that has been given a value", token)
         return Constant(self._parameters[name])
 
     def _exists(self) -> Exists:
-        self._next()
-        self._expect_symbol("(")
-        start = self._token
+        self.advance()
+        self.expect("(")
+        start = self.token
         operand = self._additive()
         if not isinstance(operand, Property | PropertyCall):
-            raise self._refusal("a property", start)
-        self._expect_symbol(")")
+            raise self.refusal("a property", start)
+        self.expect(")")
         return Exists(operand)
 
     def _property_or_function(self) -> Node:
-        token = self._token
-        if token.kind is TokenKind.NAME and self._tokens[self._index + 1].source == "(":
+        token = self.token
+        if token.kind is TokenKind.NAME and self.followed_by("("):
             return self._function()
         return self._property()
 
     def _function(self) -> Node:
         """`newid() | property(value) | p(value)`."""
-        token = self._next()
+        token = self.advance()
         name = token.value.lower()
         if name not in {"newid", "property", "p"}:
-            raise self._refusal("the function newid, property or p", token)
-        self._expect_symbol("(")
+            raise self.refusal("the function newid, property or p", token)
+        self.expect("(")
         with self._nested():
             node: Node = NewId() if name == "newid" else PropertyCall(self._operand())
-            self._expect_symbol(")")
+            self.expect(")")
             return node
 
     def _property(self) -> Property:
         """`[ (sys|user) . ] name`."""
         token = self._name()
-        if not self._take_symbol("."):
+        if not self.take("."):
             return Property(token.value)
         scope = token.source.lower()
         if scope not in {"sys", "user"}:
-            raise self._refusal(
+            raise self.refusal(
                 "the scope sys or user (a name with a dot goes in [brackets])", token
             )
         return Property(self._name().value, is_system=scope == "sys")
 
     def _name(self) -> Token:
-        if self._token.kind is TokenKind.KEYWORD:
-            raise self._refusal(
-                f"a property name (write [{self._token.source}] to use this word as one)"
+        if self.token.kind is TokenKind.KEYWORD:
+            raise self.refusal(
+                f"a property name (write [{self.token.source}] to use this word as one)"
             )
-        if self._token.kind not in {TokenKind.NAME, TokenKind.DELIMITED_NAME}:
-            raise self._refusal("a property name")
-        return self._next()
+        if self.token.kind not in {TokenKind.NAME, TokenKind.DELIMITED_NAME}:
+            raise self.refusal("a property name")
+        return self.advance()
 
     # --- actions ------------------------------------------------------------------------------
 
     def action(self, max_statements: int) -> list[Statement]:
         """`statement { (; | , | ;,) statement } [;]`."""
         statements = [self._statement()]
-        while not self._at_end():
-            semicolon = self._take_symbol(";")
-            if semicolon and self._at_end():
+        while not self.at_end():
+            semicolon = self.take(";")
+            if semicolon and self.at_end():
                 break
-            if not (self._take_symbol(",") or semicolon):
-                raise self._refusal("an operator, ';', ',' or the end of the text")
+            if not (self.take(",") or semicolon):
+                raise self.refusal("an operator, ';', ',' or the end of the text")
             if len(statements) == max_statements:
                 raise ArgumentError(
                     f"The SQL action has more than {max_statements} statements, the limit."
@@ -321,90 +318,44 @@ class _Parser:
 
     def _statement(self) -> Statement:
         """`SET property = value | REMOVE property`."""
-        verb = self._token
+        verb = self.token
         if verb.source.upper() == "SET":
-            self._next()
+            self.advance()
             target = self._target()
-            self._expect_symbol("=")
+            self.expect("=")
             return Assign(target, self._operand())
         if verb.source.upper() == "REMOVE":
-            self._next()
+            self.advance()
             return Remove(self._target())
-        raise self._refusal("SET or REMOVE")
+        raise self.refusal("SET or REMOVE")
 
     def _target(self) -> Property:
-        start = self._token
+        start = self.token
         target = self._property()
         if target.is_system and system.canonical(target.name) in system.READ_ONLY:
-            raise self._refusal("a property that may be changed", start, f"sys.{target.name}")
+            raise self.refusal("a property that may be changed", start, f"sys.{target.name}")
         return target
-
-    # --- tokens -------------------------------------------------------------------------------
-
-    @property
-    def _token(self) -> Token:
-        return self._tokens[self._index]
-
-    def _next(self) -> Token:
-        token = self._tokens[self._index]
-        self._index += 1
-        return token
-
-    def _at_end(self) -> bool:
-        return self._token.kind is TokenKind.END
-
-    def _at_keyword(self, *keywords: str) -> bool:
-        token = self._token
-        return token.kind is TokenKind.KEYWORD and token.value in keywords
-
-    def _at_symbol(self, *symbols: str) -> bool:
-        token = self._token
-        return token.kind is TokenKind.SYMBOL and token.value in symbols
-
-    def _take_keyword(self, keyword: str) -> bool:
-        taken = self._at_keyword(keyword)
-        self._index += taken
-        return taken
-
-    def _take_symbol(self, symbol: str) -> bool:
-        taken = self._at_symbol(symbol)
-        self._index += taken
-        return taken
-
-    def _expect_keyword(self, keyword: str, expected: str) -> None:
-        if not self._take_keyword(keyword):
-            raise self._refusal(expected)
-
-    def _expect_symbol(self, symbol: str, expected: str | None = None) -> None:
-        if not self._take_symbol(symbol):
-            raise self._refusal(expected or f"'{symbol}'")
 
     # --- refusals -----------------------------------------------------------------------------
 
     def _require_condition(self, node: Node, start: Token) -> None:
         """A bare property, parameter or constant will do if it can be true."""
         if isinstance(node, Sign | Arithmetic | NewId):
-            raise self._refusal("a condition", start, "a value")
+            raise self.refusal("a condition", start, "a value")
         if isinstance(node, Constant) and not isinstance(node.value, bool | None):
-            raise self._refusal("a condition", start)
+            raise self.refusal("a condition", start)
 
     def _value(self, node: Node, start: Token) -> Value:
         """The node, if it can be compared or calculated with."""
         if isinstance(node, Condition):
-            raise self._refusal("a value", start, "a condition")
+            raise self.refusal("a value", start, "a condition")
         return node
-
-    def _refusal(
-        self, expected: str, token: Token | None = None, found: str | None = None
-    ) -> SqlSyntaxError:
-        token = token or self._token
-        return SqlSyntaxError(self._text, token.position, found or token.description, expected)
 
     @contextmanager
     def _nested(self) -> Iterator[None]:
         self._nesting += 1
         if self._nesting > NESTING_MAX:
-            raise self._refusal(f"at most {NESTING_MAX} levels of nesting")
+            raise self.refusal(f"at most {NESTING_MAX} levels of nesting")
         yield
         self._nesting -= 1
 

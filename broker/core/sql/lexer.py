@@ -1,4 +1,4 @@
-"""SQL text → tokens.
+"""SQL text → tokens, and stepping through them.
 
 Owns what a name, a constant and a parameter look like; knows no grammar.
 Every token keeps its offset, so that whoever refuses it can say where it stands.
@@ -29,6 +29,9 @@ class TokenKind(Enum):
     TEXT = "text"
     SYMBOL = "symbol"
     END = "end"
+
+
+_WORDS = frozenset({TokenKind.KEYWORD, TokenKind.SYMBOL})
 
 
 class Token(NamedTuple):
@@ -80,6 +83,56 @@ def tokenize(text: str) -> list[Token]:
         position = match.end()
     tokens.append(Token(TokenKind.END, "", len(text), ""))
     return tokens
+
+
+class TokenReader:
+    """Steps through the tokens of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._index = 0
+
+    @property
+    def token(self) -> Token:
+        """The one it stands at."""
+        return self._tokens[self._index]
+
+    def advance(self) -> Token:
+        """Step over a token, and give it. END is never stepped over."""
+        token = self._tokens[self._index]
+        self._index += 1
+        return token
+
+    def at_end(self) -> bool:
+        return self.token.kind is TokenKind.END
+
+    def at(self, *words: str) -> bool:
+        """Whether it stands at one of these keywords or symbols."""
+        return self.token.kind in _WORDS and self.token.value in words
+
+    def followed_by(self, symbol: str) -> bool:
+        """Whether the next token but one is this."""
+        token = self._tokens[self._index + 1]
+        return token.kind is TokenKind.SYMBOL and token.value == symbol
+
+    def take(self, word: str) -> bool:
+        """Step over this keyword or symbol, if it stands there."""
+        taken = self.at(word)
+        self._index += taken
+        return taken
+
+    def expect(self, word: str, expected: str | None = None) -> None:
+        """Step over this keyword or symbol, or refuse what stands in its place."""
+        if not self.take(word):
+            raise self.refusal(expected or f"'{word}'")
+
+    def refusal(
+        self, expected: str, token: Token | None = None, found: str | None = None
+    ) -> SqlSyntaxError:
+        """Why the text cannot be read on from a token, by default the one it stands at."""
+        token = token or self.token
+        return SqlSyntaxError(self._text, token.position, found or token.description, expected)
 
 
 def _classify(match: re.Match[str]) -> tuple[TokenKind, str]:
