@@ -1,0 +1,192 @@
+"""What arrives on links: transfers of messages, and outcomes of messages we sent.
+
+Owns the two loops that run once per message, on plain Proton calls; not the other events.
+What comes one after another on one link and is of one kind reaches the handler in one call, and a
+message over the hard limit never occupies more memory than the limit.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from cproton_ffi import ffi, lib
+
+from protocol.amqp.endpoints import KINDS, Delivery, EngineHandler, EngineLink, Partial
+from protocol.amqp.outcomes import ACCEPTED, ACCEPTED_CODE, read_outcome, read_transaction_id
+
+if TYPE_CHECKING:
+    from protocol.amqp.endpoints import TransferKind
+    from protocol.amqp.outcomes import Outcome
+
+BUFFER_BYTES = 1 << 18
+_ABORTED = -11
+
+_peek_event = lib.pn_collector_peek
+_pop_event = lib.pn_collector_pop
+_event_type = lib.pn_event_type
+_event_link = lib.pn_event_link
+_event_delivery = lib.pn_event_delivery
+_link_current = lib.pn_link_current
+_link_recv = lib.pn_link_recv
+_link_advance = lib.pn_link_advance
+_is_partial = lib.pn_delivery_partial
+_is_settled = lib.pn_delivery_settled
+_remote_state = lib.pn_delivery_remote_state
+_settle = lib.pn_delivery_settle
+_DELIVERY = lib.PN_DELIVERY
+
+
+class _CopyBuffer(threading.local):
+    """Memory that Proton copies bytes into, shared by all engines of a thread."""
+
+    def __init__(self) -> None:
+        self.memory = ffi.new("char[]", BUFFER_BYTES)
+        self.view = ffi.buffer(self.memory)
+
+
+copy_buffer = _CopyBuffer()
+
+
+class Arrivals:
+    """Takes deliveries off one connection's event queue."""
+
+    def __init__(
+        self, collector: Any, handler: EngineHandler, max_message_size_bytes: int
+    ) -> None:
+        self.transactional = False
+        """The client has a coordinator link, so transfers may belong to transactions."""
+        self._collector = collector
+        self._handler = handler
+        self._max_message_size_bytes = max_message_size_bytes
+        # A read that is filled to the brim is either not the whole message or one too large.
+        self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
+
+    def take_transfers(self, link: EngineLink, batch: bool) -> bool:
+        """Take the transfers on a link that stand first among the events. False: the client sent
+        on a link that it has not been granted."""
+        collector = self._collector
+        pointer = link.pointer
+        unsettled = link.unsettled
+        settles_itself = link.settles_itself
+        buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
+        plain = group_kind = KINDS[False, batch]
+        deliveries: list[Delivery] = []
+        payloads: list[bytes] = []
+        while True:
+            # Not the event's own delivery: that may be an older one whose state has changed.
+            delivery = _link_current(pointer)
+            _pop_event(collector)
+            if delivery:
+                size = _link_recv(pointer, buffer, read_bytes)
+                if link.whole and 0 < size < read_bytes and not _is_partial(delivery):
+                    payload = view[0:size]
+                    _link_advance(pointer)
+                    unsettled[delivery] = delivery
+                    kind = plain
+                    if settles_itself and _is_settled(delivery):
+                        kind = KINDS[True, batch]
+                    if self.transactional:
+                        kind = _in_transaction(delivery, kind)
+                    if kind is not group_kind:
+                        if deliveries and kind != group_kind:
+                            self._handler.on_transfers(link, deliveries, payloads, group_kind)
+                            deliveries, payloads = [], []
+                        group_kind = kind
+                    deliveries.append(delivery)
+                    payloads.append(payload)
+                else:
+                    if deliveries:
+                        self._handler.on_transfers(link, deliveries, payloads, group_kind)
+                        deliveries, payloads = [], []
+                    if not self._take_piece(link, delivery, size, batch):
+                        return False
+            event = _peek_event(collector)
+            if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
+                break
+        if deliveries:
+            self._handler.on_transfers(link, deliveries, payloads, group_kind)
+        return True
+
+    def _take_piece(self, link: EngineLink, delivery: Delivery, size: int, batch: bool) -> bool:
+        """Take what cannot be read in one go: part of a delivery, a large or an empty one, an
+        aborted one, or one on a link that is not open."""
+        pointer = link.pointer
+        if link.closed:
+            _settle(delivery)  # under way when we ended the link; also moves on to the next
+            return True
+        if not link.answered:
+            return False
+        if size == _ABORTED:
+            link.partial = None
+            link.whole = True
+            _settle(delivery)
+            lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
+            return True
+        partial = link.partial or Partial(batch)
+        while size > 0:
+            partial.size_bytes += size
+            if partial.size_bytes <= self._max_message_size_bytes:
+                partial.chunks.append(copy_buffer.view[0:size])
+            else:
+                partial.chunks.clear()
+            size = _link_recv(pointer, copy_buffer.memory, self._read_bytes)
+        if _is_partial(delivery):
+            link.partial = partial
+            link.whole = False
+            return True
+        _link_advance(pointer)
+        link.partial = None
+        link.whole = True
+        link.unsettled[delivery] = delivery
+        settled = bool(_is_settled(delivery))
+        if partial.size_bytes > self._max_message_size_bytes:
+            self._handler.on_oversize(link, delivery, partial.size_bytes, settled)
+        else:
+            kind = KINDS[settled, partial.batch]
+            if self.transactional:
+                kind = _in_transaction(delivery, kind)
+            self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
+        return True
+
+    def take_outcomes(self, link: EngineLink) -> bool:
+        """Take the outcomes on a link that stand first among the events. False: the client sent
+        a transfer on a link on which it receives."""
+        collector = self._collector
+        pointer = link.pointer
+        unsettled = link.unsettled
+        deliveries: list[Delivery] = []
+        group_outcome: Outcome | None = None
+        group_settled = False
+        event = _peek_event(collector)
+        while True:
+            delivery = unsettled.get(_event_delivery(event))
+            _pop_event(collector)
+            if delivery is None:
+                # Settled meanwhile, or none of ours.
+                if lib.pn_link_unsettled(pointer) > len(unsettled):
+                    return False
+            elif not link.closed:
+                state = _remote_state(delivery)
+                settled = _is_settled(delivery)
+                if state == ACCEPTED_CODE:
+                    outcome: Outcome | None = ACCEPTED
+                else:
+                    outcome = read_outcome(delivery, state)
+                if outcome is not None or settled:
+                    if deliveries and (outcome != group_outcome or settled != group_settled):
+                        self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
+                        deliveries = []
+                    group_outcome, group_settled = outcome, settled
+                    deliveries.append(delivery)
+            event = _peek_event(collector)
+            if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
+                break
+        if deliveries:
+            self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
+        return True
+
+
+def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:
+    transaction_id = read_transaction_id(delivery)
+    return kind if transaction_id is None else kind._replace(transaction_id=transaction_id)

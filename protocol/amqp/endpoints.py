@@ -1,0 +1,158 @@
+"""What the engine and its handler speak of: sessions, links, kinds of transfers.
+
+Owns the shapes, not the behaviour: the engine alone fills them in and drives Proton.
+A link whose Proton object is gone is `closed`, and stays a harmless object for whoever holds it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from cproton_ffi import lib
+
+if TYPE_CHECKING:
+    from protocol.amqp.attach import Attach
+    from protocol.amqp.outcomes import Outcome
+
+Delivery = Any
+"""A delivery as Proton knows it. Hashable; to be settled once, through its link."""
+
+
+class TransferKind(NamedTuple):
+    """What sets one transfer apart from another on the same link."""
+
+    settled: bool
+    """The client wants no answer."""
+    batch: bool
+    """The payload holds many messages."""
+    transaction_id: bytes | None
+
+
+PLAIN = TransferKind(settled=False, batch=False, transaction_id=None)
+
+KINDS = {
+    (settled, batch): TransferKind(settled, batch, None)
+    for settled in (False, True)
+    for batch in (False, True)
+} | {(False, False): PLAIN}
+
+
+class EngineSession:
+    """An AMQP session: a channel that links share."""
+
+    __slots__ = ("links", "pointer")
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.links: dict[EngineLink, None] = {}
+
+
+class EngineLink:
+    """A link of the connection, for as long as anyone holds it; `closed` once it is of no use."""
+
+    __slots__ = (
+        "answered",
+        "channel",
+        "closed",
+        "context",
+        "drained",
+        "handle",
+        "is_receiver",
+        "name",
+        "partial",
+        "pointer",
+        "sent",
+        "session",
+        "settles_itself",
+        "stalled",
+        "unsettled",
+        "whole",
+    )
+
+    def __init__(self, pointer: Any, session: EngineSession, attach: Attach) -> None:
+        self.pointer = pointer
+        self.session = session
+        self.name = attach.name
+        self.is_receiver = attach.is_receiver
+        """True where we receive and the client sends."""
+        self.context: Any = None
+        """The handler's own."""
+        self.sent = 0
+        """Deliveries handed to Proton so far."""
+        self.closed = False
+        self.answered = False
+        """The attach has been granted or refused."""
+        self.whole = False
+        """Open, and no delivery is half here: what arrives next can be read in one go."""
+        self.unsettled: dict[Delivery, Delivery] = {}
+        """What may still be settled. Proton uses a settled delivery's memory again for another,
+        so only the very object that was handed out counts."""
+        self.partial: Partial | None = None
+        self.settles_itself = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
+        """The client may send settled transfers."""
+        self.stalled = False
+        """Someone waits for what is queued to be sent."""
+        self.drained = 0
+        """Credit given back so far; with `sent` this makes the delivery count."""
+        self.channel = self.handle = 0
+        """Where the link stands in our own frames."""
+
+
+class Partial:
+    """A delivery of which some transfers have come."""
+
+    __slots__ = ("batch", "chunks", "size_bytes")
+
+    def __init__(self, batch: bool) -> None:
+        self.batch = batch
+        self.chunks: list[bytes] = []
+        self.size_bytes = 0
+
+
+class EngineHandler(Protocol):
+    """Who is told what the client does, in the order it does it."""
+
+    def on_open(self, hostname: str, container_id: str, properties: dict[str, object]) -> None:
+        """The client opened the connection; the engine has answered."""
+
+    def on_attach(self, link: EngineLink, attach: Attach) -> None:
+        """A link to grant (`Engine.attach`) or refuse (`Engine.refuse`), now or later."""
+
+    def on_transfers(
+        self,
+        link: EngineLink,
+        deliveries: list[Delivery],
+        payloads: list[bytes],
+        kind: TransferKind,
+    ) -> None:
+        """Messages of one kind arrived on one link, one after the other."""
+
+    def on_oversize(
+        self, link: EngineLink, delivery: Delivery, size_bytes: int, settled: bool
+    ) -> None:
+        """A message over the hard limit arrived; its bytes were dropped as they came."""
+
+    def on_outcomes(
+        self,
+        link: EngineLink,
+        deliveries: list[Delivery],
+        outcome: Outcome | None,
+        settled: bool,
+    ) -> None:
+        """The client said the same about deliveries that we sent on one link. Where it settled
+        them, settle them too. It may say something twice, or settle later what it only judged."""
+
+    def on_flow(self, link: EngineLink) -> None:
+        """Credit, drain or room changed on a link on which we send."""
+
+    def on_detach(self, link: EngineLink, closed: bool) -> None:
+        """The client detached a link. The engine answers; the link is gone."""
+
+    def on_session_end(self, links: list[EngineLink]) -> None:
+        """The client ended a session; these links went with it."""
+
+    def on_close(self) -> None:
+        """The client closed the connection; the engine answers."""
+
+    def on_transport_error(self, condition: str, description: str) -> None:
+        """The client broke the protocol or fell silent; the connection is finished."""
