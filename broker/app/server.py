@@ -22,6 +22,7 @@ from broker.app.clock import Clock
 from broker.app.committer import Committer
 from broker.app.listener import Listener
 from broker.app.metrics import Metrics
+from broker.app.snapshots import by_namespace
 from broker.app.transport import AmqpTransport
 from broker.app.turns import TurnLoop
 from broker.core.errors import BrokerError, ServerBusy
@@ -180,10 +181,14 @@ class Server:
                 limits=self._limits,
                 ids=ids,
                 payload_budget_bytes=budget,
+                hold_locks_after_connection_loss=(
+                    self._settings.hold_locks_after_connection_loss
+                ),
             )
         now_ms = self.clock.now_ms()
         turn = Turn()
-        Namespace.restore_all(self._namespaces, snapshot, now_ms)
+        for name, part in by_namespace(snapshot).items():
+            self._namespaces[name].restore(part, now_ms)
         for name, entities in self._topology.namespaces.items():
             self._namespaces[name].declare(entities, now_ms, turn)
         if turn:

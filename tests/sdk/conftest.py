@@ -1,0 +1,79 @@
+"""A live broker on each storage, and entities made for one test."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+import pytest
+from azure.servicebus import ServiceBusClient
+
+from tests.support.server import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+_numbers = itertools.count(1)
+
+
+class Live:
+    """A running broker as a test uses it."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self.process = process
+        self.connection_string = process.connection_string
+
+    def client(self, **options: object) -> ServiceBusClient:
+        """A stock client; close it, or use it in a `with` block."""
+        return ServiceBusClient.from_connection_string(self.connection_string, **options)
+
+    def queue(self, **properties: object) -> str:
+        """A new queue; properties by their Service Bus names."""
+        name = f"queue-{next(_numbers)}"
+        self.put(name, "QueueDescription", properties)
+        return name
+
+    def put(self, path: str, kind: str, properties: dict[str, object]) -> None:
+        """Create an entity through the administration API."""
+        elements = "".join(
+            f"<{name}>{escape(_text(value))}</{name}>" for name, value in properties.items()
+        )
+        body = (
+            '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
+            f'<{kind} xmlns="{SERVICE_BUS}">{elements}</{kind}></content></entry>'
+        )
+        connection = http.client.HTTPConnection("127.0.0.1", self.process.http_port)
+        try:
+            connection.request("PUT", f"/{path}?api-version=2021-05", body.encode())
+            response = connection.getresponse()
+            text = response.read().decode()
+            assert response.status == 201, text
+        finally:
+            connection.close()
+
+    def advance(self, *, seconds: float) -> None:
+        """Move the broker's clock."""
+        self.process.advance_clock(int(seconds * 1000))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.fixture(scope="session", params=["memory", "sqlite"])
+def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One broker for all tests of a storage."""
+    url = "memory:"
+    if request.param == "sqlite":
+        url = sqlite_url(tmp_path_factory.mktemp("store"))
+    with BrokerProcess(storage=url) as process:
+        yield Live(process)
+
+
+def sqlite_url(folder: Path) -> str:
+    """A storage URL for a new file."""
+    return f"sqlite:///{folder / 'peeklock.db'}"
