@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.core.errors import UndecodableMessage
-from protocol.amqp.section_reader import body_sections
+from protocol.amqp.section_reader import body_sections, skip_fields
 from protocol.amqp.section_writer import (
     ANNOTATIONS,
     GROUP_ID,
@@ -54,42 +54,11 @@ class Reader:
 
     def session_id(self, body: bytes) -> str | None:
         """`group-id`, or None."""
-        try:
-            if body[:4] == b"\x00\x53\x73\xc0":
-                if body[5] <= GROUP_ID:
-                    return None
-                # This is asked for every message sent to a session entity: the ten fields before
-                # it are nulls and short texts, passed without a call.
-                position = 6
-                for _ in range(GROUP_ID):
-                    code = body[position]
-                    if code == 0x40:
-                        position += 1
-                    elif code == 0xA1 or code == 0xA3:  # noqa: PLR1714 (measured)
-                        position += 2 + body[position + 1]
-                    else:
-                        position = value_end(body, position)
-                code = body[position]
-                if code == 0x40:
-                    return None
-                if code == 0xA1:
-                    return body[position + 2 : position + 2 + body[position + 1]].decode()
-            else:
-                position = _field_position(body, GROUP_ID)
-                if position < 0:
-                    return None
-        except (IndexError, ValueError) as error:
-            raise UndecodableMessage("the session id cannot be read") from error
-        value = decode(body, position)[0]
-        return None if value is None else _text(value)
+        return _text_field(body, GROUP_ID)
 
     def message_id(self, body: bytes) -> str | None:
         """A text id is itself; any other gets a text no reasonable text id looks like."""
-        position = _field_position(body, MESSAGE_ID)
-        if position < 0:
-            return None
-        value = decode(body, position)[0]
-        return None if value is None else _text(value)
+        return _text_field(body, MESSAGE_ID)
 
     def partition_key(self, annotations: bytes) -> str | None:
         """`x-opt-partition-key`, or None."""
@@ -108,9 +77,7 @@ class Reader:
         start, end = body_sections(body)
         properties: dict[str, PropertyValue] = {}
         if end > start:
-            entries, _ = decode(body, start + 3)
-            if isinstance(entries, dict):
-                properties = {str(name): plain(value) for name, value in entries.items()}
+            properties = _plain_map(body, start + 3)
         overlay = message.overlay
         if overlay is None:
             return properties
@@ -187,14 +154,55 @@ def _body(message: Message) -> bytes:
 
 def _field_position(body: bytes, index: int) -> int:
     """Where a field of the properties section begins; -1 if it is left out."""
-    if not body.startswith(b"\x00\x53\x73"):
-        return -1
-    position, count, _ = compound(body, 3)
-    if count <= index:
-        return -1
-    for _ in range(index):
-        position = value_end(body, position)
-    return position
+    try:
+        if body[:4] == b"\x00\x53\x73\xc0":
+            return skip_fields(body, 6, index) if body[5] > index else -1
+        if body[:3] != b"\x00\x53\x73":
+            return -1
+        first, count, _ = compound(body, 3)
+        return skip_fields(body, first, index) if count > index else -1
+    except IndexError as error:
+        raise UndecodableMessage("the properties are shorter than their fields") from error
+
+
+def _text_field(body: bytes, index: int) -> str | None:
+    position = _field_position(body, index)
+    if position < 0:
+        return None
+    code = body[position]
+    if code == 0x40:
+        return None
+    # Ids are asked for with every message an entity with sessions or duplicate detection takes,
+    # and are nearly always short texts.
+    if code == 0xA1:
+        try:
+            return body[position + 2 : position + 2 + body[position + 1]].decode()
+        except ValueError as error:
+            raise UndecodableMessage("an id is not UTF-8") from error
+    return _text(decode(body, position)[0])
+
+
+def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
+    """A checked map of text keys; short texts, which rules mostly test, without a call."""
+    properties: dict[str, PropertyValue] = {}
+    position, count, _ = compound(data, start)
+    try:
+        for _ in range(count >> 1):
+            if data[position] == 0xA1:
+                middle = position + 2 + data[position + 1]
+                name = data[position + 2 : middle].decode()
+            else:
+                key, middle = decode(data, position)
+                name = str(key)
+            if data[middle] == 0xA1:
+                position = middle + 2 + data[middle + 1]
+                properties[name] = data[middle + 2 : position].decode()
+            else:
+                value, position = decode(data, middle)
+                properties[name] = plain(value)
+    except (IndexError, ValueError) as error:
+        raise UndecodableMessage("an application property cannot be read") from error
+    return properties
 
 
 def _annotation(annotations: bytes, name: bytes) -> object:
