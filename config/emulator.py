@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from config.document import Node
     from config.limits import Limits
     from config.mistakes import Report
+    from config.shapes import RuleCheck
 
 _D = TypeVar("_D", bound=EntityDefinition)
 
@@ -92,17 +93,20 @@ def default_topology() -> Topology:
     return Topology({DEFAULT_NAMESPACE: entities})
 
 
-def read_emulator_form(root: Node, limits: Limits, report: Report) -> Topology:
+def read_emulator_form(
+    root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck
+) -> Topology:
     """`root` is the whole file."""
-    return _EmulatorForm(limits, report).topology(root)
+    return _EmulatorForm(limits, report, wrong_rule).topology(root)
 
 
 class _EmulatorForm:
     """One method for each level of the file."""
 
-    def __init__(self, limits: Limits, report: Report) -> None:
+    def __init__(self, limits: Limits, report: Report, wrong_rule: RuleCheck) -> None:
         self._limits = limits
         self._report = report
+        self._wrong_rule = wrong_rule
 
     def topology(self, root: Node) -> Topology:
         user_config = self._required(root, self._members(root, [ROOT]), ROOT)
@@ -113,10 +117,11 @@ class _EmulatorForm:
         namespaces: dict[str, dict[str, EntityDefinition]] = {}
         for node in items(members.get("Namespaces"), self._report):
             name, entities = self._namespace(node)
-            if name.casefold() in map(str.casefold, namespaces):
-                self._report.mistake(node, f"the namespace {name!r} is there already")
-            else:
-                namespaces[name] = entities
+            if name in namespaces:
+                self._report.mistake(node, f"there are two namespaces {name!r}")
+            namespaces[name] = entities
+        if not namespaces:
+            self._report.mistake(user_config, "expected one namespace at least")
         return Topology(namespaces)
 
     def _namespace(self, node: Node) -> tuple[str, dict[str, EntityDefinition]]:
@@ -127,7 +132,7 @@ class _EmulatorForm:
             declared += self._queue(queue)
         for topic in items(members.get("Topics"), self._report):
             declared += self._topic(topic)
-        return name, assemble(declared, self._report)
+        return name.lower(), assemble(declared, self._report)
 
     def _queue(self, node: Node) -> Iterator[Declared]:
         members = self._members(node, ["Name", "Properties"])
@@ -172,7 +177,12 @@ class _EmulatorForm:
         action = None
         if "Action" in properties and (expression := self._sql(properties["Action"])):
             action = SqlAction(expression)
-        return RuleDefinition(name, filter_, action) if name and filter_ else None
+        if not name or not filter_:
+            return None
+        rule = RuleDefinition(name, filter_, action)
+        if wrong := self._wrong_rule(rule, self._limits):
+            self._report.mistake(given, wrong)
+        return rule
 
     def _filter(self, node: Node, properties: Mapping[str, Node]) -> Filter | None:
         readers: Mapping[str, tuple[str, Callable[[Node], Filter | None]]] = {

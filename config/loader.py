@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from config.settings import Settings
+    from config.shapes import RuleCheck
     from config.topology import Topology
 
 EMULATOR_FILE = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
@@ -37,9 +38,10 @@ class Loaded:
 def load(
     flags: Mapping[str, str],
     environment: Mapping[str, str],
+    wrong_rule: RuleCheck,
     emulator_file: Path = EMULATOR_FILE,
 ) -> Loaded:
-    """Read everything. `flags` go by setting name, with `config` for the file's."""
+    """Read everything. `flags` go by setting name, and `config` is the file's."""
     report = Report()
     document = _document(flags, environment, emulator_file, report)
     section = None
@@ -49,9 +51,9 @@ def load(
     if document is None:
         topology = emulator.default_topology()
     elif _is_emulator_form(document):
-        topology = emulator.read_emulator_form(document, settings.limits, report)
+        topology = emulator.read_emulator_form(document, settings.limits, report, wrong_rule)
     else:
-        topology = yaml_form.read_yaml_form(document, settings.limits, report)
+        topology = yaml_form.read_yaml_form(document, settings.limits, report, wrong_rule)
     report.raise_if_wrong()
     return Loaded(settings, topology, tuple(report.warnings))
 

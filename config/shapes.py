@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from config.document import Node
+    from config.entities import RuleDefinition
+    from config.limits import Limits
     from config.mistakes import Report
+
+    RuleCheck = Callable[[RuleDefinition, Limits], str | None]
+    """Says what is wrong with a rule's SQL, which only the core can read."""
 
 
 def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:

@@ -18,7 +18,7 @@ from config.entities import (
     TopicDefinition,
 )
 from config.mistakes import did_you_mean
-from config.names import DEFAULT_NAMESPACE, SUBSCRIPTIONS
+from config.names import SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,16 +30,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Topology:
     namespaces: Mapping[str, Mapping[str, EntityDefinition]] = field(default_factory=dict)
-    """Name → path → definition. A topic comes before its subscriptions."""
+    """Name → path → definition. The first namespace answers on any host name, and there is always
+    one; their names are in lower case. A topic comes before its subscriptions."""
     authorization_rules: Mapping[str, Sequence[AuthorizationRule]] = field(default_factory=dict)
     """Those of whole namespaces, by namespace; each entity carries its own."""
-
-    @property
-    def default_namespace(self) -> str:
-        """The one that answers on any host name."""
-        if DEFAULT_NAMESPACE in self.namespaces:
-            return DEFAULT_NAMESPACE
-        return next(iter(self.namespaces), DEFAULT_NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from config.document import Node
     from config.limits import Limits
     from config.mistakes import Report
+    from config.shapes import RuleCheck
 
 _D = TypeVar("_D", bound=EntityDefinition)
 
@@ -54,33 +55,32 @@ _FILTERS = ["sql_filter", "correlation_filter", "true_filter", "false_filter"]
 _RIGHTS = {"manage": "Manage", "send": "Send", "listen": "Listen"}
 
 
-def read_yaml_form(root: Node, limits: Limits, report: Report) -> Topology:
+def read_yaml_form(root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck) -> Topology:
     """`root` is the whole file."""
-    return _YamlForm(limits, report).topology(root)
+    return _YamlForm(limits, report, wrong_rule).topology(root)
 
 
 class _YamlForm:
     """One method for each level of the file."""
 
-    def __init__(self, limits: Limits, report: Report) -> None:
+    def __init__(self, limits: Limits, report: Report, wrong_rule: RuleCheck) -> None:
         self._limits = limits
         self._report = report
+        self._wrong_rule = wrong_rule
 
     def topology(self, root: Node) -> Topology:
         members = self._members(root, TOP_LEVEL)
-        given = dict(self._named(members.get("namespaces"), wrong_namespace_name))
+        given = list(self._named(members.get("namespaces"), wrong_namespace_name))
         # What stands at the top belongs to the namespace that answers on any host name.
-        if not given or any(name in members for name in _NAMESPACE_MEMBERS):
-            if DEFAULT_NAMESPACE in given:
-                self._report.mistake(
-                    given[DEFAULT_NAMESPACE],
-                    f"{DEFAULT_NAMESPACE} is what stands at the top of the file already",
-                )
-            own = {name: members[name] for name in _NAMESPACE_MEMBERS if name in members}
-            given = {DEFAULT_NAMESPACE: replace(root, value=own), **given}
+        top = {name: members[name] for name in _NAMESPACE_MEMBERS if name in members}
+        if top or not given:
+            given.insert(0, (DEFAULT_NAMESPACE, replace(root, value=top)))
         namespaces: dict[str, Mapping[str, EntityDefinition]] = {}
         authorization_rules: dict[str, Sequence[AuthorizationRule]] = {}
-        for name, node in given.items():
+        for written, node in given:
+            name = written.lower()
+            if name in namespaces:
+                self._report.mistake(node, f"there are two namespaces {name!r}")
             parts = self._members(node, _NAMESPACE_MEMBERS)
             namespaces[name] = self._namespace(parts)
             if rules := self._authorization_rules(parts.get("authorization_rules")):
@@ -115,15 +115,20 @@ class _YamlForm:
             yield Declared(path, definition, its_node, its_places)
 
     def _rules(self, node: Node) -> Iterator[RuleDefinition]:
-        for name, rule in self._named(node, wrong_rule_name):
-            members = self._members(rule, [*_FILTERS, "parameters", "action", "action_parameters"])
+        for name, its_node in self._named(node, wrong_rule_name):
+            members = self._members(
+                its_node, [*_FILTERS, "parameters", "action", "action_parameters"]
+            )
             action = text(members.get("action"), self._report)
             action_parameters = self._parameters(members, "action_parameters", "action")
-            yield RuleDefinition(
+            rule = RuleDefinition(
                 name,
-                self._filter(rule, members),
+                self._filter(its_node, members),
                 SqlAction(action, action_parameters) if action else None,
             )
+            if wrong := self._wrong_rule(rule, self._limits):
+                self._report.mistake(its_node, wrong)
+            yield rule
 
     def _filter(self, node: Node, members: Mapping[str, Node]) -> Filter:
         given = [name for name in _FILTERS if name in members]
@@ -132,7 +137,8 @@ class _YamlForm:
         parameters = self._parameters(members, "parameters", "sql_filter")
         match given:
             case ["sql_filter", *_]:
-                return SqlFilter(text(members["sql_filter"], self._report) or "", parameters)
+                expression = text(members["sql_filter"], self._report)
+                return SqlFilter(expression, parameters) if expression else TrueFilter()
             case ["correlation_filter", *_]:
                 return self._correlation_filter(members["correlation_filter"])
             case ["false_filter", *_]:

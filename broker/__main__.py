@@ -1,0 +1,138 @@
+"""The command line: `peeklock serve`, `peeklock check`.
+
+Parses and reports; what is served is the server's business. Exit codes: 0 done, 1 failed, 2 wrong
+usage or configuration. Imports stay late, so that only what is asked for is paid for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker import __version__
+from config.entities import QueueDefinition, SqlFilter, SubscriptionDefinition, TopicDefinition
+from config.loader import load
+from config.mistakes import ConfigError
+from config.sources import CONFIG_VARIABLE, SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.entities import RuleDefinition
+    from config.limits import Limits
+    from config.loader import Loaded
+    from config.topology import Topology
+
+EXIT_OK, EXIT_MISUSED = 0, 2
+
+_KINDS = {
+    QueueDefinition: "queue",
+    TopicDefinition: "topic",
+    SubscriptionDefinition: "subscription",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    options = vars(_parser().parse_args(arguments))
+    command = options.pop("command")
+    flags = {name: value for name, value in options.items() if value is not None}
+    try:
+        loaded = load(flags, os.environ, _wrong_rule)
+    except ConfigError as error:
+        found = _count(len(error.mistakes), "mistake")
+        print(f"peeklock: {found}, nothing was started\n{error}", file=sys.stderr)
+        return EXIT_MISUSED
+    if command == "check":
+        return _check(loaded, flags["config"])
+    return _serve(loaded)
+
+
+def _serve(loaded: Loaded) -> int:
+    from broker.app import logs
+
+    logs.configure(loaded.settings)
+    for warning in loaded.warnings:
+        logs.warn_of_config(warning)
+
+    from broker.app.server import run
+
+    return run(loaded.settings, loaded.topology)
+
+
+def _check(loaded: Loaded, path: str) -> int:
+    for warning in loaded.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{path}: {_contents(loaded.topology)}")
+    return EXIT_OK
+
+
+def _contents(topology: Topology) -> str:
+    kinds = Counter(
+        _KINDS[type(definition)]
+        for entities in topology.namespaces.values()
+        for definition in entities.values()
+    )
+    kinds["namespace"] = len(topology.namespaces)
+    return ", ".join(_count(kinds[kind], kind) for kind in ("namespace", *_KINDS.values()))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
+    if rule.action is None and not isinstance(rule.filter, SqlFilter):
+        return None
+    from broker.core.errors import BrokerError
+    from broker.core.rules import compile_rule
+
+    try:
+        compile_rule(rule, limits)
+    except BrokerError as error:
+        return str(error)
+    return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="peeklock",
+        description="A broker that stands in for Azure Service Bus.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.",
+    )
+    parser.add_argument("--version", action="version", version=f"peeklock {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    serve = commands.add_parser(
+        "serve",
+        help="run the broker",
+        description="Run the broker. Every option can also be set by its variable, and all but "
+        "--config in the `settings` section of the file; an option beats a variable, a variable "
+        "beats the file.",
+    )
+    serve.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"entities to begin with: YAML, or the official emulator's Config.json "
+        f"[{CONFIG_VARIABLE}]",
+    )
+    for one in SETTINGS:
+        explanation = f"{one.explanation} [{one.variable}]"
+        if one.is_switch:
+            serve.add_argument(
+                one.flag, dest=one.name, metavar="BOOL", nargs="?", const="true", help=explanation
+            )
+        else:
+            value = one.name.rpartition("_")[2].upper()
+            serve.add_argument(one.flag, dest=one.name, metavar=value, help=explanation)
+
+    check = commands.add_parser("check", help="report every mistake in a config file")
+    check.add_argument("config", metavar="FILE")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Set up structlog, once, and send the standard library's logging the same way.
+
+Formats and filters; what is worth an event is decided where it happens. Lines go to standard output
+whole, a line that cannot be written is dropped, and secrets never get that far.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+import structlog
+
+from config.settings import LogFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+    from config.mistakes import Mistake
+    from config.settings import Settings
+
+_SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload", "token"})
+_USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
+
+
+def configure(settings: Settings, output: TextIO | None = None) -> None:
+    """Call once, before the first event: loggers keep what they find then."""
+    output = output or sys.stdout
+    level = logging.getLevelNamesMapping()[settings.log_level.name]
+    before: Sequence[Processor] = (
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _conceal,
+    )
+    render = _renderers(settings.log_format, output)
+    structlog.configure(
+        processors=[_add_name, *before, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *names: _Lines(output, *names),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+
+
+def warn_of_config(warning: Mistake) -> None:
+    """Report what may not be what the operator meant."""
+    structlog.get_logger("peeklock.config").warning("config.doubtful", text=str(warning))
+
+
+def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
+    if log_format is LogFormat.JSON:
+        # Tracebacks as text: the structured kind shows local variables, and bodies are among them.
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)
+    return (
+        structlog.dev.ConsoleRenderer(
+            colors=output.isatty(),
+            pad_event_to=0,
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    )
+
+
+class _Lines:
+    """Where a logger's lines end up."""
+
+    def __init__(self, output: TextIO, name: str = "peeklock") -> None:
+        self._output = output
+        self.name = name
+
+    def msg(self, line: str) -> None:
+        # A terminal that went away or a full disk behind a pipe must not stop the broker.
+        try:
+            self._output.write(line + "\n")
+            self._output.flush()
+        except (OSError, ValueError):
+            return
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event["logger"] = logger.name
+    return event
+
+
+def _conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    for key in event.keys() & _SECRET_KEYS:
+        event[key] = "***"
+    if isinstance(url := event.get("storage"), str):
+        event["storage"] = _USER_AND_PASSWORD.sub("//***@", url)
+    return event
