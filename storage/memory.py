@@ -1,0 +1,166 @@
+"""The store that forgets: records in dictionaries, for speed and for tests.
+
+Owns nothing a restarted process would find; an object that is closed and opened again still has its
+content, so that restoring can be tried without a file. A commit either happens or raises a bug.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from broker.core.records import (
+    EntityDeleted,
+    EntityStored,
+    MessageIdsForgotten,
+    MessageIdsSeen,
+    MessageRow,
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    PayloadRow,
+    SessionStateSet,
+)
+from storage.contract import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from broker.core.records import Record
+
+_ID = itemgetter(0)
+_PLACE = itemgetter(1, 2, 3)  # entity id, sub-queue, sequence number
+
+
+class MemoryStore:
+    """A `Store` without a disk."""
+
+    blocking = False
+    keeps_payloads_in_memory = True
+
+    def __init__(self) -> None:
+        self._entities: dict[int, EntityStored] = {}
+        self._messages: dict[int, MessageRow] = {}
+        self._payloads: dict[int, PayloadRow] = {}
+        self._sequence_numbers: dict[tuple[int, int], int] = {}
+        self._session_states: dict[tuple[int, str], SessionStateSet] = {}
+        self._message_ids: dict[int, dict[str, int]] = {}
+        self._message_id_deadlines: dict[int, list[tuple[int, str]]] = {}
+        self._takers: dict[type[Record], Callable[[Any], None]] = {
+            MessagesStored: self._store,
+            MessagesUpdated: self._update,
+            MessagesDeleted: self._delete,
+            SessionStateSet: self._set_session_state,
+            MessageIdsSeen: self._remember_message_ids,
+            MessageIdsForgotten: self._forget_message_ids,
+            EntityStored: self._store_entity,
+            EntityDeleted: self._delete_entity,
+        }
+
+    def open(self) -> None:
+        """Nothing to do."""
+
+    def load(self) -> Snapshot:
+        """What is held now."""
+        return Snapshot(
+            entities=sorted(self._entities.values(), key=lambda entity: entity.entity_id),
+            sequence_numbers=dict(self._sequence_numbers),
+            highest_message_id=max(max(self._messages, default=0), max(self._payloads, default=0)),
+            messages=sorted(self._messages.values(), key=_PLACE),
+            session_states=list(self._session_states.values()),
+            message_ids=[
+                (entity_id, message_id, until_ms)
+                for entity_id, seen in self._message_ids.items()
+                for message_id, until_ms in seen.items()
+            ],
+        )
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """Take all of it."""
+        takers = self._takers
+        for record in records:
+            takers[type(record)](record)
+
+    def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+        """(body, annotations) of those that exist."""
+        payloads = self._payloads
+        return {
+            payload_id: payloads[payload_id][1:]
+            for payload_id in payload_ids
+            if payload_id in payloads
+        }
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    # --- one method a kind of record ---------------------------------------------------------
+
+    def _store(self, record: MessagesStored) -> None:
+        rows, payloads = record.rows, record.payloads
+        self._messages.update(zip(map(_ID, rows), rows, strict=True))
+        self._payloads.update(zip(map(_ID, payloads), payloads, strict=True))
+        self._raise_sequence_numbers(rows)
+
+    def _update(self, record: MessagesUpdated) -> None:
+        self._messages.update(zip(map(_ID, record.rows), record.rows, strict=True))
+        self._raise_sequence_numbers(record.rows)
+
+    def _raise_sequence_numbers(self, rows: Sequence[MessageRow]) -> None:
+        highest = self._sequence_numbers
+        for _, entity_id, sub_queue, sequence_number, *_ in rows:
+            queue = entity_id, sub_queue
+            if sequence_number > highest.get(queue, 0):
+                highest[queue] = sequence_number
+
+    def _delete(self, record: MessagesDeleted) -> None:
+        messages, payloads = self._messages, self._payloads
+        for message_id in record.ids:
+            messages.pop(message_id, None)
+        for payload_id in record.payload_ids:
+            payloads.pop(payload_id, None)
+
+    def _set_session_state(self, record: SessionStateSet) -> None:
+        session = record.entity_id, record.session_id
+        if record.state is None:
+            self._session_states.pop(session, None)
+        else:
+            self._session_states[session] = record
+
+    def _remember_message_ids(self, record: MessageIdsSeen) -> None:
+        self._message_ids.setdefault(record.entity_id, {}).update(record.seen)
+        deadlines = self._message_id_deadlines.setdefault(record.entity_id, [])
+        for message_id, until_ms in record.seen:
+            heappush(deadlines, (until_ms, message_id))
+
+    def _forget_message_ids(self, record: MessageIdsForgotten) -> None:
+        seen = self._message_ids.get(record.entity_id, {})
+        deadlines = self._message_id_deadlines.get(record.entity_id, [])
+        while deadlines and deadlines[0][0] <= record.until_ms:
+            until_ms, message_id = heappop(deadlines)
+            if seen.get(message_id) == until_ms:  # else it was seen again since
+                del seen[message_id]
+
+    def _store_entity(self, record: EntityStored) -> None:
+        self._entities[record.entity_id] = record
+
+    def _delete_entity(self, record: EntityDeleted) -> None:
+        entity_id = record.entity_id
+        self._entities.pop(entity_id, None)
+        self._message_ids.pop(entity_id, None)
+        self._message_id_deadlines.pop(entity_id, None)
+        for session in [key for key in self._session_states if key[0] == entity_id]:
+            del self._session_states[session]
+        queues = [key for key in self._sequence_numbers if key[0] == entity_id]
+        if not queues:
+            return  # never had a message: spare a walk through everybody's
+        for queue in queues:
+            del self._sequence_numbers[queue]
+        gone = [row for row in self._messages.values() if row.entity_id == entity_id]
+        for row in gone:
+            del self._messages[row.id]
+        unused = {row.payload_id for row in gone}
+        unused.difference_update(row.payload_id for row in self._messages.values())
+        for payload_id in unused:
+            self._payloads.pop(payload_id, None)

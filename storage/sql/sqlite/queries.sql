@@ -1,0 +1,126 @@
+-- Every statement the SQLite store runs, by name.
+--
+-- `{many X}` stands for X repeated, as many times as there are rows or ids to handle at once. There
+-- are few sizes, so that statements are prepared once: rows that are left over are padding, cut off
+-- by LIMIT, and ids that are left over repeat the last one.
+--
+-- NULLIF(?, -1): binding None costs Python twenty times what binding an integer does.
+--
+-- OR FAIL: a failed batch is rolled back whole, so the statement needs no journal of its own.
+
+-- name: insert_messages
+INSERT OR FAIL INTO messages
+SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, NULLIF(?, -1), ?, ?, ?, ?, ?, ?, ?, NULLIF(?, -1), NULLIF(?, -1))})
+LIMIT ?
+
+-- name: replace_messages
+REPLACE INTO messages
+SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, NULLIF(?, -1), ?, ?, ?, ?, ?, ?, ?, NULLIF(?, -1), NULLIF(?, -1))})
+LIMIT ?
+
+-- name: delete_messages
+DELETE FROM messages WHERE id IN ({many ?})
+
+-- name: delete_message_range
+DELETE FROM messages WHERE id BETWEEN ? AND ?
+
+-- name: insert_payloads
+INSERT OR FAIL INTO payloads (id, body, annotations)
+SELECT * FROM (VALUES {many (?, ?, ?)})
+LIMIT ?
+
+-- name: delete_payloads
+DELETE FROM payloads WHERE id IN ({many ?})
+
+-- name: delete_payload_range
+DELETE FROM payloads WHERE id BETWEEN ? AND ?
+
+-- name: raise_sequence_numbers
+INSERT INTO sequence_numbers (entity_id, sub_queue, sequence_number)
+SELECT * FROM (VALUES {many (?, ?, ?)}) WHERE true
+LIMIT ?
+ON CONFLICT (entity_id, sub_queue)
+DO UPDATE SET sequence_number = max(sequence_number, excluded.sequence_number)
+
+-- name: set_session_states
+REPLACE INTO session_states (entity_id, session_id, state, updated_time_ms)
+SELECT * FROM (VALUES {many (?, ?, ?, ?)})
+LIMIT ?
+
+-- name: clear_session_state
+DELETE FROM session_states WHERE entity_id = ? AND session_id = ?
+
+-- name: remember_message_ids
+REPLACE INTO message_ids (entity_id, message_id, until_ms)
+SELECT * FROM (VALUES {many (?, ?, ?)})
+LIMIT ?
+
+-- name: forget_message_ids
+DELETE FROM message_ids WHERE entity_id = ? AND until_ms <= ?
+
+-- name: set_entities
+REPLACE INTO entities
+    (entity_id, namespace, kind, path, definition, created_time_ms, updated_time_ms)
+SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, ?)})
+LIMIT ?
+
+-- What belongs to deleted entities; ?1 is a JSON array of their ids.
+
+-- name: had_messages
+SELECT EXISTS (
+    SELECT 1 FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(?1))
+)
+
+-- name: delete_payloads_of_entities
+DELETE FROM payloads WHERE id IN (
+    SELECT payload_id FROM messages WHERE entity_id IN (SELECT value FROM json_each(?1))
+    EXCEPT
+    SELECT payload_id FROM messages WHERE entity_id NOT IN (SELECT value FROM json_each(?1))
+)
+
+-- name: delete_messages_of_entities
+DELETE FROM messages WHERE entity_id IN (SELECT value FROM json_each(?1))
+
+-- name: delete_sequence_numbers_of_entities
+DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(?1))
+
+-- name: delete_session_states_of_entities
+DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(?1))
+
+-- name: delete_message_ids_of_entities
+DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(?1))
+
+-- name: delete_entities
+DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(?1))
+
+-- Reading.
+
+-- name: entities
+SELECT entity_id, namespace, kind, path, definition, created_time_ms, updated_time_ms
+FROM entities ORDER BY entity_id
+
+-- name: sequence_numbers
+SELECT entity_id, sub_queue, sequence_number FROM sequence_numbers
+
+-- name: highest_message_id
+SELECT max(
+    ifnull((SELECT max(id) FROM messages), 0),
+    ifnull((SELECT max(id) FROM payloads), 0)
+)
+
+-- name: messages
+SELECT
+    id, entity_id, sub_queue, sequence_number, enqueue_sequence_number, enqueued_time_ms,
+    time_to_live_ms, expires_at_ms, scheduled_enqueue_time_ms, delivery_count, state, header, size,
+    payload_id, session_id, overlay
+FROM messages ORDER BY entity_id, sub_queue, sequence_number
+
+-- name: session_states
+SELECT entity_id, session_id, state, updated_time_ms
+FROM session_states ORDER BY entity_id, session_id
+
+-- name: message_ids
+SELECT entity_id, message_id, until_ms FROM message_ids
+
+-- name: payloads
+SELECT id, body, annotations FROM payloads WHERE id IN ({many ?})

@@ -1,0 +1,245 @@
+"""The embedded store: one SQLite file, one process, nothing accepted before it is on disk.
+
+Owns the file, its lock and its connections; `sqlite_batch.py` knows which statements a batch takes.
+A commit is one transaction in the write-ahead log, synced before it returns; killing the process at
+any moment leaves a file that opens.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import closing, contextmanager, suppress
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from broker.core.records import EntityStored, MessageRow, SessionStateSet
+from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
+from storage.file_lock import FileLock, HeldElsewhere
+from storage.migrations import migrate, read_migrations, schema_version
+from storage.sqlite_batch import LARGEST_STATEMENT_ROWS, Batch, padded
+from storage.statements import Statements, sql_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from broker.core.records import Record
+
+APPLICATION_ID = 0x5065656B
+"""Written by the first migration."""
+BUSY_TIMEOUT_S = 10.0
+"""Patience with an outsider, a shell say, that looks into the file."""
+DRAINED_BYTES = 64 << 20
+"""A file with less than this in use and more than this free is made smaller when it is opened."""
+
+_PRAGMAS = (
+    "page_size = 4096",
+    "auto_vacuum = NONE",
+    "synchronous = FULL",
+    "fullfsync = ON",  # macOS, whose ordinary fsync stops at the drive's cache
+    "wal_autocheckpoint = 1000",
+    "journal_size_limit = 67108864",
+    "cache_size = -16384",
+    "temp_store = MEMORY",  # so that no temporary folder is needed
+    "secure_delete = OFF",  # some builds overwrite what is deleted with zeros
+)
+_READING_PRAGMAS = ("query_only = ON", "cache_size = -65536", "temp_store = MEMORY")
+
+_DAMAGED = "is damaged or no SQLite file; move it and its -wal file away, or put a good copy back"
+_NOT_PERMITTED = "cannot be written; check the permissions of the file and its folder"
+_CAUSES: dict[int, tuple[type[StorageError], str]] = {
+    sqlite3.SQLITE_FULL: (StorageFull, "has no room to grow; free space on its disk"),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (StorageFull, "has no room to grow; free space on its disk"),
+    sqlite3.SQLITE_CORRUPT: (StoreUnusable, _DAMAGED),
+    sqlite3.SQLITE_NOTADB: (StoreUnusable, _DAMAGED),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnusable, _NOT_PERMITTED),
+    sqlite3.SQLITE_READONLY: (StoreUnusable, _NOT_PERMITTED),
+    sqlite3.SQLITE_PERM: (StoreUnusable, _NOT_PERMITTED),
+    sqlite3.SQLITE_BUSY: (StorageError, "is being written by another program; close that one"),
+    sqlite3.SQLITE_IOERR: (StorageError, "cannot be read or written; check its disk"),
+}
+
+
+class SqliteStore:
+    """A `Store` in a file."""
+
+    blocking = True
+    keeps_payloads_in_memory = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        folder = sql_folder("sqlite")
+        self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
+        self._migrations = read_migrations(folder / "migrations")
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._reader_lock = threading.Lock()
+
+    # --- opening and closing -------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the file, making or migrating it. Raises `StoreUnusable`."""
+        self._take_file()
+        try:
+            with self._explained():
+                self._writer = writer = self._connect(_PRAGMAS)
+                self._check_origin(writer)
+                (journal_mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
+                if journal_mode != "wal":
+                    raise StoreUnusable(f"{self.path} is on a disk without shared memory; move it")
+                migrate(writer, self._migrations)
+                self._shrink_if_drained(writer)
+                self._reader = self._connect(_READING_PRAGMAS)
+        except StorageError as error:
+            self.close()
+            raise StoreUnusable(str(error)) from error
+
+    def close(self) -> None:
+        """Fold the log into the file and let others have it."""
+        with self._reader_lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+        if self._writer is not None:
+            with suppress(sqlite3.Error):  # what the log holds is durable there as well
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._writer.close()
+            self._writer = None
+        self._file_lock.release()
+
+    def _take_file(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file_lock.acquire()
+        except HeldElsewhere as held:
+            whose = "this process" if held.holder == str(os.getpid()) else f"process {held.holder}"
+            raise StoreUnusable(
+                f"{self.path} is in use by {whose}; stop that one or choose another file"
+            ) from None
+        except OSError as error:
+            raise StoreUnusable(f"{self.path} {_NOT_PERMITTED} ({error.strerror})") from error
+
+    def _check_origin(self, writer: sqlite3.Connection) -> None:
+        (application_id,) = writer.execute("PRAGMA application_id").fetchone()
+        (tables,) = writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables and application_id != APPLICATION_ID:
+            raise StoreUnusable(f"{self.path} belongs to another program; choose another file")
+        version, newest = schema_version(writer), self._migrations[-1].version
+        if version > newest:
+            raise StoreUnusable(
+                f"{self.path} has schema version {version}, and this broker knows no newer than "
+                f"{newest}; use a newer broker or another file"
+            )
+
+    def _shrink_if_drained(self, writer: sqlite3.Connection) -> None:
+        page_bytes, pages, free_pages = (
+            writer.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        used_pages = pages - free_pages
+        if used_pages * page_bytes < DRAINED_BYTES < free_pages * page_bytes:
+            with suppress(sqlite3.OperationalError):  # a courtesy, for which there may be no room
+                writer.execute("VACUUM")
+
+    def _connect(self, pragmas: Sequence[str]) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            for pragma in pragmas:
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`."""
+        writer = self._writer
+        if writer is None:
+            raise StorageError(f"{self.path} is not open")
+        with self._explained():
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                Batch(writer, self._statements).write(records)
+                writer.execute("COMMIT")
+            except BaseException:
+                self._undo(writer)
+                raise
+
+    @staticmethod
+    def _undo(writer: sqlite3.Connection) -> None:
+        with suppress(sqlite3.Error):
+            if writer.in_transaction:  # SQLite itself rolls back some failures
+                writer.execute("ROLLBACK")
+            # With a full disk, a log that starts again from its beginning is the only room left.
+            writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def load(self) -> Snapshot:
+        """All that was committed; messages and message ids are read as they are asked for."""
+        one = self._statements.one
+        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+            (highest_message_id,) = reader.execute(one("highest_message_id")).fetchone()
+            return Snapshot(
+                entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
+                sequence_numbers={
+                    (entity_id, sub_queue): sequence_number
+                    for entity_id, sub_queue, sequence_number in reader.execute(
+                        one("sequence_numbers")
+                    )
+                },
+                highest_message_id=highest_message_id,
+                # A NamedTuple's own constructor takes twice as long.
+                messages=map(tuple.__new__, repeat(MessageRow), self._rows("messages")),
+                session_states=[
+                    SessionStateSet(*row) for row in reader.execute(one("session_states"))
+                ],
+                message_ids=self._rows("message_ids"),
+            )
+
+    def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
+        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+            yield from reader.execute(self._statements.one(name))
+
+    def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+        """(body, annotations) of those that exist. Each read ends before the next begins, so that
+        the log can always start again.
+        """
+        found: dict[int, tuple[bytes, bytes]] = {}
+        with self._reader_lock, self._explained():
+            if self._reader is None:
+                raise StorageError(f"{self.path} is not open")
+            for start in range(0, len(payload_ids), LARGEST_STATEMENT_ROWS):
+                chunk = padded(payload_ids[start : start + LARGEST_STATEMENT_ROWS])
+                select = self._statements.many("payloads", len(chunk))
+                for payload_id, body, annotations in self._reader.execute(select, chunk).fetchall():
+                    found[payload_id] = body, annotations
+        return found
+
+    # --- failures ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """SQLite's errors as ours, each a sentence with the file, the cause and the fix."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            kind, sentence = (
+                _CAUSES.get(code) or _CAUSES.get(code & 0xFF) or (StorageError, "failed")
+            )
+            raise kind(f"{self.path} {sentence} ({error})") from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise StorageError(f"{self.path} cannot hold a value ({error})") from error
