@@ -1,0 +1,363 @@
+"""The administration API: Atom requests become entity commands, views become entries and feeds.
+
+Reads and checks what was asked, words what was answered; what happens to an entity is the core's.
+There are no ETags: `If-Match` with anything in it means update, without it PUT means create.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from aiohttp import web
+
+from broker.core import commands
+from broker.core.effects import EntityView
+from broker.core.errors import ArgumentError, ArgumentOutOfRange, EntityNotFound
+from config import names
+from config.entities import (
+    CorrelationFilter,
+    QueueDefinition,
+    RuleDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.limits import KIBIBYTE, Tier
+from protocol.http import atom, bodies, descriptions, paths, rules
+from protocol.http.errors import MethodNotAllowed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from broker.core.commands import Command, Peer
+    from config.entities import EntityDefinition
+    from protocol.http.application import Services
+
+PAGE_MAX_ENTITIES = 100
+NEWEST_API_VERSION = "2024-05"
+FILTER_COUNTS_SINCE = "2024-05"
+MANAGE = "Manage"
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request, reduced to what administration looks at."""
+
+    request: web.Request
+    base: str
+    """Scheme and host as the client addressed us: absolute addresses start with it."""
+    host: str
+    api_version: str
+
+    @classmethod
+    def of(cls, request: web.Request) -> Call:
+        version = request.query.get("api-version") or NEWEST_API_VERSION
+        return cls(request, f"{request.scheme}://{request.host}", request.host, version)
+
+    @property
+    def is_update(self) -> bool:
+        return bool(self.request.headers.get("If-Match"))
+
+    def href(self, path: str) -> str:
+        return f"{self.base}/{quote(path, safe='/$~')}?api-version={quote(self.api_version)}"
+
+    def number(self, name: str, default: int) -> int:
+        text = self.request.query.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit()) or len(text) > 9:
+            raise ArgumentOutOfRange(f"{name} must be a whole number, not '{text[:50]}'.")
+        return int(text)
+
+
+class Administration:
+    """Serves entity, rule and namespace requests."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._limits = services.limits
+        self._operations: dict[
+            tuple[type[paths.Managed], str], Callable[[Call, Any], Awaitable[web.Response]]
+        ] = {
+            (paths.NamespaceInfo, "GET"): self._get_namespace,
+            (paths.EntityList, "GET"): self._list_entities,
+            (paths.Entity, "GET"): self._get_entity,
+            (paths.Entity, "PUT"): self._put_entity,
+            (paths.Entity, "DELETE"): self._delete_entity,
+            (paths.SubscriptionList, "GET"): self._list_subscriptions,
+            (paths.Subscription, "GET"): self._get_entity,
+            (paths.Subscription, "PUT"): self._put_subscription,
+            (paths.Subscription, "DELETE"): self._delete_entity,
+            (paths.RuleList, "GET"): self._list_rules,
+            (paths.Rule, "GET"): self._get_rule,
+            (paths.Rule, "PUT"): self._put_rule,
+            (paths.Rule, "DELETE"): self._delete_rule,
+        }
+
+    async def handle(self, request: web.Request, resource: paths.Managed) -> web.Response:
+        """Answer a request for something that can be managed."""
+        self._services.authorize(
+            request.headers.get("Authorization"), paths.entity_path(resource), MANAGE
+        )
+        operation = self._operations.get((type(resource), request.method))
+        if operation is None:
+            raise MethodNotAllowed(f"{request.method} cannot be used on '{request.path}'.")
+        return await operation(Call.of(request), resource)
+
+    async def _ask(self, answer: type[Answer], build: Callable[[Peer, object], Command]) -> Answer:
+        value = await self._services.ask(build)
+        assert isinstance(value, answer), f"the core answered with {type(value).__name__}"
+        return value
+
+    async def _view(self, path: str) -> EntityView:
+        return await self._ask(EntityView, lambda peer, mark: commands.GetEntity(peer, mark, path))
+
+    # --- queues, topics, subscriptions ---------------------------------------------------------
+
+    async def _get_entity(
+        self, call: Call, resource: paths.Entity | paths.Subscription
+    ) -> web.Response:
+        view = await self._view(resource.path)
+        return _entry_response(await self._entry(call, view))
+
+    async def _put_entity(self, call: Call, resource: paths.Entity) -> web.Response:
+        _check_name(resource.path, names.wrong_entity_name(resource.path, self._limits))
+        description = atom.any_description(await bodies.read(call.request, atom.BODY_MAX_BYTES))
+        match description.name:
+            case "QueueDescription":
+                return await self._put(call, resource.path, description, QueueDefinition())
+            case "TopicDescription":
+                return await self._put(call, resource.path, description, TopicDefinition())
+            case other:
+                raise ArgumentError(f"A {other[:100]} cannot describe '{resource.path}'.")
+
+    async def _put_subscription(self, call: Call, resource: paths.Subscription) -> web.Response:
+        wrong = names.wrong_subscription_name(resource.name, self._limits)
+        _check_name(resource.name, wrong)
+        description = atom.description(
+            await bodies.read(call.request, atom.BODY_MAX_BYTES), "SubscriptionDescription"
+        )
+        first_rule = rules.read_default(
+            description.child("DefaultRuleDescription"), self._services.now_ms()
+        )
+        _check_name(first_rule.name, names.wrong_rule_name(first_rule.name, self._limits))
+        initial = SubscriptionDefinition(rules=(first_rule,))
+        return await self._put(call, resource.path, description, initial)
+
+    async def _put(
+        self, call: Call, path: str, description: atom.Element, initial: descriptions.Definition
+    ) -> web.Response:
+        command: type[commands.CreateEntity | commands.UpdateEntity]
+        if call.is_update:
+            current = (await self._view(path)).definition
+            if not isinstance(current, type(initial)):
+                raise ArgumentError(
+                    f"'{path}' is described by a {descriptions.kind_of(current).element}."
+                )
+            definition = descriptions.read_update(description, current, self._limits)
+            command = commands.UpdateEntity
+        else:
+            definition = descriptions.read(description, initial, self._limits)
+            command = commands.CreateEntity
+        _check_forwarding(path, definition)
+        view = await self._ask(EntityView, lambda peer, mark: command(peer, mark, path, definition))
+        status = 200 if call.is_update else 201
+        return _entry_response(await self._entry(call, view), status)
+
+    async def _delete_entity(
+        self, _call: Call, resource: paths.Entity | paths.Subscription
+    ) -> web.Response:
+        await self._services.ask(
+            lambda peer, mark: commands.DeleteEntity(peer, mark, resource.path)
+        )
+        return web.Response(status=200)
+
+    async def _list_entities(self, call: Call, resource: paths.EntityList) -> web.Response:
+        return await self._list(call, resource.kind, None)
+
+    async def _list_subscriptions(
+        self, call: Call, resource: paths.SubscriptionList
+    ) -> web.Response:
+        return await self._list(call, "subscription", resource.topic)
+
+    async def _list(self, call: Call, kind: str, topic: str | None) -> web.Response:
+        skip, top = call.number("$skip", 0), _page_size(call)
+        # One more than fits: if it comes, there is a next page.
+        views = await self._ask(
+            list,
+            lambda peer, mark: commands.ListEntities(peer, mark, kind, topic, skip, top + 1),
+        )
+        entries = await asyncio.gather(*(self._entry(call, view) for view in views[:top]))
+        return self._feed_response(call, f"{kind.title()}s", entries, has_more=len(views) > top)
+
+    async def _entry(self, call: Call, view: EntityView) -> atom.Entry:
+        surroundings = descriptions.Surroundings(
+            call.host, call.api_version, self._limits.message_max_bytes // KIBIBYTE
+        )
+        if view.subscription_count and call.api_version >= FILTER_COUNTS_SINCE:
+            surroundings = await self._with_filter_counts(surroundings, view)
+        name = view.path
+        if isinstance(view.definition, SubscriptionDefinition):
+            name = view.path.rpartition("/")[2]
+        return atom.Entry(
+            name,
+            call.href(view.path),
+            self._services.namespace_name,
+            view.created_time_ms,
+            view.updated_time_ms,
+            descriptions.write(view, surroundings),
+        )
+
+    async def _with_filter_counts(
+        self, surroundings: descriptions.Surroundings, topic: EntityView
+    ) -> descriptions.Surroundings:
+        subscriptions = await self._ask(
+            list,
+            lambda peer, mark: commands.ListEntities(
+                peer, mark, "subscription", topic.path, 0, topic.subscription_count
+            ),
+        )
+        sql = correlation = 0
+        for subscription in subscriptions:
+            for rule in subscription.definition.rules:
+                if isinstance(rule.filter, CorrelationFilter):
+                    correlation += 1
+                else:
+                    sql += 1
+        return replace(surroundings, sql_filter_count=sql, correlation_filter_count=correlation)
+
+    # --- rules ---------------------------------------------------------------------------------
+
+    async def _get_rule(self, call: Call, resource: paths.Rule) -> web.Response:
+        rule = await self._rule(resource)
+        return _entry_response(self._rule_entry(call, resource.subscription, rule))
+
+    async def _put_rule(self, call: Call, resource: paths.Rule) -> web.Response:
+        _check_name(resource.name, names.wrong_rule_name(resource.name, self._limits))
+        description = atom.description(
+            await bodies.read(call.request, atom.BODY_MAX_BYTES), rules.DESCRIPTION
+        )
+        rule = rules.read(description, resource.name, self._services.now_ms())
+        await self._services.ask(
+            lambda peer, mark: commands.AddRule(
+                peer, mark, resource.subscription.path, rule, replace=call.is_update
+            )
+        )
+        entry = self._rule_entry(call, resource.subscription, rule)
+        return _entry_response(entry, 200 if call.is_update else 201)
+
+    async def _delete_rule(self, _call: Call, resource: paths.Rule) -> web.Response:
+        await self._services.ask(
+            lambda peer, mark: commands.RemoveRule(
+                peer, mark, resource.subscription.path, resource.name
+            )
+        )
+        return web.Response(status=200)
+
+    async def _list_rules(self, call: Call, resource: paths.RuleList) -> web.Response:
+        skip, top = call.number("$skip", 0), _page_size(call)
+        found = await self._ask(
+            list,
+            lambda peer, mark: commands.ListRules(
+                peer, mark, resource.subscription.path, skip, top + 1
+            ),
+        )
+        entries = [self._rule_entry(call, resource.subscription, rule) for rule in found[:top]]
+        return self._feed_response(call, "Rules", entries, has_more=len(found) > top)
+
+    async def _rule(self, resource: paths.Rule) -> RuleDefinition:
+        found: list[RuleDefinition] = await self._ask(
+            list,
+            lambda peer, mark: commands.ListRules(
+                peer, mark, resource.subscription.path, 0, self._limits.rules_per_subscription_max
+            ),
+        )
+        for rule in found:
+            if rule.name.lower() == resource.name.lower():
+                return rule
+        raise EntityNotFound(f"{resource.subscription.path}/Rules/{resource.name}")
+
+    def _rule_entry(
+        self, call: Call, subscription: paths.Subscription, rule: RuleDefinition
+    ) -> atom.Entry:
+        return atom.Entry(
+            rule.name,
+            call.href(f"{subscription.path}/Rules/{rule.name}"),
+            self._services.namespace_name,
+            rule.created_time_ms,
+            rule.created_time_ms,
+            rules.write(rule),
+        )
+
+    # --- the namespace -------------------------------------------------------------------------
+
+    async def _get_namespace(self, call: Call, _resource: paths.NamespaceInfo) -> web.Response:
+        services = self._services
+        created = atom.timestamp(services.created_time_ms)
+        parts = [
+            f"<CreatedTime>{created}</CreatedTime>",
+            atom.element("MessagingSKU", services.tier.value),
+            "<MessagingUnits>1</MessagingUnits>" if services.tier is Tier.PREMIUM else "",
+            f"<ModifiedTime>{created}</ModifiedTime>",
+            atom.element("Name", services.namespace_name),
+            "<NamespaceType>Messaging</NamespaceType>",
+        ]
+        return _entry_response(
+            atom.Entry(
+                services.namespace_name,
+                call.href("$namespaceinfo"),
+                services.namespace_name,
+                services.created_time_ms,
+                services.created_time_ms,
+                atom.described("NamespaceInfo", "".join(parts)),
+            )
+        )
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def _feed_response(
+        self, call: Call, title: str, entries: Iterable[atom.Entry], *, has_more: bool
+    ) -> web.Response:
+        path = call.request.path.strip("/")
+        next_href = None
+        if has_more:
+            top = _page_size(call)
+            skip = call.number("$skip", 0) + top
+            next_href = f"{call.href(path)}&$skip={skip}&$top={top}"
+        text = atom.feed(title, call.href(path), next_href, self._services.now_ms(), entries)
+        return _atom_response(text, atom.CONTENT_TYPE_FEED, 200)
+
+
+def _check_name(name: str, wrong: str | None) -> None:
+    if wrong is not None:
+        raise ArgumentError(f"'{name[:300]}' cannot be used as a name: {wrong}.")
+
+
+def _check_forwarding(path: str, definition: EntityDefinition) -> None:
+    for field in ("forward_to", "forward_dead_letters_to"):
+        target = getattr(definition, field, None)
+        if target is not None and target.lower() == path.lower():
+            raise ArgumentError(f"'{path}' cannot forward messages to itself.")
+    if getattr(definition, "forward_to", None) and getattr(definition, "requires_session", False):
+        raise ArgumentError(
+            f"'{path}' cannot both require sessions and forward its messages with ForwardTo."
+        )
+
+
+def _page_size(call: Call) -> int:
+    top = call.number("$top", PAGE_MAX_ENTITIES)
+    if top == 0:
+        raise ArgumentOutOfRange("$top must be at least 1.")
+    return min(top, PAGE_MAX_ENTITIES)
+
+
+def _entry_response(entry: atom.Entry, status: int = 200) -> web.Response:
+    return _atom_response(atom.entry(entry), atom.CONTENT_TYPE_ENTRY, status)
+
+
+def _atom_response(text: str, content_type: str, status: int) -> web.Response:
+    return web.Response(status=status, body=text.encode(), headers={"Content-Type": content_type})

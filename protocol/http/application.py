@@ -1,0 +1,64 @@
+"""The HTTP side of a broker, put together: what it needs from the server, and its routes.
+
+Handlers translate; the core decides. Nothing here knows how commands run or where time comes from:
+all of that is handed in as `Services`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from aiohttp import web
+
+from config.limits import RELAXED, Limits, Tier
+from protocol.http import entities, errors, probes, testing, websocket
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from broker.core.commands import Command, Peer
+
+
+class ByteReceiver(Protocol):
+    """An AMQP connection as a transport sees it: what an `asyncio.Protocol` is told."""
+
+    def data_received(self, data: bytes) -> None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the server does for its HTTP side."""
+
+    ask: Callable[[Callable[[Peer, object], Command]], Awaitable[object]]
+    """Build a request command, run it, wait until it is durable; its value, or raise its error."""
+    submit: Callable[[Command], None]
+    """Run a command in the next turn; its effects go to its peer."""
+    is_ready: Callable[[], bool]
+    metrics: Callable[[], tuple[bytes, str]]
+    """Body and content type."""
+    advance_clock: Callable[[int], int] | None
+    """Move the clock ahead by milliseconds, return the new time; None where that is not allowed."""
+    now_ms: Callable[[], int]
+    authorize: Callable[[str | None, str, str], None]
+    """(Authorization header, entity path, claim): raises `Unauthorized`."""
+    open_amqp: Callable[[asyncio.Transport], ByteReceiver]
+    namespace_name: str
+    created_time_ms: int
+    tier: Tier = Tier.PREMIUM
+    limits: Limits = RELAXED
+
+
+def build(services: Services) -> web.Application:
+    """The application; whoever listens feeds it connections."""
+    application = web.Application(middlewares=[errors.middleware])
+    handler = entities.handler(application, services)
+    probes.add_routes(application, services, handler)
+    testing.add_routes(application, services)
+    websocket.add_routes(application, services)
+    application.router.add_route("*", "/{path:.*}", handler)
+    return application

@@ -1,0 +1,210 @@
+"""Atom as the administration API speaks it: entries and feeds out, one description in.
+
+Knows XML and envelopes, not what a queue is. Text from outside is parsed without document types,
+entities or deep nesting; text that leaves is always well-formed XML.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from xml.parsers import expat
+
+from broker.core.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ATOM = "http://www.w3.org/2005/Atom"
+SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+SCHEMA_INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+SCHEMA = "http://www.w3.org/2001/XMLSchema"
+
+CONTENT_TYPE_ENTRY = "application/atom+xml;type=entry;charset=utf-8"
+CONTENT_TYPE_FEED = "application/atom+xml;type=feed;charset=utf-8"
+
+BODY_MAX_BYTES = 1024 * 1024
+"""A description with its longest texts stays far below."""
+DEPTH_MAX = 16
+"""Entry, content, description, filter, properties, pair, value: seven is the deepest there is."""
+ELEMENTS_MAX = 20_000
+
+NEVER = "0001-01-01T00:00:00Z"
+
+_TYPE = f"{SCHEMA_INSTANCE} type"
+_NIL = f"{SCHEMA_INSTANCE} nil"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# XML 1.0 §2.2: what may not occur in a document even when escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
+
+
+class _Malformed(ArgumentError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The request body is not a valid Atom entry: {why}.")
+
+
+# --- in --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Element:
+    """An XML element by its local name: no SDK uses one name in two namespaces."""
+
+    name: str
+    type: str = ""
+    """`i:type` without its prefix."""
+    is_nil: bool = False
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+    def child(self, name: str) -> Element | None:
+        """The first child of a name."""
+        return next((child for child in self.children if child.name == name), None)
+
+    def text_of(self, name: str) -> str | None:
+        """Text of a child; None where it is missing or nil."""
+        child = self.child(name)
+        return None if child is None or child.is_nil else child.text
+
+
+def parse(body: bytes) -> Element:
+    """The root of a request's document; raises `ArgumentError`."""
+    reader = _Reader()
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = reader.refuse_document_type
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.characters
+    try:
+        parser.Parse(body, True)
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        raise _Malformed(str(error)) from None
+    return reader.root.children[0]
+
+
+def description(body: bytes, name: str) -> Element:
+    """The description of a kind inside an entry; raises `ArgumentError`."""
+    found = any_description(body)
+    if found.name != name:
+        raise _Malformed(f"it holds a {found.name} where a {name} is meant")
+    return found
+
+
+def any_description(body: bytes) -> Element:
+    """Whatever the entry's content holds; raises `ArgumentError`."""
+    entry = parse(body)
+    content = entry.child("content") if entry.name == "entry" else None
+    if content is None or not content.children:
+        raise _Malformed("an entry with a content element that holds a description is expected")
+    return content.children[0]
+
+
+class _Reader:
+    """Builds elements from expat's events."""
+
+    def __init__(self) -> None:
+        self.root = Element("")
+        self._open = [self.root]
+        self._texts: list[list[str]] = [[]]
+        self._count = 0
+
+    def refuse_document_type(self, *_: object) -> None:
+        raise _Malformed("document types are not allowed")
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._open) > DEPTH_MAX:
+            raise _Malformed("it is nested too deeply")
+        self._count += 1
+        if self._count > ELEMENTS_MAX:
+            raise _Malformed("it has too many elements")
+        element = Element(
+            _local(name),
+            type=attributes.get(_TYPE, "").rpartition(":")[2],
+            is_nil=attributes.get(_NIL) in {"true", "1"},
+        )
+        self._open[-1].children.append(element)
+        self._open.append(element)
+        self._texts.append([])
+
+    def end(self, _name: str) -> None:
+        self._open.pop().text = "".join(self._texts.pop())
+
+    def characters(self, text: str) -> None:
+        self._texts[-1].append(text)
+
+
+def _local(name: str) -> str:
+    return name.rpartition(" ")[2]
+
+
+# --- out -------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Text as XML character data or attribute value; what XML cannot carry is replaced."""
+    return _FORBIDDEN.sub("\ufffd", text).translate(_ESCAPES)
+
+
+def element(name: str, text: str) -> str:
+    """An element around text that still has to be escaped."""
+    return f"<{name}>{escape(text)}</{name}>"
+
+
+def timestamp(time_ms: int) -> str:
+    """ISO 8601 in UTC; 0 is the service's way to say never."""
+    if time_ms == 0:
+        return NEVER
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing of the namespace: `name` is its title, `href` its absolute address."""
+
+    name: str
+    href: str
+    author: str
+    created_time_ms: int
+    updated_time_ms: int
+    content: str
+    """The description, as XML."""
+
+
+def entry(one: Entry) -> str:
+    """An entry document."""
+    href = escape(one.href)
+    # JavaScript reads names out of the id, .NET, Go and Java out of the title: both must be right.
+    return (
+        f'<entry xmlns="{ATOM}"><id>{href}</id><title type="text">{escape(one.name)}</title>'
+        f"<published>{timestamp(one.created_time_ms)}</published>"
+        f"<updated>{timestamp(one.updated_time_ms)}</updated>"
+        f"<author><name>{escape(one.author)}</name></author>"
+        f'<link rel="self" href="{href}"/>'
+        f'<content type="application/xml">{one.content}</content></entry>'
+    )
+
+
+def feed(
+    title: str, href: str, next_href: str | None, now_ms: int, entries: Iterable[Entry]
+) -> str:
+    """A feed document."""
+    links = f'<link rel="self" href="{escape(href)}"/>'
+    if next_href is not None:
+        # Python takes the second of exactly two links for the next page.
+        links += f'<link rel="next" href="{escape(next_href)}"/>'
+    return (
+        f'<feed xmlns="{ATOM}"><title type="text">{escape(title)}</title>'
+        f"<id>{escape(href)}</id><updated>{timestamp(now_ms)}</updated>{links}"
+        f"{''.join(entry(one) for one in entries)}</feed>"
+    )
+
+
+def described(name: str, content: str) -> str:
+    """A description element: unprefixed, in its own default namespace, with `i` declared on it."""
+    return f'<{name} xmlns="{SERVICE_BUS}" xmlns:i="{SCHEMA_INSTANCE}">{content}</{name}>'

@@ -1,0 +1,414 @@
+"""Queues, topics and subscriptions as XML descriptions, and back.
+
+One table a kind says which elements there are, in the order the service writes them; what a value
+may be is `config.properties`' business. Requests may bring elements in any order, with read-only
+and unknown ones among them; answers always carry all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from broker.core.errors import ArgumentError
+from config.document import Node
+from config.durations import format_duration
+from config.entities import (
+    AuthorizationRule,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.properties import PROPERTIES
+from protocol.amqp import addresses
+from protocol.http import atom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.core.effects import EntityView
+    from config.entities import EntityDefinition
+    from config.limits import Limits
+
+COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+RIGHTS = ("Manage", "Send", "Listen")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an answer says about an entity that the entity does not know itself."""
+
+    host: str
+    """As the client addressed us: forwarding targets are shown as addresses there."""
+    api_version: str
+    message_max_kilobytes: int
+    sql_filter_count: int = 0
+    correlation_filter_count: int = 0
+
+
+class Property(NamedTuple):
+    """An element that is a field of the definition."""
+
+    element: str
+    read: Callable[[str], bool | int | str]
+    """To the plain value a config file would hold."""
+    write: Callable[[Any, Surroundings], str | None]
+    """None: leave the element out."""
+    since: str = ""
+    """The first api-version that has it."""
+
+
+class Fact(NamedTuple):
+    """An element that is told and never read."""
+
+    element: str
+    tell: Callable[[EntityView, Surroundings], str]
+    """Text of the element."""
+    since: str = ""
+
+
+class Part(NamedTuple):
+    """An element with elements inside, told as finished XML."""
+
+    tell: Callable[[EntityView, Surroundings], str]
+
+
+Line = Property | Fact | Part
+
+
+# --- properties --------------------------------------------------------------------------------
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _read_boolean(text: str) -> bool | str:
+    return _BOOLEANS.get(text.strip().lower(), text)
+
+
+def _read_integer(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _read_forward(text: str) -> str:
+    """A name, or a URL of any scheme and host: only the path counts."""
+    return addresses.parse(text.strip()).path
+
+
+def _write_forward(path: str | None, surroundings: Surroundings) -> str | None:
+    return None if path is None else f"sb://{surroundings.host}/{path}"
+
+
+def _boolean(element: str) -> Property:
+    return Property(element, _read_boolean, lambda value, _: str(value).lower())
+
+
+def _integer(element: str) -> Property:
+    return Property(element, _read_integer, lambda value, _: str(value))
+
+
+def _duration(element: str) -> Property:
+    return Property(element, str.strip, lambda value, _: format_duration(value))
+
+
+def _forward(element: str) -> Property:
+    return Property(element, _read_forward, _write_forward)
+
+
+LOCK_DURATION = _duration("LockDuration")
+MAX_SIZE = _integer("MaxSizeInMegabytes")
+DUPLICATE_DETECTION = _boolean("RequiresDuplicateDetection")
+SESSION = _boolean("RequiresSession")
+TIME_TO_LIVE = _duration("DefaultMessageTimeToLive")
+DEAD_LETTER_EXPIRED = _boolean("DeadLetteringOnMessageExpiration")
+DUPLICATE_WINDOW = _duration("DuplicateDetectionHistoryTimeWindow")
+MAX_DELIVERY_COUNT = _integer("MaxDeliveryCount")
+BATCHED = _boolean("EnableBatchedOperations")
+STATUS = Property("Status", str.strip, lambda value, _: str(value.value))
+FORWARD_TO = _forward("ForwardTo")
+FORWARD_DEAD_LETTERS = _forward("ForwardDeadLetteredMessagesTo")
+USER_METADATA = Property("UserMetadata", str, lambda value, _: value)
+ORDERING = _boolean("SupportOrdering")
+IDLE = _duration("AutoDeleteOnIdle")
+PARTITIONING = _boolean("EnablePartitioning")
+EXPRESS = _boolean("EnableExpress")
+MAX_MESSAGE_SIZE = Property(
+    "MaxMessageSizeInKilobytes",
+    _read_integer,
+    lambda value, surroundings: str(value or surroundings.message_max_kilobytes),
+    since="2021-05",
+)
+
+
+# --- facts -----------------------------------------------------------------------------------
+
+
+def _counts(view: EntityView, _: Surroundings) -> str:
+    """JavaScript wants exactly this: one prefix, declared on this very element."""
+    details = {
+        "ActiveMessageCount": view.active_count,
+        "DeadLetterMessageCount": view.dead_letter_count,
+        "ScheduledMessageCount": view.scheduled_count,
+        "TransferMessageCount": view.transfer_count,
+        "TransferDeadLetterMessageCount": view.transfer_dead_letter_count,
+    }
+    inner = "".join(f"<d2p1:{name}>{count}</d2p1:{name}>" for name, count in details.items())
+    return f'<CountDetails xmlns:d2p1="{COUNTS}">{inner}</CountDetails>'
+
+
+def _message_count(view: EntityView, _: Surroundings) -> str:
+    return str(
+        view.active_count
+        + view.dead_letter_count
+        + view.scheduled_count
+        + view.transfer_count
+        + view.transfer_dead_letter_count
+    )
+
+
+def _authorization_rules(view: EntityView, _: Surroundings) -> str:
+    rules: tuple[AuthorizationRule, ...] = getattr(view.definition, "authorization_rules", ())
+    created, updated = atom.timestamp(view.created_time_ms), atom.timestamp(view.updated_time_ms)
+    inner = []
+    for rule in rules:
+        rights = "".join(
+            f"<AccessRights>{right}</AccessRights>" for right in RIGHTS if right in rule.rights
+        )
+        inner.append(
+            '<AuthorizationRule i:type="SharedAccessAuthorizationRule">'
+            "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"
+            f"<Rights>{rights}</Rights>"
+            f"<CreatedTime>{created}</CreatedTime><ModifiedTime>{updated}</ModifiedTime>"
+            f"{atom.element('KeyName', rule.name)}{atom.element('PrimaryKey', rule.primary_key)}"
+            f"{atom.element('SecondaryKey', rule.secondary_key)}</AuthorizationRule>"
+        )
+    return f"<AuthorizationRules>{''.join(inner)}</AuthorizationRules>"
+
+
+def _always(text: str) -> Callable[[EntityView, Surroundings], str]:
+    return lambda _view, _surroundings: text
+
+
+SIZE = Fact("SizeInBytes", lambda view, _: str(view.size_bytes))
+MESSAGE_COUNT = Fact("MessageCount", _message_count)
+CREATED = Fact("CreatedAt", lambda view, _: atom.timestamp(view.created_time_ms))
+UPDATED = Fact("UpdatedAt", lambda view, _: atom.timestamp(view.updated_time_ms))
+ACCESSED = Fact("AccessedAt", lambda view, _: atom.timestamp(view.accessed_time_ms))
+AVAILABILITY = Fact("EntityAvailabilityStatus", _always("Available"))
+NOT_ANONYMOUS = Fact("IsAnonymousAccessible", _always("false"))
+COUNT_DETAILS = Part(_counts)
+AUTHORIZATION_RULES = Part(_authorization_rules)
+
+
+# --- the kinds -------------------------------------------------------------------------------
+
+QUEUE: tuple[Line, ...] = (
+    LOCK_DURATION,
+    MAX_SIZE,
+    DUPLICATE_DETECTION,
+    SESSION,
+    TIME_TO_LIVE,
+    DEAD_LETTER_EXPIRED,
+    DUPLICATE_WINDOW,
+    MAX_DELIVERY_COUNT,
+    BATCHED,
+    SIZE,
+    MESSAGE_COUNT,
+    NOT_ANONYMOUS,
+    AUTHORIZATION_RULES,
+    STATUS,
+    FORWARD_TO,
+    USER_METADATA,
+    CREATED,
+    UPDATED,
+    ACCESSED,
+    ORDERING,
+    COUNT_DETAILS,
+    IDLE,
+    PARTITIONING,
+    AVAILABILITY,
+    FORWARD_DEAD_LETTERS,
+    EXPRESS,
+    MAX_MESSAGE_SIZE,
+)
+
+TOPIC: tuple[Line, ...] = (
+    TIME_TO_LIVE,
+    MAX_SIZE,
+    DUPLICATE_DETECTION,
+    DUPLICATE_WINDOW,
+    BATCHED,
+    SIZE,
+    _boolean("FilteringMessagesBeforePublishing"),
+    NOT_ANONYMOUS,
+    AUTHORIZATION_RULES,
+    STATUS,
+    USER_METADATA,
+    CREATED,
+    UPDATED,
+    ACCESSED,
+    ORDERING,
+    COUNT_DETAILS,
+    Fact("SubscriptionCount", lambda view, _: str(view.subscription_count)),
+    Fact("SqlFilterCount", lambda _, around: str(around.sql_filter_count), since="2024-05"),
+    Fact(
+        "CorrelationFilterCount",
+        lambda _, around: str(around.correlation_filter_count),
+        since="2024-05",
+    ),
+    IDLE,
+    PARTITIONING,
+    AVAILABILITY,
+    Fact("EnableSubscriptionPartitioning", _always("false")),
+    EXPRESS,
+    MAX_MESSAGE_SIZE,
+)
+
+SUBSCRIPTION: tuple[Line, ...] = (
+    LOCK_DURATION,
+    SESSION,
+    TIME_TO_LIVE,
+    DEAD_LETTER_EXPIRED,
+    _boolean("DeadLetteringOnFilterEvaluationExceptions"),
+    MESSAGE_COUNT,
+    MAX_DELIVERY_COUNT,
+    BATCHED,
+    STATUS,
+    FORWARD_TO,
+    USER_METADATA,
+    CREATED,
+    UPDATED,
+    ACCESSED,
+    COUNT_DETAILS,
+    FORWARD_DEAD_LETTERS,
+    IDLE,
+    AVAILABILITY,
+)
+
+
+class Kind(NamedTuple):
+    """A kind of entity: its description's element, its table, its definition."""
+
+    element: str
+    lines: tuple[Line, ...]
+    definition: type[QueueDefinition | TopicDefinition | SubscriptionDefinition]
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.element: kind
+    for kind in (
+        Kind("QueueDescription", QUEUE, QueueDefinition),
+        Kind("TopicDescription", TOPIC, TopicDefinition),
+        Kind("SubscriptionDescription", SUBSCRIPTION, SubscriptionDefinition),
+    )
+}
+_KIND_OF: Mapping[type, Kind] = {kind.definition: kind for kind in KINDS.values()}
+
+_FIELDS: Mapping[type, Mapping[str, str]] = {
+    definition: {one.name: one.field for one in properties}
+    for definition, properties in PROPERTIES.items()
+}
+"""Of each kind of definition, the field every element stands for."""
+
+DECIDED_ONCE = (SESSION, DUPLICATE_DETECTION, PARTITIONING)
+"""An update may repeat these, not change them."""
+
+Definition = TypeVar("Definition", QueueDefinition, TopicDefinition, SubscriptionDefinition)
+
+
+def kind_of(definition: EntityDefinition) -> Kind:
+    """The kind an entity is of."""
+    return _KIND_OF[type(definition)]
+
+
+# --- out -------------------------------------------------------------------------------------
+
+
+def write(view: EntityView, surroundings: Surroundings) -> str:
+    """The description of an entity."""
+    kind = kind_of(view.definition)
+    fields = _FIELDS[kind.definition]
+    parts: list[str] = []
+    for line in kind.lines:
+        if isinstance(line, Part):
+            parts.append(line.tell(view, surroundings))
+        elif line.since <= surroundings.api_version:
+            if isinstance(line, Property):
+                value = getattr(view.definition, fields[line.element])
+                text = line.write(value, surroundings)
+            else:
+                text = line.tell(view, surroundings)
+            if text is not None:
+                parts.append(atom.element(line.element, text))
+    return atom.described(kind.element, "".join(parts))
+
+
+# --- in --------------------------------------------------------------------------------------
+
+
+def read(description: atom.Element, base: Definition, limits: Limits) -> Definition:
+    """`base` with what a description says; raises `ArgumentError`."""
+    lines = {line.element: line for line in kind_of(base).lines if isinstance(line, Property)}
+    checks = {one.name: one for one in PROPERTIES[type(base)]}
+    values: dict[str, Any] = {}
+    for child in description.children:
+        line = lines.get(child.name)
+        if line is None or child.is_nil:
+            continue
+        check = checks[child.name]
+        try:
+            values[check.field] = check.read(Node(line.read(child.text), "request"), limits)
+        except ValueError as allowed:
+            raise ArgumentError(
+                f"The value '{child.text[:100]}' of {child.name} is not allowed; "
+                f"expected is {allowed}."
+            ) from None
+    rules = description.child("AuthorizationRules")
+    if rules is not None and hasattr(base, "authorization_rules"):
+        values["authorization_rules"] = _read_authorization_rules(rules, limits)
+    return replace(base, **values)
+
+
+def read_update(description: atom.Element, current: Definition, limits: Limits) -> Definition:
+    """An entity after an update; raises `ArgumentError`.
+
+    SDKs send whole descriptions and leave out what is at its default, so whatever is missing goes
+    back to that; keys and what is decided once stay.
+    """
+    fields = _FIELDS[type(current)]
+    decided = {
+        line.element: fields[line.element] for line in DECIDED_ONCE if line.element in fields
+    }
+    kept = {name: getattr(current, name) for name in decided.values()}
+    for name in ("authorization_rules", "rules"):
+        if hasattr(current, name):
+            kept[name] = getattr(current, name)
+    updated = read(description, replace(type(current)(), **kept), limits)
+    for element, name in decided.items():
+        if getattr(updated, name) != getattr(current, name):
+            raise ArgumentError(
+                f"{element} cannot be changed on an existing entity; "
+                f"it is {str(getattr(current, name)).lower()}."
+            )
+    return updated
+
+
+def _read_authorization_rules(rules: atom.Element, limits: Limits) -> tuple[AuthorizationRule, ...]:
+    if len(rules.children) > limits.authorization_rules_per_entity_max:
+        raise ArgumentError(
+            f"An entity may have {limits.authorization_rules_per_entity_max} authorization rules."
+        )
+    return tuple(_read_authorization_rule(rule) for rule in rules.children)
+
+
+def _read_authorization_rule(rule: atom.Element) -> AuthorizationRule:
+    name, key = rule.text_of("KeyName"), rule.text_of("PrimaryKey")
+    if not name or not key:
+        raise ArgumentError("An authorization rule needs a KeyName and a PrimaryKey.")
+    rights = rule.child("Rights")
+    granted = frozenset(right.text for right in rights.children) if rights else frozenset()
+    if not granted or not granted <= set(RIGHTS):
+        raise ArgumentError(f"The rights of rule '{name}' must be among {', '.join(RIGHTS)}.")
+    return AuthorizationRule(name, key, rule.text_of("SecondaryKey") or "", granted)

@@ -1,0 +1,160 @@
+"""Which thing a request's path names: an entity, a rule, a list, or messages.
+
+Every SDK spells paths in its own way (`Subscriptions` or `subscriptions`, a slash at the end or
+none, `a/b` or `a%2Fb`); the spelling ends here. Whether the thing exists is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from config import names
+
+MESSAGES = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceInfo:
+    """`$namespaceinfo`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityList:
+    """All queues or all topics."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A queue or topic: which of the two, the path does not tell."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionList:
+    """All subscriptions of a topic."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription."""
+
+    topic: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """As the core addresses it."""
+        return names.subscription_path(self.topic, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """All rules of a subscription."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule."""
+
+    subscription: Subscription
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Where messages are sent to."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The next message of a queue, subscription or sub-queue."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockedMessage:
+    """A message that was received under this lock."""
+
+    path: str
+    lock_token: bytes
+
+
+Managed = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription | RuleList | Rule
+Runtime = Messages | Head | LockedMessage
+
+
+def entity_path(resource: Managed) -> str:
+    """The entity a grant has to cover; empty for the whole namespace."""
+    match resource:
+        case NamespaceInfo() | EntityList():
+            return ""
+        case SubscriptionList(topic):
+            return topic
+        case Entity() | Subscription():
+            return resource.path
+        case RuleList(subscription) | Rule(subscription):
+            return subscription.path
+
+
+_PARTS = {"$deadletterqueue", "$transfer", "$management"}
+_LISTS = {"$resources/queues": EntityList("queue"), "$resources/topics": EntityList("topic")}
+
+
+def parse(path: str, method: str) -> Managed | Runtime | None:
+    """What a decoded path names; None where it names nothing."""
+    segments = [segment for segment in path.split("/") if segment]
+    if not segments:
+        return None
+    keywords = [segment.lower() for segment in segments]
+    whole = "/".join(keywords)
+    if whole in _LISTS:
+        return _LISTS[whole]
+    if whole == "$namespaceinfo":
+        return NamespaceInfo()
+    runtime = _runtime(segments, keywords, method)
+    if runtime is not None:
+        return runtime
+    # Parts of an entity, not entities: managing one would manage the whole.
+    return None if _PARTS.intersection(keywords) else _managed(segments, keywords)
+
+
+def _runtime(segments: list[str], keywords: list[str], method: str) -> Runtime | None:
+    """The data plane's paths are also possible entity names: the verb has to fit as well."""
+    if method == "POST" and len(segments) > 1 and keywords[-1] == MESSAGES:
+        return Messages("/".join(segments[:-1]))
+    if method in {"POST", "DELETE"} and len(segments) > 2 and keywords[-2:] == [MESSAGES, "head"]:
+        return Head("/".join(segments[:-2]))
+    if method in {"POST", "PUT", "DELETE"} and len(segments) > 3 and keywords[-3] == MESSAGES:
+        try:
+            token = UUID(segments[-1])
+        except ValueError:
+            return None
+        return LockedMessage("/".join(segments[:-3]), token.bytes)
+    return None
+
+
+def _managed(segments: list[str], keywords: list[str]) -> Managed:
+    """Read from the right: a topic's name may hold slashes, a subscription's or rule's may not."""
+    match keywords:
+        case [_, *_, "subscriptions", _, "rules", _]:
+            topic = "/".join(segments[:-4])
+            return Rule(Subscription(topic, segments[-3]), segments[-1])
+        case [_, *_, "subscriptions", _, "rules"]:
+            return RuleList(Subscription("/".join(segments[:-3]), segments[-2]))
+        case [_, *_, "subscriptions", _]:
+            return Subscription("/".join(segments[:-2]), segments[-1])
+        case [_, *_, "subscriptions"]:
+            return SubscriptionList("/".join(segments[:-1]))
+        case _:
+            return Entity("/".join(segments))

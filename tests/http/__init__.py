@@ -1,0 +1,1 @@
+"""The HTTP side, driven by stock clients and by raw requests."""

@@ -1,0 +1,186 @@
+"""The HTTP side of a broker, served from a thread: real namespace, memory store, movable clock.
+
+AMQP is left out but for what a WebSocket needs: an echo that can be paused and closed. One harness
+serves plain HTTP and TLS on free ports until its `with` block ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
+from aiohttp import web
+
+from broker.app.clock import Clock
+from broker.app.committer import Committer
+from broker.app.turns import TurnLoop
+from broker.core.errors import Unauthorized
+from broker.core.identifiers import MessageIds, lock_tokens
+from broker.core.namespace import Namespace
+from config.limits import RELAXED, Limits, Tier
+from protocol.amqp.reader import Reader
+from protocol.http.application import Services, build
+from storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+HOST = "localhost"
+NAME = "sbemulatorns"
+KEY = "SAS_KEY_VALUE"
+
+
+class HttpHarness:
+    """`with HttpHarness() as harness:` serves until the block ends."""
+
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None = None,
+        *,
+        limits: Limits = RELAXED,
+        tier: Tier = Tier.PREMIUM,
+        testing_api: bool = True,
+    ) -> None:
+        self._tls = tls
+        self._limits = limits
+        self._tier = tier
+        self._testing_api = testing_api
+        self.ready = True
+        self.refuse_token = False
+        self.authorized: list[tuple[str | None, str, str]] = []
+        """What `authorize` was asked: header, path, claim."""
+        self.echoes: list[Echo] = []
+        self.clock = Clock()
+        self.port = self.tls_port = 0
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._runner: web.AppRunner | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.run(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def run(self, coroutine: Awaitable[Any]) -> Any:
+        """Run on the harness's loop and wait."""
+
+        async def awaited() -> Any:
+            return await coroutine
+
+        return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result(30)
+
+    @property
+    def connection_string(self) -> str:
+        """For administration clients, over TLS."""
+        return (
+            f"Endpoint=sb://{HOST}:{self.tls_port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            f"SharedAccessKey={KEY};UseDevelopmentEmulator=true;"
+        )
+
+    def ask(self, build_command: Callable[[Any, object], Any]) -> Any:
+        """Ask the core, past HTTP."""
+        return self.run(self._turns.ask(self._namespace, build_command))
+
+    async def _start(self) -> None:
+        store = MemoryStore()
+        store.open()
+        self._namespace = Namespace(
+            NAME,
+            reader=Reader(),
+            new_lock_token=lock_tokens(os.urandom),
+            limits=self._limits,
+            ids=MessageIds(),
+            payload_budget_bytes=None,
+        )
+        namespaces = {NAME: self._namespace}
+        self._turns = TurnLoop(namespaces, self.clock, lambda _: None)
+        committer = Committer(store, self._turns.release, lambda _: None, lambda *_: None)
+        self._turns.attach(committer)
+        application = build(
+            Services(
+                ask=lambda command: self._turns.ask(self._namespace, command),
+                submit=lambda command: self._turns.submit(self._namespace, command),
+                is_ready=lambda: self.ready,
+                metrics=lambda: (b"peeklock_up 1\n", "text/plain; version=0.0.4"),
+                advance_clock=self._advance_clock if self._testing_api else None,
+                now_ms=self.clock.now_ms,
+                authorize=self._authorize,
+                open_amqp=self._open_amqp,
+                namespace_name=NAME,
+                created_time_ms=self.clock.now_ms(),
+                tier=self._tier,
+                limits=self._limits,
+            )
+        )
+        self._runner = web.AppRunner(application, handler_cancellation=True)
+        await self._runner.setup()
+        self.port = await self._listen(None)
+        if self._tls is not None:
+            self.tls_port = await self._listen(self._tls)
+
+    async def _listen(self, tls: ssl.SSLContext | None) -> int:
+        assert self._runner is not None
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
+        await site.start()
+        port: int = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        return port
+
+    async def _stop(self) -> None:
+        self._turns.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _advance_clock(self, amount_ms: int) -> int:
+        now_ms = self.clock.advance_ms(amount_ms)
+        self._turns.tick()
+        return now_ms
+
+    def _authorize(self, header: str | None, path: str, claim: str) -> None:
+        self.authorized.append((header, path, claim))
+        if self.refuse_token:
+            raise Unauthorized("InvalidSignature: The token has an invalid signature.")
+
+    def _open_amqp(self, wire: asyncio.Transport) -> Echo:
+        echo = Echo(wire)
+        self.echoes.append(echo)
+        return echo
+
+
+class Echo:
+    """Stands in for an AMQP connection: says back what it hears, until it hears `close`."""
+
+    def __init__(self, wire: asyncio.Transport) -> None:
+        self.wire = wire
+        self.heard = b""
+        self.pauses = self.resumes = 0
+        self.lost = threading.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+        if data == b"close":
+            self.wire.write(b"bye")
+            self.wire.close()
+        elif data == b"abort":
+            self.wire.abort()
+        else:
+            self.wire.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        with suppress(AttributeError):
+            self.lost.set()
+
+    def pause_writing(self) -> None:
+        self.pauses += 1
+
+    def resume_writing(self) -> None:
+        self.resumes += 1
