@@ -116,29 +116,9 @@ class Role:
             name = f"{self.kind}-{load.run}-{index}"
             client = ProtonClient(load.host, load.port, name)
             self.clients.append(client)
-            self.links.append(self.attach_link(client, name))
-            client.flush()
-        waiting = set(range(load.connections))
-        deadline_s = time.monotonic() + load.stall_timeout_s
-        while waiting:
-            readable, _, _ = select.select([self.clients[index] for index in waiting], [], [], 1.0)
-            for index in sorted(waiting):
-                client = self.clients[index]
-                if client in readable:
-                    client.receive()
-                self._drain_rare(client)
-                client.flush()
-                state = lib.pn_link_state(self.links[index])
-                if state & lib.PN_REMOTE_ACTIVE:
-                    waiting.discard(index)
-                elif client.is_closed or time.monotonic() > deadline_s:
-                    raise PeerFailed("the broker did not answer the attach")
-
-    def _drain_rare(self, client: ProtonClient) -> None:
-        """Before work starts only set-up and credit arrive; credit is asked of the link later."""
-        while event := lib.pn_collector_peek(client.collector):
-            client.check(event)
-            lib.pn_collector_pop(client.collector)
+            link = self.attach_link(client, name)
+            client.wait_until_attached(link, load.stall_timeout_s)
+            self.links.append(link)
 
     def run(self) -> None:
         """Do the work, then close; whatever goes wrong ends in `error`."""

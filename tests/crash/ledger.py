@@ -85,6 +85,7 @@ class Ledger:
         self._fates[key] = Fate()
 
     def accepted(self, key: MessageKey) -> None:
+        self._counts["accepted"] += 1
         self._fates[key].send = Send.ACCEPTED
 
     def refused(self, key: MessageKey) -> None:
@@ -92,7 +93,7 @@ class Ledger:
         self._fates[key].send = Send.REFUSED
 
     def delivered(self, key: MessageKey, sequence_number: int, link: Link) -> bool:
-        """A receiver holds the message; false if it should be left alone."""
+        """A receiver holds the message; false if the ledger has no account of it."""
         self._counts["deliveries"] += 1
         fate = self._fates.get(key)
         if fate is None:
@@ -107,6 +108,7 @@ class Ledger:
             fate.completion = Completion.NONE
         self._check_number(key, fate, sequence_number)
         self._check_order(key, fate, link)
+        self._counts["seen"] += not fate.deliveries
         fate.deliveries += 1
         return True
 
@@ -162,10 +164,9 @@ class Ledger:
             self._newest_first_seen[sender] = max(newest, index)
 
     @property
-    def accepted_undelivered(self) -> int:
-        """How far the senders are ahead of the receivers."""
-        fates = self._fates.values()
-        return sum(1 for fate in fates if fate.send is Send.ACCEPTED and not fate.deliveries)
+    def backlog(self) -> int:
+        """How many accepted messages no receiver has seen; a little less when sends are in doubt."""
+        return self._counts["accepted"] - self._counts["seen"]
 
     def audit(self) -> Report:
         """Judge, once everything that was left in the entity has been received and completed."""

@@ -1,12 +1,14 @@
 """A client connection for volume: one socket and one Proton engine on raw cffi calls.
 
 It moves bytes and opens links; its user selects on the socket, walks `collector` and decides what
-the events mean. Nothing blocks after the connection is made, and no SASL layer is used.
+the events mean. Nothing blocks once a link is attached, and no SASL layer is used.
 """
 
 from __future__ import annotations
 
+import select
 import socket
+import time
 from typing import Any
 
 from cproton_ffi import ffi, lib
@@ -28,7 +30,9 @@ class PeerFailed(Exception):
 class ProtonClient:
     """Call `receive` when the socket is readable, `flush` after anything was done to a link."""
 
-    def __init__(self, host: str, port: int, container_id: str, connect_timeout_s: float = 10.0):
+    def __init__(
+        self, host: str, port: int, container_id: str, connect_timeout_s: float = 10.0
+    ) -> None:
         self.socket = socket.create_connection((host, port), timeout=connect_timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
@@ -74,6 +78,43 @@ class ProtonClient:
         lib.pn_link_set_rcv_settle_mode(link, mode)
         lib.pn_link_open(link)
         return link
+
+    def wait_until_attached(self, link: Any, timeout_s: float) -> None:
+        """Serve this connection alone until the broker has answered the attach."""
+        deadline_s = time.monotonic() + timeout_s
+        self.flush()
+        while not lib.pn_link_state(link) & lib.PN_REMOTE_ACTIVE:
+            readable, _, _ = select.select([self], [], [], deadline_s - time.monotonic())
+            if not readable:
+                raise PeerFailed("the broker did not answer the attach")
+            self.receive()
+            # Only set-up and credit arrive before work starts; credit is asked of the link later.
+            while event := lib.pn_collector_peek(self.collector):
+                self.check(event)
+                lib.pn_collector_pop(self.collector)
+            if self.is_closed:
+                raise PeerFailed("the connection ended before the attach was answered")
+            self.flush()
+
+    # ---- messages -----------------------------------------------------------------------------
+
+    def send(self, link: Any, message: bytes, tag: bytes) -> Any:
+        """Hand one encoded message to the engine; gives its delivery."""
+        delivery_tag = ffi.new("pn_delivery_tag_t *")
+        kept = ffi.from_buffer(tag)
+        delivery_tag.start, delivery_tag.size = kept, len(tag)
+        delivery = lib.pn_delivery(link, delivery_tag[0])
+        lib.pn_link_send(link, message, len(message))
+        lib.pn_link_advance(link)
+        return delivery
+
+    def take(self, link: Any, delivery: Any) -> bytes:
+        """The whole encoded message of a delivery that is readable and not partial."""
+        size = lib.pn_delivery_pending(delivery)
+        buffer = bytearray(size)
+        lib.pn_link_recv(link, ffi.from_buffer(buffer), size)
+        lib.pn_link_advance(link)
+        return bytes(buffer)
 
     # ---- bytes --------------------------------------------------------------------------------
 

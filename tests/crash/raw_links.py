@@ -1,0 +1,159 @@
+"""A sender and a receiver on the bare AMQP engine that tell a ledger everything they learn.
+
+They walk events and keep what is in flight on their one link; connections, rates and reconnecting
+belong to the workload. A link that dies leaves its unanswered sends and completions in doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cproton_ffi import lib
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.crash.ledger import Ledger, Link, MessageKey
+    from tests.support.proton_client import ProtonClient
+
+ATTACH_TIMEOUT_S = 5.0
+WINDOW = 100
+"""Sends that wait for their outcome."""
+CREDIT = 200
+MAX_HELD = 50
+"""Deliveries kept back, to be completed later and out of turn."""
+
+SEQUENCE_NUMBER = b"\xa3\x15x-opt-sequence-number"
+INTEGER_BYTES = {0x81: 8, 0x55: 1}
+"""Width of a long and of a small long, by their type code."""
+
+
+def encode(key: MessageKey) -> bytes:
+    """A durable message whose message id and body name it."""
+    text = f"{key[0]}:{key[1]}".encode()
+    short = bytes([len(text)])
+    message_id = b"\xa1" + short + text
+    header = b"\x00\x53\x70\xc0\x02\x01\x41"
+    properties = b"\x00\x53\x73\xc0" + bytes([len(message_id) + 1, 1]) + message_id
+    return header + properties + b"\x00\x53\x75\xa0" + short + text
+
+
+def decode(message: bytes) -> tuple[MessageKey, int]:
+    """Which message it is, and the sequence number the broker gave it."""
+    body = message.rpartition(b"\x00\x53\x75")[2]
+    # The broker keeps the body's bytes; only the sections before it are its own.
+    sender, _, index = body[2:].decode().rpartition(":")
+    at = message.index(SEQUENCE_NUMBER) + len(SEQUENCE_NUMBER)
+    width = INTEGER_BYTES[message[at]]
+    number = int.from_bytes(message[at + 1 : at + 1 + width], "big", signed=True)
+    return (sender, int(index)), number
+
+
+class RawSender:
+    """Sends pipelined, in order, and never the same message twice."""
+
+    def __init__(self, name: str, client: ProtonClient, address: str, ledger: Ledger) -> None:
+        self.client = client
+        self._name = name
+        self._ledger = ledger
+        self._awaited: dict[Any, MessageKey] = {}
+        self._link = client.attach_sender(address, name=name)
+        client.wait_until_attached(self._link, ATTACH_TIMEOUT_S)
+
+    def send(self, first_index: int, limit: int) -> int:
+        """Send up to `limit` messages from `first_index` on; gives the next index."""
+        allowed = min(lib.pn_link_credit(self._link), WINDOW - len(self._awaited), limit)
+        end_index: int = first_index + max(allowed, 0)
+        for index in range(first_index, end_index):
+            key = (self._name, index)
+            self._ledger.sending(key)
+            delivery = self.client.send(self._link, encode(key), index.to_bytes(8, "big"))
+            self._awaited[delivery] = key
+        return end_index
+
+    def handle_events(self) -> None:
+        """Note the outcomes that arrived."""
+        collector = self.client.collector
+        while event := lib.pn_collector_peek(collector):
+            if delivery := lib.pn_event_delivery(event):
+                state = lib.pn_delivery_remote_state(delivery)
+                if state and delivery in self._awaited:
+                    key = self._awaited.pop(delivery)
+                    is_accepted = state == lib.PN_ACCEPTED
+                    (self._ledger.accepted if is_accepted else self._ledger.refused)(key)
+                    lib.pn_delivery_settle(delivery)
+            else:
+                self.client.check(event)
+            lib.pn_collector_pop(collector)
+
+
+class RawReceiver:
+    """Receives in peek-lock and completes; a part of what it got only later and out of turn."""
+
+    def __init__(
+        self,
+        client: ProtonClient,
+        address: str,
+        identity: Link,
+        ledger: Ledger,
+        chance: random.Random,
+        hold_share: float,
+    ) -> None:
+        self.client = client
+        self._identity = identity
+        self._ledger = ledger
+        self._chance = chance
+        self._hold_share = hold_share
+        self._held: list[tuple[Any, MessageKey]] = []
+        self._completing: dict[Any, MessageKey] = {}
+        self._link = client.attach_receiver(address, name=f"link-{identity.number}", second=True)
+        client.wait_until_attached(self._link, ATTACH_TIMEOUT_S)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that was received waits for the broker's answer."""
+        return not self._held and not self._completing
+
+    def grant(self) -> None:
+        """Keep the credit topped up."""
+        credit = lib.pn_link_credit(self._link)
+        if credit <= CREDIT // 2:
+            lib.pn_link_flow(self._link, CREDIT - credit)
+
+    def handle_events(self) -> int:
+        """Note what arrived and complete; gives how many messages were received."""
+        collector, received = self.client.collector, 0
+        while event := lib.pn_collector_peek(collector):
+            if delivery := lib.pn_event_delivery(event):
+                if lib.pn_delivery_readable(delivery):
+                    if not lib.pn_delivery_partial(delivery):
+                        received += 1
+                        self._take(delivery)
+                elif delivery in self._completing and lib.pn_delivery_settled(delivery):
+                    self._confirm(delivery)
+            else:
+                self.client.check(event)
+            lib.pn_collector_pop(collector)
+        while len(self._held) > (MAX_HELD if self._hold_share else 0):
+            self._complete(*self._held.pop(self._chance.randrange(len(self._held))))
+        return received
+
+    def _take(self, delivery: Any) -> None:
+        key, sequence_number = decode(self.client.take(self._link, delivery))
+        if not self._ledger.delivered(key, sequence_number, self._identity):
+            return
+        if self._chance.random() < self._hold_share:
+            self._held.append((delivery, key))
+        else:
+            self._complete(delivery, key)
+
+    def _complete(self, delivery: Any, key: MessageKey) -> None:
+        self._ledger.completing(key, self._identity)
+        self._completing[delivery] = key
+        lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
+
+    def _confirm(self, delivery: Any) -> None:
+        key = self._completing.pop(delivery)
+        is_done = lib.pn_delivery_remote_state(delivery) == lib.PN_ACCEPTED
+        (self._ledger.completed if is_done else self._ledger.completion_refused)(key)
+        lib.pn_delivery_settle(delivery)

@@ -1,0 +1,167 @@
+"""`make crash`: kill the broker at random moments, restart it, and audit what clients were told.
+
+`python -m tests.crash.run [--kills N] [--seed S] [--workloads NAMES]`. It ends with 1 if a promise
+was broken: something accepted is lost, something completed is back, a number or an order changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.crash.ledger import EXAMPLES, Report
+from tests.crash.queue_raw import RawQueue
+from tests.crash.queue_sdk import SdkQueue
+from tests.crash.workload import NO_LIFE, Surroundings, Workload, run_workload
+from tests.support.server import HOST, BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.sharedctypes import Synchronized
+
+WORKLOADS: dict[str, type[Workload]] = {"raw": RawQueue, "sdk": SdkQueue}
+"""A new scenario is one more line."""
+
+KILLS = 50
+UPTIME_S = (0.3, 2.0)
+"""Shortest and longest time from healthy to the kill."""
+START_KILL_SHARE = 0.1
+"""Kills that hit a broker still starting, on top of the counted ones."""
+START_KILL_AFTER_S = (0.05, 0.6)
+FINISH_TIMEOUT_S = 120.0
+
+
+def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
+    """All workloads' entities in one namespace."""
+    namespace = {
+        "Name": "sbemulatorns",
+        "Queues": [queue for workload in workloads for queue in workload.queues],
+        "Topics": [topic for workload in workloads for topic in workload.topics],
+    }
+    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
+
+
+class Killer:
+    """Ends the broker's lives and starts new ones."""
+
+    def __init__(self, broker: BrokerProcess, life: Synchronized[int], seed: int) -> None:
+        self.kills = 0
+        self.kills_at_start = 0
+        self.slowest_start_s = 0.0
+        self._broker = broker
+        self._life = life
+        self._chance = random.Random(seed)
+
+    def kill_once(self) -> None:
+        """Let the broker work for a while, kill it, and bring it back."""
+        time.sleep(self._chance.uniform(*UPTIME_S))
+        life = self._life.value
+        # Workloads must know before it happens, or they would call it the broker's own failure.
+        self._life.value = NO_LIFE
+        self._broker.kill()
+        self.kills += 1
+        while self._chance.random() < START_KILL_SHARE:
+            self._broker.launch()
+            time.sleep(self._chance.uniform(*START_KILL_AFTER_S))
+            self._broker.kill()
+            self.kills_at_start += 1
+        self._broker.start()
+        self.slowest_start_s = max(self.slowest_start_s, self._broker.ready_after_s)
+        self._life.value = life + 1
+
+
+def run(kinds: Sequence[type[Workload]], kills: int, seed: int, folder: Path) -> list[Report]:
+    """The whole ordeal; gives each workload's report, in order."""
+    context = multiprocessing.get_context("spawn")
+    life, stop = context.Value("i", 0), context.Event()
+    storage = f"sqlite:///{folder / 'crash.db'}"
+    processes, pipes = [], []
+    with BrokerProcess(config=config(kinds), storage=storage, testing_api=False) as broker:
+        killer = Killer(broker, life, seed)
+        try:
+            for number, kind in enumerate(kinds):
+                surroundings = Surroundings(
+                    host=HOST,
+                    amqp_port=broker.amqp_port,
+                    connection_string=broker.connection_string,
+                    admin_connection_string=broker.admin_connection_string,
+                    seed=seed + number,
+                    life=life,
+                    stop=stop,
+                )
+                ours, theirs = context.Pipe()
+                arguments = (kind, surroundings, theirs)
+                process = context.Process(target=run_workload, args=arguments, daemon=True)
+                process.start()
+                theirs.close()
+                processes.append(process)
+                pipes.append(ours)
+            for _ in range(kills):
+                killer.kill_once()
+            time.sleep(UPTIME_S[1])
+            stop.set()
+            reports = [receive_report(pipe) for pipe in pipes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+        print(
+            f"{killer.kills} kills of a working broker, {killer.kills_at_start} of one still "
+            f"starting; slowest start {killer.slowest_start_s:.2f} s"
+        )
+        if not all(report.is_clean for report in reports):
+            print(broker.log_tail())
+    return reports
+
+
+def receive_report(pipe: Connection[Any, Any]) -> Report:
+    try:
+        if pipe.poll(FINISH_TIMEOUT_S):
+            report: Report = pipe.recv()
+            return report
+        return Report({}, {"the workload did not finish": ["no report"]})
+    except EOFError:
+        return Report({}, {"the workload itself failed": ["it ended without a report"]})
+
+
+def show(name: str, report: Report) -> None:
+    print(f"\n{name}")
+    for what, count in report.counts.items():
+        print(f"  {count:>9,} {what}")
+    if report.is_clean:
+        print("  no violation")
+    for kind, texts in report.violations.items():
+        print(f"  VIOLATION: {len(texts):,} {kind}")
+        for text in texts[:EXAMPLES]:
+            print(f"    {text}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="tests.crash.run", description=__doc__)
+    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--folder", type=Path, help="where the database file goes")
+    options = parser.parse_args(arguments)
+    print(f"seed {options.seed}: --seed {options.seed} repeats the moments of this run", flush=True)
+    kinds = [WORKLOADS[name] for name in options.workloads]
+    begin_s = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-crash-") as name:
+        reports = run(kinds, options.kills, options.seed, Path(name))
+    for kind, report in zip(kinds, reports, strict=True):
+        show(kind.name, report)
+    is_clean = all(report.is_clean for report in reports)
+    verdict = "every promise kept" if is_clean else "PROMISES BROKEN"
+    print(f"\n{verdict} ({time.monotonic() - begin_s:.0f} s)")
+    return 0 if is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""What a workload is, and the process it runs in while the broker is killed around it.
+
+A workload owns its entities, its clients and its ledger; the harness owns the broker and tells, by
+`Surroundings`, which life of the broker is on. A new scenario is a subclass and a line in `run`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tests.crash.ledger import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from multiprocessing.connection import Connection
+    from multiprocessing.sharedctypes import Synchronized
+    from multiprocessing.synchronize import Event
+
+    from tests.crash.ledger import Ledger
+
+NO_LIFE = -1
+POLL_INTERVAL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a workload may know of the world outside its process."""
+
+    host: str
+    amqp_port: int
+    connection_string: str
+    admin_connection_string: str
+    seed: int
+    life: Synchronized[int]
+    """Which life of the broker is on; NO_LIFE from before a kill until it is healthy again."""
+    stop: Event
+
+    def wait_for_life(self) -> int:
+        """The life that is on, as soon as there is one; NO_LIFE if it is time to stop."""
+        while not self.stop.is_set():
+            life: int = self.life.value
+            if life != NO_LIFE:
+                return life
+            time.sleep(POLL_INTERVAL_S)
+        return NO_LIFE
+
+    def is_still(self, life: int) -> bool:
+        """Whether this life has not been ended; asked after an error, it tells who is to blame."""
+        return bool(self.life.value == life)
+
+
+class Workload(ABC):
+    """Clients that work until told to stop, then empty their entities and judge."""
+
+    name: ClassVar[str]
+    queues: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    """Entities in the form of the emulator's Config.json."""
+    topics: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
+
+    def note_failure(self, life: int, failure: BaseException, ledger: Ledger) -> None:
+        """A client failed: after a kill that is the point, otherwise it is worth knowing."""
+        if self.surroundings.is_still(life):
+            ledger.disturbed(life)
+            print(f"{self.name}: {type(failure).__name__}: {failure}", file=sys.stderr)
+
+    @abstractmethod
+    def work(self) -> None:
+        """Send and receive through any number of kills; return soon after `stop` is set."""
+
+    @abstractmethod
+    def finish(self) -> Report:
+        """With the broker up for good: receive all that is left, then audit."""
+
+
+def run_workload(
+    kind: type[Workload], surroundings: Surroundings, parent: Connection[Any, Any]
+) -> None:
+    """The life of a workload's process."""
+    try:
+        workload = kind(surroundings)
+        workload.work()
+        parent.send(workload.finish())
+    except BaseException:
+        parent.send(Report({}, {"the workload itself failed": [traceback.format_exc()]}))
+        raise
