@@ -58,7 +58,7 @@ def child_path(where: str, key: str | int) -> str:
 
 
 def read_document(path: Path) -> Node:
-    """Read a file: JSON by its suffix, YAML otherwise. Raises `ConfigError` if it is neither."""
+    """Read a file: JSON if it begins like JSON, else YAML. Raises `ConfigError` if it is neither."""
     source = str(path)
     try:
         text = path.read_text("utf-8-sig")
@@ -69,7 +69,8 @@ def read_document(path: Path) -> Node:
     except UnicodeDecodeError as error:
         raise ConfigError([Mistake(source, None, "", "is not UTF-8 text")]) from error
     try:
-        return (parse_json if path.suffix == ".json" else parse_yaml)(text, source)
+        is_json = path.suffix not in {".yaml", ".yml"} and _JSON_BEGIN.match(text)
+        return parse_json(text, source) if is_json else parse_yaml(text, source)
     except RecursionError as error:
         raise ConfigError([Mistake(source, None, "", "is nested too deeply")]) from error
 
@@ -85,6 +86,7 @@ _TOKEN = re.compile(
     r"|(?P<unknown>.)",
     re.DOTALL,
 )
+_JSON_BEGIN = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*\{", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
 
 

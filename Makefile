@@ -1,0 +1,57 @@
+# Everything is set up by the target that needs it, in .venv, and only when something changed:
+# a second run starts at once and needs no network. ARGS is handed on: make run ARGS="--http-port 0".
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+PACKAGES := broker protocol storage config
+DEFINITION := pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	--config-settings editable_mode=compat
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench crash soak image clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672, its administration on 5300
+	@# Where PYTHONDONTWRITEBYTECODE is set, a start would compile everything again.
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@exec $(BIN)/peeklock serve $(ARGS)
+
+test: $(VENV)/.developed ## all that CI runs: lint, types, layers, tests
+	@$(BIN)/python -m tests.check $(ARGS)
+
+check: $(VENV)/.developed ## the fast half of it: lint, types, layers
+	@$(BIN)/python -m tests.check --static
+
+bench: $(VENV)/.developed ## throughput, latency, memory, start-up
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@$(BIN)/python -m tests.bench.run $(ARGS)
+
+crash: $(VENV)/.developed ## kill the broker under load, again and again, and count what it kept
+	@$(BIN)/python -m tests.crash.run $(ARGS)
+
+soak: $(VENV)/.developed ## hours of mixed load, watching memory
+	@$(BIN)/python -m tests.soak.run $(ARGS)
+
+image: ## the container image peeklock:latest
+	docker build --tag peeklock .
+
+clean: ## forget .venv and all caches
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(DEFINITION) | $(BIN)/python
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.developed: $(DEFINITION) | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
