@@ -51,9 +51,7 @@ copy_buffer = _CopyBuffer()
 class Arrivals:
     """Takes deliveries off one connection's event queue."""
 
-    def __init__(
-        self, collector: Any, handler: EngineHandler, max_message_size_bytes: int
-    ) -> None:
+    def __init__(self, collector: Any, handler: EngineHandler, max_message_size_bytes: int) -> None:
         self.transactional = False
         """The client has a coordinator link, so transfers may belong to transactions."""
         self._collector = collector
@@ -62,7 +60,7 @@ class Arrivals:
         # A read that is filled to the brim is either not the whole message or one too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
 
-    def take_transfers(self, link: EngineLink, batch: bool) -> bool:
+    def take_transfers(self, link: EngineLink, *, batch: bool) -> bool:
         """Take the transfers on a link that stand first among the events. False: the client sent
         on a link that it has not been granted."""
         collector = self._collector
@@ -99,7 +97,7 @@ class Arrivals:
                     if deliveries:
                         self._handler.on_transfers(link, deliveries, payloads, group_kind)
                         deliveries, payloads = [], []
-                    if not self._take_piece(link, delivery, size, batch):
+                    if not self._take_piece(link, delivery, size, batch=batch):
                         return False
             event = _peek_event(collector)
             if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
@@ -108,7 +106,7 @@ class Arrivals:
             self._handler.on_transfers(link, deliveries, payloads, group_kind)
         return True
 
-    def _take_piece(self, link: EngineLink, delivery: Delivery, size: int, batch: bool) -> bool:
+    def _take_piece(self, link: EngineLink, delivery: Delivery, size: int, *, batch: bool) -> bool:
         """Take what cannot be read in one go: part of a delivery, a large or an empty one, an
         aborted one, or one on a link that is not open."""
         pointer = link.pointer
@@ -123,7 +121,7 @@ class Arrivals:
             _settle(delivery)
             lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
             return True
-        partial = link.partial or Partial(batch)
+        partial = link.partial or Partial(batch=batch)
         while size > 0:
             partial.size_bytes += size
             if partial.size_bytes <= self._max_message_size_bytes:

@@ -122,7 +122,9 @@ def write_refusal(link: Any, error: WireError | None) -> None:
     """Fill in the local side of a link that is refused: the end that was asked for is null, which
     tells SDKs to wait for the error in the detach that follows."""
     _echo_termini(link)
-    refused = lib.pn_link_target(link) if lib.pn_link_is_receiver(link) else lib.pn_link_source(link)
+    refused = (
+        lib.pn_link_target(link) if lib.pn_link_is_receiver(link) else lib.pn_link_source(link)
+    )
     lib.pn_terminus_set_type(refused, lib.PN_UNSPECIFIED)
     if error is not None:
         set_condition(lib.pn_link_condition(link), error)

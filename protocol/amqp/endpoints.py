@@ -97,13 +97,24 @@ class EngineLink:
         self.channel = self.handle = 0
         """Where the link stands in our own frames."""
 
+    def end(self) -> None:
+        """Nothing more can be done on the link, though Proton still has it."""
+        self.closed = True
+        self.whole = False
+
+    def forget(self) -> None:
+        """Proton's link is going, and its deliveries with it."""
+        self.end()
+        self.partial = None
+        self.unsettled.clear()
+
 
 class Partial:
     """A delivery of which some transfers have come."""
 
     __slots__ = ("batch", "chunks", "size_bytes")
 
-    def __init__(self, batch: bool) -> None:
+    def __init__(self, *, batch: bool) -> None:
         self.batch = batch
         self.chunks: list[bytes] = []
         self.size_bytes = 0
@@ -128,7 +139,11 @@ class EngineHandler(Protocol):
         """Messages of one kind arrived on one link, one after the other."""
 
     def on_oversize(
-        self, link: EngineLink, delivery: Delivery, size_bytes: int, settled: bool
+        self,
+        link: EngineLink,
+        delivery: Delivery,
+        size_bytes: int,
+        settled: bool,  # noqa: FBT001
     ) -> None:
         """A message over the hard limit arrived; its bytes were dropped as they came."""
 
@@ -137,7 +152,7 @@ class EngineHandler(Protocol):
         link: EngineLink,
         deliveries: list[Delivery],
         outcome: Outcome | None,
-        settled: bool,
+        settled: bool,  # noqa: FBT001
     ) -> None:
         """The client said the same about deliveries that we sent on one link. Where it settled
         them, settle them too. It may say something twice, or settle later what it only judged."""
@@ -145,7 +160,7 @@ class EngineHandler(Protocol):
     def on_flow(self, link: EngineLink) -> None:
         """Credit, drain or room changed on a link on which we send."""
 
-    def on_detach(self, link: EngineLink, closed: bool) -> None:
+    def on_detach(self, link: EngineLink, closed: bool) -> None:  # noqa: FBT001
         """The client detached a link. The engine answers; the link is gone."""
 
     def on_session_end(self, links: list[EngineLink]) -> None:

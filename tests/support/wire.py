@@ -1,7 +1,8 @@
-"""Both ends of an AMQP wire in memory: frames by hand, a Proton client, a recording handler.
+"""Both ends of an AMQP wire in memory: a client's frames by hand, and a recording handler.
 
 For tests of the engine and of what is built on it; nothing here opens a socket or waits.
-Hand-written frames say exactly what goes over the wire, also what no decent client would send.
+Hand-written frames say exactly what goes over the wire, also what no decent client would send;
+`wire_client` has a client on Proton's own engine.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cproton_ffi import ffi, lib
-
 from protocol.amqp.engine import ACCEPTED, Engine
-from protocol.amqp.values import Described, Symbol, UInt, ULong, decode, encode
+from protocol.amqp.values import Described, Symbol, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +52,7 @@ class Frame(NamedTuple):
     payload: bytes = b""
     channel: int = 0
 
-    def __getitem__(self, index: Any) -> Any:  # type: ignore[override]
+    def __getitem__(self, index: Any) -> Any:
         """A field by its number, None where the list is shorter."""
         return self.fields[index] if index < len(self.fields) else None
 
@@ -112,9 +111,7 @@ def open_frame(container_id: str = "client", hostname: str = "localhost") -> byt
 
 
 def begin_frame(channel: int = 0, incoming_window: int = 1 << 20) -> bytes:
-    return frame(
-        "begin", None, UInt(0), UInt(incoming_window), UInt(1 << 20), channel=channel
-    )
+    return frame("begin", None, UInt(0), UInt(incoming_window), UInt(1 << 20), channel=channel)
 
 
 def attach_sender(
@@ -132,7 +129,7 @@ def attach_sender(
         name,
         UInt(handle),
         False,
-        None if snd_settle_mode is None else _ubyte(snd_settle_mode),
+        None if snd_settle_mode is None else UByte(snd_settle_mode),
         None,
         source("client-source"),
         target(address),
@@ -164,8 +161,8 @@ def attach_receiver(
         name,
         UInt(handle),
         True,
-        None if snd_settle_mode is None else _ubyte(snd_settle_mode),
-        None if rcv_settle_mode is None else _ubyte(rcv_settle_mode),
+        None if snd_settle_mode is None else UByte(snd_settle_mode),
+        None if rcv_settle_mode is None else UByte(rcv_settle_mode),
         source(address, filters),
         target("client-target"),
         None,
@@ -193,15 +190,15 @@ def transfer(
     channel: int = 0,
 ) -> bytes:
     """A message, or part of one."""
-    first = delivery_id is not None
-    if tag is None and first:
-        tag = b"tag%d" % delivery_id
+    if delivery_id is None:
+        start: tuple[object, ...] = (None, tag, None)
+    else:
+        tag = b"tag%d" % delivery_id if tag is None else tag
+        start = (UInt(delivery_id), tag, None if message_format is None else UInt(message_format))
     return frame(
         "transfer",
         UInt(handle),
-        UInt(delivery_id) if first else None,
-        tag,
-        UInt(message_format) if message_format is not None and first else None,
+        *start,
         settled,
         more,
         None,
@@ -242,9 +239,7 @@ def disposition(
 ) -> bytes:
     """What a client says about deliveries; by default as their receiver."""
     last_id = None if last is None else UInt(last)
-    return frame(
-        "disposition", receiver, UInt(first), last_id, settled, state, channel=channel
-    )
+    return frame("disposition", receiver, UInt(first), last_id, settled, state, channel=channel)
 
 
 def detach(handle: int = 0, *, closed: bool = True, channel: int = 0) -> bytes:
@@ -257,12 +252,6 @@ def accepted() -> Described:
 
 def rejected(condition: str, description: str, info: dict[Any, object] | None) -> Described:
     return described(0x25, described(0x1D, Symbol(condition), description, info))
-
-
-def _ubyte(value: int) -> object:
-    from protocol.amqp.values import UByte
-
-    return UByte(value)
 
 
 # --- our end -------------------------------------------------------------------------------------
@@ -358,132 +347,6 @@ def say(engine: Engine, *inputs: bytes) -> list[Frame]:
     for data in inputs:
         engine.feed(data)
     return frames(engine.take_output())
-
-
-# --- a Proton client -------------------------------------------------------------------------------
-
-
-class ProtonClient:
-    """A client on Proton's own engine, whose bytes are carried by `pump`."""
-
-    def __init__(self, *, container_id: str = "client", max_frame_size_bytes: int = 65_536) -> None:
-        self.transport = lib.pn_transport()
-        lib.pn_transport_set_max_frame(self.transport, max_frame_size_bytes)
-        self.connection = lib.pn_connection()
-        self.collector = lib.pn_collector()
-        lib.pn_connection_collect(self.connection, self.collector)
-        lib.pn_connection_set_container(self.connection, container_id.encode())
-        lib.pn_connection_set_hostname(self.connection, b"localhost")
-        lib.pn_transport_bind(self.transport, self.connection)
-        lib.pn_connection_open(self.connection)
-        self.events: list[str] = []
-        self.received: list[tuple[Any, bytes]] = []
-        self.outcomes: list[tuple[Any, int, bool]] = []
-        self._session: Any = None
-        self._tags = 0
-
-    @property
-    def session(self) -> Any:
-        """The session links are made in, begun when it is needed."""
-        if self._session is None:
-            self._session = lib.pn_session(self.connection)
-            lib.pn_session_open(self._session)
-        return self._session
-
-    def sender(self, address: str, name: str = "to") -> Any:
-        link = lib.pn_sender(self.session, name.encode())
-        lib.pn_terminus_set_address(lib.pn_link_target(link), address.encode())
-        lib.pn_link_open(link)
-        return link
-
-    def receiver(self, address: str, name: str = "from", *, credit: int = 0) -> Any:
-        link = lib.pn_receiver(self.session, name.encode())
-        lib.pn_terminus_set_address(lib.pn_link_source(link), address.encode())
-        lib.pn_link_set_rcv_settle_mode(link, lib.PN_RCV_SECOND)
-        lib.pn_link_open(link)
-        if credit:
-            lib.pn_link_flow(link, credit)
-        return link
-
-    def send(self, link: Any, payload: bytes, *, settled: bool = False) -> Any:
-        self._tags += 1
-        tag = b"%d" % self._tags
-        memory = ffi.from_buffer(tag)
-        delivery = lib.pn_delivery(link, ffi.new("pn_bytes_t *", (len(tag), memory))[0])
-        lib.pn_link_send(link, payload, len(payload))
-        lib.pn_link_advance(link)
-        if settled:
-            lib.pn_delivery_settle(delivery)
-        return delivery
-
-    def feed(self, data: bytes) -> None:
-        position = 0
-        memory = ffi.from_buffer(data)
-        while position < len(data):
-            taken = lib.pn_transport_push(self.transport, memory + position, len(data) - position)
-            if taken <= 0:
-                break
-            position += taken
-        self._drain_events()
-
-    def take_output(self) -> bytes:
-        parts = []
-        buffer = ffi.new("char[]", 65_536)
-        while (size := lib.pn_transport_peek(self.transport, buffer, 65_536)) > 0:
-            parts.append(bytes(ffi.buffer(buffer, size)))
-            lib.pn_transport_pop(self.transport, size)
-        self._drain_events()
-        return b"".join(parts)
-
-    def _drain_events(self) -> None:
-        while event := lib.pn_collector_peek(self.collector):
-            kind = lib.pn_event_type(event)
-            self.events.append(ffi.string(lib.pn_event_type_name(kind)).decode())
-            if kind == lib.PN_DELIVERY:
-                self._delivery(lib.pn_event_delivery(event))
-            lib.pn_collector_pop(self.collector)
-
-    def _delivery(self, delivery: Any) -> None:
-        link = lib.pn_delivery_link(delivery)
-        if lib.pn_link_is_sender(link):
-            state = lib.pn_delivery_remote_state(delivery)
-            settled = bool(lib.pn_delivery_settled(delivery))
-            self.outcomes.append((delivery, state, settled))
-            if settled:
-                lib.pn_delivery_settle(delivery)
-        elif lib.pn_delivery_readable(delivery) and not lib.pn_delivery_partial(delivery):
-            size = lib.pn_delivery_pending(delivery)
-            buffer = ffi.new("char[]", max(size, 1))
-            lib.pn_link_recv(link, buffer, size)
-            lib.pn_link_advance(link)
-            self.received.append((delivery, bytes(ffi.buffer(buffer, size))))
-        elif lib.pn_delivery_settled(delivery):
-            self.outcomes.append((delivery, lib.pn_delivery_remote_state(delivery), True))
-            lib.pn_delivery_settle(delivery)
-
-    def close(self) -> None:
-        lib.pn_connection_close(self.connection)
-
-    def free(self) -> None:
-        lib.pn_transport_unbind(self.transport)
-        lib.pn_collector_release(self.collector)
-        lib.pn_connection_release(self.connection)
-        lib.pn_decref(self.transport)
-        lib.pn_decref(self.connection)
-        lib.pn_collector_free(self.collector)
-
-
-def pump(client: ProtonClient, engine: Engine) -> None:
-    """Carry bytes both ways until neither has anything to say."""
-    while True:
-        up = client.take_output()
-        if up:
-            engine.feed(up)
-        down = engine.take_output()
-        if down:
-            client.feed(down)
-        if not up and not down:
-            return
 
 
 def pieces(data: bytes, cuts: Callable[[], int]) -> Iterator[bytes]:

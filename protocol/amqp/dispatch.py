@@ -1,0 +1,240 @@
+"""What Proton found in the bytes of a client, told to the handler.
+
+Owns a connection's sessions and links from attach to detach, and what a broken protocol leads to;
+not what we do on a link of our own accord. Every Proton object a client makes is freed when the
+client is done with it, and the handler hears of nothing after the connection is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from cproton_ffi import lib
+
+from protocol.amqp.arrivals import Arrivals
+from protocol.amqp.attach import decoded_map, read_attach, write_refusal
+from protocol.amqp.endpoints import EngineLink, EngineSession
+from protocol.amqp.outcomes import WireError, set_condition, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.endpoints import EngineHandler
+
+_UNGRANTED = "A transfer came on a link that has not been granted."
+_WRONG_WAY = "A transfer came on a link on which the client receives."
+_UNREADABLE = "A frame could not be understood."
+
+_peek_event = lib.pn_collector_peek
+_pop_event = lib.pn_collector_pop
+_event_type = lib.pn_event_type
+
+
+class Proton(NamedTuple):
+    """The Proton objects that make up a connection."""
+
+    transport: Any
+    connection: Any
+    collector: Any
+
+
+class Dispatch:
+    """Works through one connection's event queue."""
+
+    def __init__(
+        self,
+        proton: Proton,
+        handler: EngineHandler,
+        *,
+        container_id: str,
+        max_message_size_bytes: int,
+    ) -> None:
+        self.ending = False
+        """Either side has closed the connection, or it is broken: no link is of use any more."""
+        self.broken = False
+        """The client broke the protocol; what else it sends is not looked at."""
+        self.running = False
+        self._stopped = False
+        self._remote_closed = False
+        self._proton = proton
+        self._handler = handler
+        self._container_id = container_id
+        self._arrivals = Arrivals(proton.collector, handler, max_message_size_bytes)
+        self._links: dict[Any, EngineLink] = {}
+        self._sessions: dict[Any, EngineSession] = {}
+
+    def run(self, *, batch: bool = False, local: bool = False) -> None:
+        """Tell the handler everything there is. `batch` transfers hold many messages each; `local`
+        events come of our own output."""
+        if self.running:
+            return
+        self.running = True
+        try:
+            self._run(batch=batch, local=local)
+        finally:
+            self.running = False
+
+    def _run(self, *, batch: bool, local: bool) -> None:
+        collector = self._proton.collector
+        arrivals = self._arrivals
+        while not self._stopped and (event := _peek_event(collector)):
+            event_type = _event_type(event)
+            if event_type == lib.PN_DELIVERY:
+                link = self._links.get(lib.pn_event_link(event))
+                if link is None or self.broken:
+                    _pop_event(collector)
+                elif link.is_receiver:
+                    if not arrivals.take_transfers(link, batch=batch):
+                        self._violated("amqp:link:transfer-limit-exceeded", _UNGRANTED)
+                elif not arrivals.take_outcomes(link):
+                    self._violated("amqp:not-allowed", _WRONG_WAY)
+            elif event_type == lib.PN_LINK_FLOW:
+                pointer = lib.pn_event_link(event)
+                _pop_event(collector)
+                self._flowed(pointer, local=local)
+            elif event_type in self._ACTIONS:
+                context_of, act = self._ACTIONS[event_type]
+                context = context_of(event)
+                # First, so that an exception in the handler does not bring the event back.
+                _pop_event(collector)
+                act(self, context)
+            else:
+                _pop_event(collector)
+
+    def end(self) -> None:
+        """The connection is closing: links can do no more."""
+        self.ending = True
+        for link in self._links.values():
+            link.end()
+
+    def stop(self) -> None:
+        """The connection is gone: its links are, and the handler is told nothing any more."""
+        self._stopped = True
+        for link in self._links.values():
+            link.forget()
+        self._links.clear()
+        self._sessions.clear()
+
+    def _flowed(self, pointer: Any, *, local: bool) -> None:
+        link = self._links.get(pointer)
+        if link is None or link.is_receiver or link.closed or not link.answered:
+            return
+        if local:
+            # Proton says so whenever it has written a transfer; only a waiting sender cares.
+            if not link.stalled or lib.pn_link_queued(pointer) > 0:
+                return
+            link.stalled = False
+        self._handler.on_flow(link)
+
+    # --- connection and sessions -----------------------------------------------------------------
+
+    def _opened(self, connection: Any) -> None:
+        lib.pn_connection_open(connection)
+        self._handler.on_open(
+            text(lib.pn_connection_remote_hostname(connection)) or "",
+            text(lib.pn_connection_remote_container(connection)) or "",
+            decoded_map(lib.pn_connection_remote_properties(connection)),
+        )
+
+    def _closed(self, connection: Any) -> None:
+        self._remote_closed = True
+        if not self.ending:
+            self.end()
+            self._handler.on_close()
+        lib.pn_connection_close(connection)
+
+    def _session_begun(self, pointer: Any) -> None:
+        self._sessions[pointer] = EngineSession(pointer)
+        lib.pn_session_open(pointer)
+
+    def _session_ended(self, pointer: Any) -> None:
+        session = self._sessions.pop(pointer)
+        links = [link for link in session.links if not link.closed]
+        for link in session.links:
+            del self._links[link.pointer]
+            link.forget()
+        if links:
+            self._handler.on_session_end(links)
+        lib.pn_session_close(pointer)
+        lib.pn_session_free(pointer)
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _link_attached(self, pointer: Any) -> None:
+        session = self._sessions[lib.pn_link_session(pointer)]
+        attach = read_attach(pointer)
+        link = EngineLink(pointer, session, attach)
+        self._links[pointer] = link
+        session.links[link] = None
+        if attach.target_is_coordinator:
+            self._arrivals.transactional = True
+        if self.ending:
+            link.end()
+        else:
+            self._handler.on_attach(link, attach)
+
+    def _link_closed(self, pointer: Any) -> None:
+        self._link_gone(pointer, closed=True)
+
+    def _link_detached(self, pointer: Any) -> None:
+        self._link_gone(pointer, closed=False)
+
+    def _link_gone(self, pointer: Any, *, closed: bool) -> None:
+        link = self._links.pop(pointer)
+        del link.session.links[link]
+        ended_by_us, answered = link.closed, link.answered
+        link.forget()
+        if not ended_by_us:
+            if not answered:
+                write_refusal(pointer, None)
+                lib.pn_link_open(pointer)
+            self._handler.on_detach(link, closed)
+            (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
+        lib.pn_link_free(pointer)
+
+    # --- a broken protocol -------------------------------------------------------------------------
+
+    def _transport_failed(self, transport: Any) -> None:
+        condition = lib.pn_transport_condition(transport)
+        name = text(lib.pn_condition_get_name(condition)) or "amqp:internal-error"
+        description = text(lib.pn_condition_get_description(condition)) or ""
+        # Proton puts this condition into the close that it writes by itself.
+        set_condition(condition, self._error(name, description))
+        self._break(name, description)
+
+    def _tail_closed(self, _: Any) -> None:
+        """Proton takes no more bytes. It says why, except for a performative it does not know."""
+        if not self._remote_closed:
+            self._violated("amqp:decode-error", _UNREADABLE)
+
+    def _violated(self, condition: str, description: str) -> None:
+        """Close the connection, since Proton would not."""
+        if not self.broken:
+            connection = self._proton.connection
+            set_condition(
+                lib.pn_connection_condition(connection), self._error(condition, description)
+            )
+            lib.pn_connection_open(connection)
+            lib.pn_connection_close(connection)
+            self._break(condition, description)
+
+    def _break(self, condition: str, description: str) -> None:
+        if not self.broken:
+            self.broken = True
+            self.end()
+            self._handler.on_transport_error(condition, description)
+
+    def _error(self, condition: str, description: str) -> WireError:
+        return WireError(condition, description, {"container-id": self._container_id})
+
+    _ACTIONS: ClassVar[dict[int, tuple[Callable[[Any], Any], Callable[[Dispatch, Any], None]]]] = {
+        lib.PN_CONNECTION_REMOTE_OPEN: (lib.pn_event_connection, _opened),
+        lib.PN_CONNECTION_REMOTE_CLOSE: (lib.pn_event_connection, _closed),
+        lib.PN_SESSION_REMOTE_OPEN: (lib.pn_event_session, _session_begun),
+        lib.PN_SESSION_REMOTE_CLOSE: (lib.pn_event_session, _session_ended),
+        lib.PN_LINK_REMOTE_OPEN: (lib.pn_event_link, _link_attached),
+        lib.PN_LINK_REMOTE_CLOSE: (lib.pn_event_link, _link_closed),
+        lib.PN_LINK_REMOTE_DETACH: (lib.pn_event_link, _link_detached),
+        lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
+        lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
+    }
