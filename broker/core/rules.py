@@ -274,9 +274,10 @@ class TopicRules(Generic[SubscriptionT]):
         view = MessageProperties(message, reader, self._new_id)
         matched = self._look_up(view)
         failed = self._scan(view, matched)
-        if not matched and not failed:
-            return plain
-        return [*plain, *self._copies(message, view, matched, failed)]
+        if failed or any(rule.action is not None for rule in matched):
+            return [*plain, *self._copies(message, view, matched, failed)]
+        # Rules without action: one copy, however many of them match.
+        return [*plain, *{rule.subscription: rule.routed for rule in matched}.values()]
 
     def _look_up(self, view: MessageProperties) -> list[_Placed[SubscriptionT]]:
         """The indexed rules that match."""
@@ -290,11 +291,9 @@ class TopicRules(Generic[SubscriptionT]):
                     break
                 keys.append(key)
             else:
-                matched += [
-                    rule
-                    for rule in group.get(tuple(keys), ())
-                    if rule.condition is None or rule.condition(view)
-                ]
+                for rule in group.get(tuple(keys), ()):
+                    if rule.condition is None or rule.condition(view):
+                        matched.append(rule)  # noqa: PERF401 -- most buckets hold one rule
         return matched
 
     def _scan(

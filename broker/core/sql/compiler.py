@@ -125,28 +125,30 @@ def _not(condition: Condition) -> Condition:
 
 
 def _comparison(symbol: str, left: Value, right: Value) -> Condition:
+    if isinstance(left, Property) and not left.is_system and isinstance(right, Constant):
+        return _user_comparison(symbol, left.name.lower(), right.value)
     operate = values.COMPARISONS[symbol]
-    alike = values.ALIKE
-    compare = values.compare
-    left_value = compile_value(left)
-    if isinstance(right, Constant):
-        constant: Any = right.value
-        kind = type(constant) if type(constant) in alike else None
-
-        def evaluate_against_constant(source: PropertySource) -> bool | None:
-            value = left_value(source)
-            if type(value) is kind:
-                return operate(value, constant)
-            return compare(symbol, value, constant)
-
-        return evaluate_against_constant
-    right_value = compile_value(right)
+    left_value, right_value = compile_value(left), compile_value(right)
 
     def evaluate(source: PropertySource) -> bool | None:
         one, other = left_value(source), right_value(source)
-        if type(one) is type(other) and type(one) in alike:
+        if type(one) is type(other) and type(one) in values.ALIKE:
             return operate(one, other)
-        return compare(symbol, one, other)
+        return values.compare(symbol, one, other)
+
+    return evaluate
+
+
+def _user_comparison(symbol: str, key: str, constant: Any) -> Condition:
+    """A user property with a constant: what most filters are made of, so in one call."""
+    operate = values.COMPARISONS[symbol]
+    kind = type(constant) if type(constant) in values.ALIKE else None
+
+    def evaluate(source: PropertySource) -> bool | None:
+        value = source.user.get(key)
+        if type(value) is kind:
+            return operate(value, constant)
+        return values.compare(symbol, value, constant)
 
     return evaluate
 

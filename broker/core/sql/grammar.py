@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from broker.core.message import PropertyValue
 
-NESTING_MAX = 32
+NESTING_MAX = 50
 """Parentheses, NOTs and signs inside each other. Keeps every recursion over a tree shallow."""
 
 _COMPARISONS = ("=", "<>", "!=", ">", ">=", "<", "<=")
