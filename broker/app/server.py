@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
-from storage.urls import store_for
 
 from broker.app.clock import Clock
 from broker.app.committer import Committer
@@ -35,14 +34,14 @@ from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.reader import Reader
 from protocol.identity import Identity, KeyRule
 from storage.contract import StorageError, StorageFull, StoreUnusable
+from storage.urls import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from config.loader import Topology
-
     from broker.core.commands import Command
     from broker.core.effects import Effect, EntityView
+    from config.loader import Topology
     from config.settings import Settings
     from storage.contract import Store
 
@@ -52,6 +51,9 @@ READY_TEXT = "Emulator Service is Successfully Up!"
 """Scripts and test containers made for the official emulator wait for exactly this."""
 
 LAG_INTERVAL_S = 0.5
+FULL_DISK_RETRY_S = 2.0
+"""How long sends are refused as busy before one is let through to see if there is room."""
+
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
 """Messages are many and hold no cycles: looking for garbage at Python's usual pace costs a tenth of
 all time."""
@@ -94,7 +96,7 @@ class Server:
         self._failure: StorageError | None = None
         self._ready = False
         self._started_ms = self.clock.now_ms()
-        self._turns = TurnLoop(self._namespaces, self.clock, self._read_payloads)
+        self._turns = TurnLoop(self._namespaces, self.clock, self._read_payloads, self._start_again)
         self._committer = Committer(self._store, self._release, self._commit_failed, self._observe)
         self._turns.attach(self._committer)
         self._metrics = Metrics(self._entity_views, self._connection_count, self._link_count)
@@ -181,9 +183,7 @@ class Server:
                 limits=self._limits,
                 ids=ids,
                 payload_budget_bytes=budget,
-                hold_locks_after_connection_loss=(
-                    self._settings.hold_locks_after_connection_loss
-                ),
+                hold_locks_after_connection_loss=(self._settings.hold_locks_after_connection_loss),
             )
         now_ms = self.clock.now_ms()
         turn = Turn()
@@ -309,18 +309,30 @@ class Server:
         )
 
     def _commit_failed(self, error: StorageError) -> None:
-        """Memory is ahead of the store. With a full disk, drop it and start again from the store,
-        so that clients can make room by receiving; otherwise stop."""
-        forced = ConnectionForced(f"The broker could not store what it was asked to: {error}")
+        """With a full disk, clients can still make room by receiving; otherwise stop."""
+        if isinstance(error, StorageFull):
+            self._start_again(error)
+            self._refuse_sends(ServerBusy(str(error)))
+            asyncio.get_running_loop().call_later(FULL_DISK_RETRY_S, self._refuse_sends, None)
+        else:
+            self._failure = error
+            self._stopping.set()
+
+    def _start_again(self, error: Exception) -> None:
+        """Memory is ahead of the store, or wrong: end every connection, keep what is durable.
+
+        Nothing is lost by it: what was not stored was not accepted, and clients reconnect.
+        """
+        log.error("starting_again", reason=str(error))
+        forced = ConnectionForced(f"The broker starts again from what it has stored: {error}")
         for transport in list(self._transports):
             transport.end(forced)
-        if isinstance(error, StorageFull):
-            self._restore()
-            for namespace in self._namespaces.values():
-                namespace.refuse_sends(ServerBusy(str(error)))
-            return
-        self._failure = error
-        self._stopping.set()
+            transport.disown()
+        self._restore()
+
+    def _refuse_sends(self, error: BrokerError | None) -> None:
+        for namespace in self._namespaces.values():
+            namespace.refuse_sends(error)
 
     # --- watching ------------------------------------------------------------------------------
 

@@ -10,11 +10,15 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Protocol
 
+import structlog
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.core.errors import BrokerError
     from protocol.amqp.connection import Connection
+
+log = structlog.get_logger("peeklock.transport")
 
 
 class Wire(Protocol):
@@ -75,7 +79,13 @@ class AmqpTransport(asyncio.Protocol):
         """Bytes from the client."""
         if self.connection is None or self._wire is None:
             return
-        self.connection.receive_data(data)
+        try:
+            self.connection.receive_data(data)
+        except Exception:
+            # Whatever these bytes did, they did it to this connection alone.
+            log.exception("connection.broken")
+            self._wire.abort()
+            return
         self._doorkeeper.touch(self)
         if self._doorkeeper.took_in(self, len(data)):
             self._wire.pause_reading()
@@ -126,6 +136,11 @@ class AmqpTransport(asyncio.Protocol):
         if self.connection is not None:
             self.connection.close(error)
             self.flush()
+
+    def disown(self) -> None:
+        """What its links held is gone already: its end concerns nobody."""
+        if self.connection is not None:
+            self.connection.disown()
 
     def abort(self) -> None:
         """Close the socket, whatever the client says."""

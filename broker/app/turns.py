@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+import structlog
+
 from broker.core.commands import PayloadsLoaded, Tick
 from broker.core.effects import PayloadsNeeded, Reply
 from broker.core.turn import Turn
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from broker.core.commands import Command, Peer
     from broker.core.effects import Effect
     from broker.core.namespace import Namespace
+
+log = structlog.get_logger("peeklock.turn")
 
 MAX_TIMER_S = 3600.0
 """A far deadline is looked at again after this long: the clock may have been set meanwhile."""
@@ -41,10 +45,12 @@ class TurnLoop:
         namespaces: Mapping[str, Namespace],
         clock: Clock,
         read_payloads: Callable[[Sequence[int]], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._namespaces = namespaces
         self._clock = clock
         self._read_payloads = read_payloads
+        self._failed = failed
         self._committer: Committer | None = None
         self._inbox: list[tuple[Namespace, Command]] = []
         self._touched: set[Flushable] = set()
@@ -97,7 +103,12 @@ class TurnLoop:
             if type(effect) is PayloadsNeeded:
                 self._read_payloads(effect.payload_ids)
             else:
-                effect.to.receive(effect)
+                try:
+                    effect.to.receive(effect)
+                except Exception:
+                    # One peer's trouble is not another's: what is durable stays so, and its
+                    # connection finds out for itself.
+                    log.exception("effect.failed", effect=type(effect).__name__)
         self._flush()
 
     def stop(self) -> None:
@@ -111,18 +122,28 @@ class TurnLoop:
         inbox = self._inbox
         if inbox:
             self._inbox = []
-            now_ms = self._clock.now_ms()
-            turn = Turn()
-            active: dict[Namespace, None] = {}
-            for namespace, command in inbox:
-                namespace.apply(command, now_ms, turn)
-                active[namespace] = None
-            for namespace in active:
-                namespace.dispatch(now_ms, turn)
+            try:
+                turn = self._turn(inbox)
+            except Exception as error:
+                # A turn half run: memory can no longer be trusted, what is stored can.
+                log.exception("turn.failed")
+                self._failed(error)
+                return
             if turn and self._committer is not None:
                 self._committer.submit(turn)
             self._arm()
         self._flush()
+
+    def _turn(self, inbox: list[tuple[Namespace, Command]]) -> Turn:
+        now_ms = self._clock.now_ms()
+        turn = Turn()
+        active: dict[Namespace, None] = {}
+        for namespace, command in inbox:
+            namespace.apply(command, now_ms, turn)
+            active[namespace] = None
+        for namespace in active:
+            namespace.dispatch(now_ms, turn)
+        return turn
 
     def _flush(self) -> None:
         while self._touched:

@@ -86,6 +86,7 @@ class Connection:
         )
         self._output = b""
         self._failed = False
+        self._disowned = False
         self._hostname = ""
         self._grants: dict[str, Grant] = {}
         self._peers: dict[EngineLink, Any] = {}
@@ -143,6 +144,12 @@ class Connection:
     def close(self, error: BrokerError) -> None:
         """The broker ends the connection and says why."""
         self._engine.close(wire_error(error, operation="close connection"))
+
+    def disown(self) -> None:
+        """The core has forgotten this connection's links: nothing need be told it any more."""
+        self._peers.clear()
+        self._responses.clear()
+        self._disowned = True
 
     def lost(self) -> None:
         """The socket is gone, and with it every link."""
@@ -404,7 +411,8 @@ class Connection:
     # --- comings and goings --------------------------------------------------------------------
 
     def _submit(self, command: Command) -> None:
-        self._surroundings.submit(self._hostname, command)
+        if not self._disowned:
+            self._surroundings.submit(self._hostname, command)
 
     def _forget(self, links: list[EngineLink]) -> None:
         for link in links:
