@@ -109,10 +109,10 @@ class MemoryStore:
 
     def _raise_sequence_numbers(self, rows: Sequence[MessageRow]) -> None:
         highest = self._sequence_numbers
-        for _, entity_id, sub_queue, sequence_number, *_ in rows:
-            queue = entity_id, sub_queue
-            if sequence_number > highest.get(queue, 0):
-                highest[queue] = sequence_number
+        for row in rows:
+            queue = row[1], row[2]
+            if row[3] > highest.get(queue, 0):
+                highest[queue] = row[3]
 
     def _delete(self, record: MessagesDeleted) -> None:
         messages, payloads = self._messages, self._payloads

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
-BUSY_TIMEOUT_S = 10.0
+BUSY_TIMEOUT_MS = 10_000
 """Patience with an outsider, a shell say, that looks into the file."""
+LONGEST_LOG_BYTES = 64 << 20
+"""Beyond this the log is folded into the file even if payload reads must wait for it."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is made smaller when it is opened."""
 
@@ -40,8 +42,7 @@ _PRAGMAS = (
     "auto_vacuum = NONE",
     "synchronous = FULL",
     "fullfsync = ON",  # macOS, whose ordinary fsync stops at the drive's cache
-    "wal_autocheckpoint = 1000",
-    "journal_size_limit = 67108864",
+    "wal_autocheckpoint = 4000",
     "cache_size = -16384",
     "temp_store = MEMORY",  # so that no temporary folder is needed
     "secure_delete = OFF",  # some builds overwrite what is deleted with zeros
@@ -78,6 +79,7 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
+        self._log_path = self.path.with_name(self.path.name + "-wal")
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -148,7 +150,7 @@ class SqliteStore:
     def _connect(self, pragmas: Sequence[str]) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path,
-            timeout=BUSY_TIMEOUT_S,
+            timeout=BUSY_TIMEOUT_MS / 1000,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
@@ -176,6 +178,7 @@ class SqliteStore:
             except BaseException:
                 self._undo(writer)
                 raise
+        self._keep_log_short(writer)
 
     @staticmethod
     def _undo(writer: sqlite3.Connection) -> None:
@@ -183,7 +186,16 @@ class SqliteStore:
             if writer.in_transaction:  # SQLite itself rolls back some failures
                 writer.execute("ROLLBACK")
             # With a full disk, a log that starts again from its beginning is the only room left.
-            writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _keep_log_short(self, writer: sqlite3.Connection) -> None:
+        # SQLite folds the log by itself, unless a huge transaction made it long at once or payload
+        # reads follow each other so closely that it never finds a gap.
+        if self._log_path.stat().st_size > LONGEST_LOG_BYTES:
+            with self._reader_lock, suppress(sqlite3.Error):
+                writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
+                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     # --- reading -------------------------------------------------------------------------------
 
