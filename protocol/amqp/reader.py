@@ -23,6 +23,7 @@ from protocol.amqp.values import (
     Char,
     Decimal,
     Described,
+    Float,
     Long,
     Symbol,
     Timestamp,
@@ -44,7 +45,6 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _TICKS_PER_MICROSECOND = 10
 _TIMESPAN = "com.microsoft:timespan"
 _DATETIME_OFFSET = "com.microsoft:datetime-offset"
-_URI = "com.microsoft:uri"
 
 
 class Reader:
@@ -169,17 +169,15 @@ def _text_field(body: bytes, index: int) -> str | None:
     position = _field_position(body, index)
     if position < 0:
         return None
-    code = body[position]
-    if code == 0x40:
-        return None
     # Ids are asked for with every message an entity with sessions or duplicate detection takes,
     # and are nearly always short texts.
-    if code == 0xA1:
-        try:
+    try:
+        code = body[position]
+        if code == 0xA1:
             return body[position + 2 : position + 2 + body[position + 1]].decode()
-        except ValueError as error:
-            raise UndecodableMessage("an id is not UTF-8") from error
-    return _text(decode(body, position)[0])
+    except (IndexError, ValueError) as error:
+        raise UndecodableMessage("an id cannot be read") from error
+    return None if code == 0x40 else _text(decode(body, position)[0])
 
 
 def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
@@ -239,7 +237,7 @@ def _described(value: Described) -> PropertyValue:
             return _EARLIEST + timedelta(microseconds=content // _TICKS_PER_MICROSECOND)
         except OverflowError:
             return _LATEST if content > 0 else _EARLIEST
-    return plain(content)
+    return plain(content)  # A `com.microsoft:uri` among others: its text is its value.
 
 
 def _timespan(ticks: int) -> timedelta:
@@ -251,6 +249,7 @@ _PLAIN: dict[type, Callable[..., PropertyValue]] = {
     Described: _described,
     Char: str,
     Symbol: str,
+    Float: float,
     Decimal: lambda value: value.raw,
 }
 

@@ -204,10 +204,12 @@ def _read_any(data: bytes) -> Message:
             annotations, scheduled_ms = _read_annotations(data, start)
         else:
             _CHECKS[code](data, start, end)
+        if data[start] == 0x40 and code != VALUE:
+            continue  # A null section says what an absent one says, and SDKs expect only the latter.
         found.setdefault(code, []).append(b"\x00\x53" + bytes((code,)) + data[start:end])
     if len(found.keys() & {DATA, SEQUENCE, VALUE}) > 1:
         raise UndecodableMessage("a message has bodies of different kinds")
-    if not found:
+    if not data:
         raise UndecodableMessage("a message has no sections")
     return Message(
         b"".join(chain.from_iterable(found.get(code, ()) for code in _BARE_MESSAGE)),

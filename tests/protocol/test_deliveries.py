@@ -1,0 +1,359 @@
+"""What a receiver gets, down to the AMQP types."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import proton
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus._pyamqp._decode import decode_payload
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.message import MessageState
+from broker.core.overlay import Overlay
+from protocol.amqp.sections import (
+    delivery_tag,
+    encode_delivery,
+    encode_message,
+    lock_token,
+    pack_header,
+)
+from protocol.amqp.values import (
+    Described,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    decode,
+    encode,
+)
+from tests.support.amqp_messages import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    FOOTER,
+    LOCKED_UNTIL_MS,
+    NOW_MS,
+    PROPERTIES,
+    TOKEN,
+    delivered,
+    encoded,
+    messages,
+    overlays,
+    sdk_encoded,
+    taken,
+)
+from tests.support.amqp_values import typed
+
+# --- delivering ---------------------------------------------------------------------------------
+
+
+def test_a_plain_delivery_hands_out_the_stored_body():
+    """The second part is the stored object, not a copy."""
+    message = taken()
+    _, body = encode_delivery(message, TOKEN, LOCKED_UNTIL_MS)
+    assert body is message.body
+
+
+@pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
+def test_the_types_of_the_sections_are_those_sdks_cast_to(annotations):
+    """Java, Go and .NET cast without looking, so the AMQP type matters as much as the value."""
+    message = taken(annotations=annotations, delivery_count=2, state=MessageState.DEFERRED)
+    sections = delivered(message)
+    assert typed([None, None, None, None, UInt(2)]) == typed(sections[0x70])
+    assert typed({Symbol("x-opt-lock-token"): UUID(bytes=TOKEN)}) == typed(sections[0x71])
+    own = {
+        Symbol("x-opt-enqueued-time"): Timestamp(NOW_MS),
+        Symbol("x-opt-sequence-number"): Long(12),
+        Symbol("x-opt-enqueue-sequence-number"): Long(11),
+        Symbol("x-opt-message-state"): Int(1),
+        Symbol("x-opt-locked-until"): Timestamp(LOCKED_UNTIL_MS),
+    }
+    if annotations:
+        own[Symbol("mine")] = Int(1)
+    assert typed(own) == typed(sections[0x72])
+    assert PROPERTIES.value == sections[0x73]
+    assert b"body" == sections[0x75]
+
+
+@pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
+def test_without_a_lock_nothing_is_said_about_one(annotations):
+    """Receive-and-delete and peek show no token and no locked-until time."""
+    sections = delivered(taken(annotations=annotations), None)
+    assert 0x71 not in sections
+    assert Symbol("x-opt-locked-until") not in sections[0x72]
+    assert 12 == sections[0x72][Symbol("x-opt-sequence-number")]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("priority", [None, 0, 4, 255])
+@pytest.mark.parametrize("time_to_live_ms", [None, 1000])
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_the_header_repeats_what_the_sender_said(durable, priority, time_to_live_ms, token):
+    message = taken(
+        header=pack_header(durable=durable, priority=priority),
+        time_to_live_ms=time_to_live_ms,
+        delivery_count=9,
+    )
+    expected = [
+        durable or None,
+        None if priority is None else UByte(priority),
+        None if time_to_live_ms is None else UInt(time_to_live_ms),
+        None,
+        UInt(9),
+    ]
+    assert typed(expected) == typed(delivered(message, token)[0x70])
+
+
+@pytest.mark.parametrize("overlay", [None, Overlay(dead_letter_reason="r")])
+def test_a_properties_section_is_always_there(overlay):
+    """Go reads the delivery count only where there are properties."""
+    assert [] == delivered(taken(encode(DATA), overlay=overlay))[0x73]
+
+
+@pytest.mark.parametrize("count", range(14))
+@pytest.mark.parametrize("overlay", [None, Overlay(system={"to": encode("there")})])
+def test_a_time_to_live_shows_in_the_properties(count, overlay):
+    """Expiry and creation time are those of this queue, however many fields the sender wrote."""
+    fields = [*"abcdefgh", Timestamp(1), Timestamp(2), "group", UInt(3), "reply-group"][:count]
+    data = encoded(*([Described(ULong(0x73), fields)] if count else []), DATA)
+    sections = delivered(taken(data, time_to_live_ms=5000, overlay=overlay))
+    expected = fields + [None] * (10 - count)
+    expected[8:10] = [Timestamp(NOW_MS + 5000), Timestamp(NOW_MS)]
+    if overlay is not None:
+        expected[2] = "there"
+    assert typed(expected) == typed(sections[0x73])
+    assert b"body" == sections[0x75]
+
+
+def test_a_time_to_live_beyond_a_uint_is_cut_in_the_header_only():
+    sections = delivered(taken(time_to_live_ms=2**40))
+    assert 0xFFFFFFFF == sections[0x70][2]
+    assert NOW_MS + 2**40 == sections[0x73][8]
+
+
+def test_an_overlay_changes_application_properties():
+    """Properties are set, replaced and removed; reason and description are added as texts."""
+    overlay = Overlay(
+        properties={"colour": None, "count": encode(Long(4)), "new": encode(True), "no": None},
+        dead_letter_reason="why",
+        dead_letter_description="because",
+    )
+    data = encoded(PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER)
+    sections = delivered(taken(data, overlay=overlay))
+    expected = {
+        "count": Long(4),
+        "new": True,
+        "DeadLetterReason": "why",
+        "DeadLetterErrorDescription": "because",
+    }
+    assert typed(expected) == typed(sections[0x74])
+    assert PROPERTIES.value == sections[0x73]
+    assert b"body" == sections[0x75]
+    assert FOOTER.value == sections[0x78]
+
+
+def test_an_overlay_without_properties_adds_no_section():
+    assert 0x74 not in delivered(taken(overlay=Overlay(hops=1)))
+
+
+def test_an_overlay_that_removes_all_properties_leaves_no_section():
+    overlay = Overlay(properties={"colour": None, "count": None})
+    assert 0x74 not in delivered(taken(encoded(APPLICATION_PROPERTIES, DATA), overlay=overlay))
+
+
+def test_rule_actions_change_system_properties():
+    """Fields and annotations are replaced, added and removed; the content type stays a symbol."""
+    overlay = Overlay(
+        system={
+            "messageid": encode("new id"),
+            "label": None,
+            "contenttype": encode("text/plain"),
+            "sessionid": encode("new session"),
+            "partitionkey": encode("new key"),
+            "viapartitionkey": None,
+            "scheduledenqueuetimeutc": encode(Timestamp(5)),
+            "timetolive": encode(5),
+        }
+    )
+    annotations = {
+        Symbol("x-opt-partition-key"): "old",
+        Symbol("x-opt-via-partition-key"): "old",
+        ULong(3): "kept",
+    }
+    message = taken(
+        encoded(Described(ULong(0x72), annotations), PROPERTIES, DATA),
+        overlay=overlay,
+        scheduled_enqueue_time_ms=4,
+    )
+    sections = delivered(message)
+    fields = ["new id", None, "a place", None, None, None, Symbol("text/plain")]
+    assert typed([*fields, None, None, None, "new session"]) == typed(sections[0x73])
+    found = sections[0x72]
+    assert "new key" == found[Symbol("x-opt-partition-key")]
+    assert Symbol("x-opt-via-partition-key") not in found
+    assert typed(Timestamp(5)) == typed(found[Symbol("x-opt-scheduled-enqueue-time")])
+    assert "kept" == found[ULong(3)]
+    assert b"body" == sections[0x75]
+
+
+def test_schedule_and_dead_letter_source_are_shown():
+    message = taken(
+        scheduled_enqueue_time_ms=NOW_MS - 5, overlay=Overlay(dead_letter_source="orders")
+    )
+    annotations = delivered(message)[0x72]
+    expected = typed(Timestamp(NOW_MS - 5))
+    assert expected == typed(annotations[Symbol("x-opt-scheduled-enqueue-time")])
+    assert typed("orders") == typed(annotations[Symbol("x-opt-deadletter-source")])
+
+
+def test_many_annotations_take_the_long_form():
+    annotations = {Symbol(f"annotation {number}"): "x" * 50 for number in range(200)}
+    message = taken(encoded(Described(ULong(0x72), annotations), DATA))
+    found = delivered(message)[0x72]
+    assert annotations.items() <= found.items()
+    assert 205 == len(found)
+
+
+def test_a_message_in_one_piece_is_the_delivery():
+    message = taken()
+    assert b"".join(encode_delivery(message, None, 0)) == encode_message(message)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_delivery_tag_is_the_token_in_mixed_order(token):
+    """As .NET lays out a Guid, and back again."""
+    assert UUID(bytes=token).bytes_le == delivery_tag(token)
+    assert token == lock_token(delivery_tag(token))
+
+
+@given(messages, st.none() | overlays, st.none() | st.integers(1, 2**40))
+def test_what_could_be_read_can_be_delivered(data, overlay, time_to_live_ms):
+    """Whatever was accepted and whatever changed since, the delivery decodes."""
+    message = taken(data, overlay=overlay, time_to_live_ms=time_to_live_ms)
+    encoding = encode_message(message, TOKEN, LOCKED_UNTIL_MS)
+    position = 0
+    codes = []
+    while position < len(encoding):
+        section, position = decode(encoding, position)
+        codes.append(section.descriptor)
+    assert [0x70, 0x71, 0x72, 0x73] == codes[:4]
+    assert sorted(codes) == codes
+
+
+# --- SDKs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ServiceBusMessage(b"x" * 256),
+        ServiceBusMessage(b""),
+        ServiceBusMessage(None),
+        ServiceBusMessage("text", application_properties={"a": 1, b"b": "two", "c": 1.5}),
+        ServiceBusMessage(
+            b"one",
+            session_id="s",
+            message_id="m",
+            partition_key="s",
+            content_type="text/plain",
+            subject="subject",
+            correlation_id="c",
+            to="to",
+            reply_to="r",
+            reply_to_session_id="rs",
+            time_to_live=timedelta(seconds=10),
+            scheduled_enqueue_time_utc=datetime.fromtimestamp(NOW_MS / 1000, UTC),
+        ),
+        AmqpAnnotatedMessage(value_body={"a": [1, 2]}, footer={"f": 1}),
+        AmqpAnnotatedMessage(data_body=[b"one", b"two"]),
+        AmqpAnnotatedMessage(sequence_body=[[1, 2], ["a"]], delivery_annotations={"d": 1}),
+        AmqpAnnotatedMessage(
+            data_body=b"d",
+            header=AmqpMessageHeader(durable=True, priority=3),
+            properties=AmqpMessageProperties(message_id="m", user_id=b"u", creation_time=1),
+            annotations={"x": "y"},
+        ),
+    ],
+)
+def test_messages_of_the_python_sdk_come_back_as_they_were(message):
+    """What an SDK sends, an SDK receives: every section the sender filled is there unchanged."""
+    data = sdk_encoded(message)
+    sent = decode_payload(memoryview(data))
+    received = decode_payload(memoryview(encode_message(taken(data), TOKEN, LOCKED_UNTIL_MS)))
+    assert sent.data == received.data
+    assert sent.value == received.value
+    assert sent.sequence == received.sequence
+    assert sent.footer == received.footer
+    assert sent.application_properties == received.application_properties
+    for name, value in (sent.message_annotations or {}).items():
+        assert value == received.message_annotations[name]
+    times = ("absolute_expiry_time", "creation_time")
+    for name in sent.properties._fields if sent.properties else ():
+        if name not in times or sent.header is None or sent.header.ttl is None:
+            assert getattr(sent.properties, name) == getattr(received.properties, name)
+    for name in ("durable", "priority", "ttl"):
+        assert getattr(sent.header, name, None) == getattr(received.header, name)
+
+
+def test_the_python_sdk_shows_what_the_broker_says():
+    """The SDK's received message has every property of the queue's."""
+    scheduled = datetime.fromtimestamp(NOW_MS / 1000 - 60, UTC)
+    data = sdk_encoded(
+        ServiceBusMessage(
+            "hello",
+            session_id="s",
+            message_id="m",
+            time_to_live=timedelta(seconds=10),
+            scheduled_enqueue_time_utc=scheduled,
+        )
+    )
+    message = taken(data, delivery_count=3, state=MessageState.DEFERRED)
+    message.overlay = Overlay(
+        dead_letter_reason="why", dead_letter_description="because", dead_letter_source="orders"
+    )
+    received = ServiceBusReceivedMessage.from_bytes(encode_message(message, TOKEN, LOCKED_UNTIL_MS))
+    enqueued = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert "hello" == str(received)
+    assert "m" == received.message_id
+    assert "s" == received.session_id
+    assert 12 == received.sequence_number
+    assert 11 == received.enqueued_sequence_number
+    assert enqueued == received.enqueued_time_utc
+    assert enqueued + timedelta(seconds=30) == received.locked_until_utc
+    assert enqueued + timedelta(seconds=10) == received.expires_at_utc
+    assert timedelta(seconds=10) == received.time_to_live
+    assert scheduled == received.scheduled_enqueue_time_utc
+    assert UUID(bytes=TOKEN) == UUID(str(received.lock_token))
+    assert 3 == received.delivery_count
+    assert 1 == received.state.value
+    assert "why" == received.dead_letter_reason
+    assert "because" == received.dead_letter_error_description
+    assert "orders" == received.dead_letter_source
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        proton.Message(body="text", id="an id", subject="s", properties={"a": 1, "b": "c"}),
+        proton.Message(body=b"data", inferred=True, durable=True, priority=9, ttl=5),
+        proton.Message(body={"a": [1, 2.5]}, group_id="g", content_type="t"),
+        proton.Message(),
+    ],
+)
+def test_messages_of_proton_come_back_as_they_were(message):
+    """A generic client's message is delivered with its own fields, body and properties."""
+    stored = taken(bytes(message.encode()))
+    received = proton.Message()
+    received.decode(encode_message(stored, TOKEN, LOCKED_UNTIL_MS))
+    for name in ("id", "subject", "group_id", "content_type", "properties", "durable", "priority"):
+        assert getattr(message, name) == getattr(received, name)
+    body = received.body
+    assert message.body == (bytes(body) if isinstance(body, memoryview) else body)
+    assert message.ttl == received.ttl

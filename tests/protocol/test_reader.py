@@ -1,0 +1,336 @@
+"""What the core can ask of a message's bytes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.errors import UndecodableMessage
+from broker.core.overlay import Overlay
+from broker.core.sql.system import READ_ONLY, SETTABLE
+from protocol.amqp.reader import Reader
+from protocol.amqp.values import (
+    Char,
+    Decimal,
+    Described,
+    Float,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    UInt,
+    ULong,
+    decode,
+    encode,
+)
+from tests.support.amqp_messages import (
+    DATA,
+    LOCKED_UNTIL_MS,
+    NOW_MS,
+    TOKEN,
+    encoded,
+    messages,
+    overlays,
+    sdk_encoded,
+    taken,
+)
+from tests.support.amqp_values import texts, typed
+
+if TYPE_CHECKING:
+    from broker.core.message import MessageReader
+
+GUID = UUID(bytes=TOKEN)
+NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+READER = Reader()
+
+
+def body_with(fields):
+    return encoded(Described(ULong(0x73), fields), DATA)
+
+
+def with_properties(properties, **changes):
+    return taken(encoded(Described(ULong(0x74), properties), DATA), **changes)
+
+
+def test_it_is_what_the_core_expects():
+    reader: MessageReader = READER
+    assert reader.session_id(b"") is None
+
+
+# --- ids ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "session_id", [None, "", "s", "é", "x" * 300, Symbol("s")], ids=lambda value: repr(value)[:9]
+)
+@pytest.mark.parametrize(
+    "before",
+    [[None] * 10, ["id", b"user", *"abcdef", Timestamp(1), Timestamp(2)], [GUID, *[None] * 9]],
+    ids=["nulls", "full", "uuid"],
+)
+@pytest.mark.parametrize("after", [[], [None, None], [UInt(1), "y" * 300]])
+def test_the_session_id_is_the_group_id(session_id, before, after):
+    """Whatever stands before and after it, and however long the list is."""
+    assert session_id == READER.session_id(body_with([*before, session_id, *after]))
+
+
+@pytest.mark.parametrize("body", [encode(DATA), body_with([]), body_with(["id"] * 10)])
+def test_without_group_id_there_is_no_session(body):
+    assert READER.session_id(body) is None
+
+
+def test_ids_of_different_types_never_look_alike():
+    """1 as a number and "1" as a text are two ids to duplicate detection."""
+    ids = ["1", ULong(1), b"1", GUID, str(GUID), GUID.bytes, "", b"", Int(1)]
+    found = [READER.message_id(body_with([value])) for value in ids]
+    assert len(ids) == len(set(found))
+    assert "1" == found[0]
+    assert str(GUID) == found[4]
+
+
+@given(texts)
+def test_a_text_id_is_itself(text):
+    assert text == READER.message_id(body_with([text]))
+
+
+@pytest.mark.parametrize("body", [encode(DATA), body_with([]), body_with([None])])
+def test_a_message_may_have_no_id(body):
+    assert READER.message_id(body) is None
+
+
+def test_the_sdk_s_ids_are_found():
+    message = taken(sdk_encoded(ServiceBusMessage("x", session_id="s", message_id="m")))
+    assert "s" == READER.session_id(message.body)
+    assert "m" == READER.message_id(message.body)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, None),
+        ({Symbol("x-opt-partition-key"): "key"}, "key"),
+        ({"x-opt-partition-key": "key"}, "key"),
+        ({Symbol("other-x-opt-partition-key"): "no", Symbol("x-opt-partition-key"): "key"}, "key"),
+        ({Symbol("x-opt-partition-key"): None}, None),
+        ({Symbol("a"): "x-opt-partition-key", ULong(1): 2}, None),
+    ],
+)
+def test_the_partition_key_is_an_annotation(annotations, expected):
+    assert expected == READER.partition_key(encode(annotations))
+    assert READER.partition_key(b"") is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x00\x53\x73\xc0\x0e\x0b" + b"\x40" * 10 + b"\xa1\x01\xff",
+        b"\x00\x53\x73\xc0\x05\x0b",
+        b"\x00\x53\x73\xd0\x00",
+    ],
+    ids=["not UTF-8", "no fields", "no list"],
+)
+def test_a_session_id_that_cannot_be_read_is_refused(body):
+    with pytest.raises(UndecodableMessage):
+        READER.session_id(body)
+
+
+# --- application properties ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (True, True),
+        (UInt(5), 5),
+        (Long(-5), -5),
+        (Float(1.5), 1.5),
+        (1.5, 1.5),
+        ("text", "text"),
+        ("x" * 300, "x" * 300),
+        (Symbol("symbol"), "symbol"),
+        (Char("c"), "c"),
+        (b"bytes", b"bytes"),
+        (GUID, GUID),
+        (Timestamp(NOW_MS), NOW),
+        (Timestamp(2**62), datetime.max.replace(tzinfo=UTC)),
+        (Timestamp(-(2**62)), datetime.min.replace(tzinfo=UTC)),
+        (Decimal(b"1234"), b"1234"),
+        (Described(Symbol("com.microsoft:timespan"), Long(15_000_000)), timedelta(seconds=1.5)),
+        (
+            Described(Symbol("com.microsoft:datetime-offset"), Long(638_355_968_000_000_000)),
+            NOW,
+        ),
+        (
+            Described(Symbol("com.microsoft:datetime-offset"), Long(2**62)),
+            datetime.max.replace(tzinfo=UTC),
+        ),
+        (Described(Symbol("com.microsoft:uri"), "sb://x"), "sb://x"),
+        (Described(Symbol("of someone else"), UInt(1)), 1),
+    ],
+)
+def test_application_properties_are_plain_values(value, expected):
+    """What rules compare has no AMQP types left in it."""
+    found = READER.application_properties(with_properties({"name": value}))
+    assert {"name": expected} == found
+    assert type(expected) is type(found["name"])
+
+
+def test_names_keep_their_spelling():
+    properties = {"Colour": "red", Symbol("é"): 1, "n" * 300: 2}
+    found = READER.application_properties(with_properties(properties))
+    assert properties == found
+    assert {str} == {type(name) for name in found}
+
+
+def test_without_a_section_there_are_no_application_properties():
+    assert {} == READER.application_properties(taken())
+
+
+def test_application_properties_show_the_overlay():
+    overlay = Overlay(
+        properties={"a": None, "b": encode(Long(2)), "missing": None},
+        dead_letter_reason="why",
+        dead_letter_description="because",
+    )
+    assert {
+        "b": 2,
+        "c": 3,
+        "DeadLetterReason": "why",
+        "DeadLetterErrorDescription": "because",
+    } == READER.application_properties(with_properties({"a": 1, "b": 1, "c": 3}, overlay=overlay))
+
+
+def test_a_property_that_cannot_be_read_is_refused():
+    """A text that is not UTF-8 is stored and delivered, but no rule can test it."""
+    data = b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x01\xff" + encode(DATA)
+    with pytest.raises(UndecodableMessage):
+        READER.application_properties(taken(data))
+
+
+# --- system properties --------------------------------------------------------------------------
+
+
+def test_every_system_property_is_known():
+    """The names a rule may use are exactly the names there are values for."""
+    assert {*SETTABLE, *READ_ONLY} == set(READER.system_properties(taken()))
+
+
+def test_system_properties_of_a_full_message():
+    fields = ["id", b"user", "to", "subject", "reply", "correlation", Symbol("type")]
+    fields += [None, None, None, "session", None, "reply session"]
+    annotations = {
+        Symbol("x-opt-partition-key"): "key",
+        Symbol("x-opt-via-partition-key"): "via",
+    }
+    message = taken(
+        encoded(Described(ULong(0x72), annotations)) + body_with(fields),
+        time_to_live_ms=1000,
+        scheduled_enqueue_time_ms=NOW_MS - 1000,
+        delivery_count=2,
+        lock_token=TOKEN,
+        locked_until_ms=LOCKED_UNTIL_MS,
+        overlay=Overlay(dead_letter_source="orders"),
+    )
+    assert {
+        "messageid": "id",
+        "to": "to",
+        "label": "subject",
+        "replyto": "reply",
+        "correlationid": "correlation",
+        "contenttype": "type",
+        "sessionid": "session",
+        "replytosessionid": "reply session",
+        "partitionkey": "key",
+        "viapartitionkey": "via",
+        "timetolive": timedelta(seconds=1),
+        "expiresatutc": NOW + timedelta(seconds=1),
+        "enqueuedtimeutc": NOW,
+        "enqueuedsequencenumber": 11,
+        "sequencenumber": 12,
+        "scheduledenqueuetimeutc": NOW - timedelta(seconds=1),
+        "deliverycount": 2,
+        "deadlettersource": "orders",
+        "lockeduntilutc": NOW + timedelta(seconds=30),
+        "locktoken": GUID,
+        "size": message.size,
+        "state": 0,
+        "forcepersistence": False,
+    } == dict(READER.system_properties(message))
+
+
+def test_system_properties_that_are_not_set_are_none():
+    found = READER.system_properties(taken(encode(DATA)))
+    assert found["messageid"] is None
+    assert found["partitionkey"] is None
+    assert found["locktoken"] is None
+    assert found["scheduledenqueuetimeutc"] is None
+    assert timedelta.max == found["timetolive"]
+
+
+def test_an_unknown_system_property_is_an_error():
+    with pytest.raises(KeyError):
+        READER.system_properties(taken())["colour"]
+
+
+def test_system_properties_show_the_overlay():
+    overlay = Overlay(system={"label": encode("new"), "to": None})
+    found = READER.system_properties(taken(overlay=overlay))
+    assert "new" == found["label"]
+    assert found["to"] is None
+    assert "an id" == found["messageid"]
+
+
+# --- values of rule actions ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, Long(5)),
+        (2**63, ULong(2**63)),
+        (True, True),
+        (None, None),
+        (1.5, 1.5),
+        ("text", "text"),
+        (b"bytes", b"bytes"),
+        (GUID, GUID),
+        (NOW, Timestamp(NOW_MS)),
+        (timedelta(seconds=-1), Described(Symbol("com.microsoft:timespan"), Long(-10_000_000))),
+    ],
+)
+def test_a_rule_action_s_value_is_encoded_as_dotnet_would(value, expected):
+    """Integers are long, times are timestamps, spans are .NET's."""
+    encoded_value = READER.encode_property(value)
+    assert typed(expected) == typed(decode(encoded_value)[0])
+    overlay = Overlay(properties={"name": encoded_value})
+    assert value == READER.application_properties(taken(overlay=overlay))["name"]
+
+
+# --- hostile input ------------------------------------------------------------------------------
+
+
+@given(messages, st.none() | overlays)
+def test_what_was_accepted_can_be_read(data, overlay):
+    """Every question has an answer for every well-formed message."""
+    message = taken(data, overlay=overlay)
+    READER.session_id(message.body)
+    READER.message_id(message.body)
+    READER.partition_key(message.annotations)
+    dict(READER.system_properties(message))
+    READER.application_properties(message)
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", b"\x00\x53\x73", b"\x00\x53\x73\xc0"]))
+def test_no_bytes_break_the_reader(data, start):
+    """An id is found, or there is none, or the body is undecodable; nothing else happens."""
+    for read in (READER.session_id, READER.message_id, READER.partition_key):
+        with suppress(UndecodableMessage):
+            assert isinstance(read(start + data), str | None)

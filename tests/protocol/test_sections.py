@@ -1,0 +1,341 @@
+"""What becomes of the bytes a sender writes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import permutations
+from uuid import UUID
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._pyamqp._encode import encode_payload
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.errors import UndecodableMessage
+from broker.core.overlay import Overlay
+from protocol.amqp.sections import encode_message, pack_header, read_batch, read_message
+from protocol.amqp.values import (
+    Described,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    decode,
+    encode,
+)
+from tests.support.amqp_messages import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    LOCKED_UNTIL_MS,
+    MESSAGE_ANNOTATIONS,
+    NOW_MS,
+    PROPERTIES,
+    TOKEN,
+    bare,
+    encoded,
+    messages,
+    sdk_encoded,
+    taken,
+)
+from tests.support.amqp_values import typed
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_the_bare_message_is_kept_as_it_came():
+    """Properties, application properties, body and footer stay the sender's bytes."""
+    data = encoded(HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER)
+    message = read_message(data)
+    assert encoded(PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER) == message.body
+    assert encode({Symbol("x-opt-partition-key"): "key"}) == message.annotations
+    assert pack_header(durable=True, priority=7) == message.header
+    assert 5000 == message.time_to_live_ms
+    assert len(message.body) + len(message.annotations) == message.size
+
+
+def test_sections_may_come_in_any_order():
+    """Whatever the order, the message read is the same."""
+    sections = [
+        HEADER,
+        DELIVERY_ANNOTATIONS,
+        MESSAGE_ANNOTATIONS,
+        PROPERTIES,
+        APPLICATION_PROPERTIES,
+        DATA,
+        FOOTER,
+    ]
+    pieces = [encode(section) for section in sections]
+    expected = read_message(b"".join(pieces))
+    for order in permutations(pieces):
+        message = read_message(b"".join(order))
+        assert expected.body == message.body
+        assert expected.annotations == message.annotations
+        assert expected.header == message.header
+        assert expected.time_to_live_ms == message.time_to_live_ms
+
+
+@pytest.mark.parametrize("present", range(64))
+def test_any_section_may_be_left_out(present):
+    """The quick way and the careful way over a message agree on every set of sections."""
+    sections = [HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER]
+    chosen = [section for bit, section in enumerate(sections) if present >> bit & 1]
+    if not chosen:
+        return
+    message = read_message(encoded(*chosen))
+    # Delivery annotations at the end send the same message the careful way.
+    careful = read_message(encoded(*chosen, DELIVERY_ANNOTATIONS))
+    assert encoded(*[section for section in chosen if section.descriptor >= 0x73]) == message.body
+    for name in ("body", "annotations", "header", "time_to_live_ms", "size"):
+        assert getattr(careful, name) == getattr(message, name)
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [
+        lambda code, _: b"\x53" + bytes((code,)),
+        lambda code, _: b"\x80" + bytes(7) + bytes((code,)),
+        lambda _, name: encode(Symbol(name)),
+        lambda _, name: b"\xb3" + len(name).to_bytes(4, "big") + name.encode(),
+    ],
+    ids=["short", "long", "symbol", "long-symbol"],
+)
+def test_descriptors_become_short(descriptor):
+    """SDKs expect the one-byte descriptor, so that is what is kept whatever was sent."""
+    data = b"".join(
+        b"\x00" + descriptor(section.descriptor, name) + encode(section.value)
+        for section, name in (
+            (HEADER, "amqp:header:list"),
+            (MESSAGE_ANNOTATIONS, "amqp:message-annotations:map"),
+            (PROPERTIES, "amqp:properties:list"),
+            (APPLICATION_PROPERTIES, "amqp:application-properties:map"),
+            (DATA, "amqp:data:binary"),
+            (FOOTER, "amqp:footer:map"),
+        )
+    )
+    message = read_message(data)
+    assert bare(PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER) == message.body
+    assert 5000 == message.time_to_live_ms
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        encode(Described(ULong(0x75), b"")),
+        encode(Described(ULong(0x75), b"x" * 255)),
+        encode(Described(ULong(0x75), b"x" * 256)),
+        encode(Described(ULong(0x75), b"one")) + encode(Described(ULong(0x75), b"two")),
+        encode(Described(ULong(0x76), [1, "two"])),
+        encode(Described(ULong(0x76), [])) + encode(Described(ULong(0x76), [3])),
+        encode(Described(ULong(0x77), None)),
+        encode(Described(ULong(0x77), {"a": [1, Described(Symbol("b"), 2)]})),
+        encode(Described(ULong(0x77), "text" * 100)),
+    ],
+)
+@pytest.mark.parametrize("footer", [b"", encode(FOOTER)])
+def test_every_kind_of_body_is_kept(body, footer):
+    """Data, sequences, a value, or nothing, with a footer or without."""
+    data = encode(PROPERTIES) + body + footer
+    assert data == read_message(encode(HEADER) + data).body
+
+
+@pytest.mark.parametrize(
+    ("fields", "header", "time_to_live_ms"),
+    [
+        ([], 0, None),
+        ([None, None, None], 0, None),
+        ([False], 0, None),
+        ([True], pack_header(durable=True, priority=None), None),
+        ([True, UByte(0)], pack_header(durable=True, priority=0), None),
+        ([None, UByte(255)], pack_header(durable=False, priority=255), None),
+        ([None, None, UInt(0)], 0, None),
+        ([None, None, UInt(0xFFFFFFFF)], 0, 0xFFFFFFFF),
+        ([None, None, UInt(7), True, UInt(3)], 0, 7),
+    ],
+)
+def test_headers_are_read(fields, header, time_to_live_ms):
+    message = read_message(encoded(Described(ULong(0x70), fields), DATA))
+    assert header == message.header
+    assert time_to_live_ms == message.time_to_live_ms
+
+
+def test_annotations_of_a_broker_are_dropped():
+    """A received message that is sent on leaves its old place in a queue behind."""
+    annotations = {
+        Symbol("x-opt-sequence-number"): Long(1),
+        Symbol("x-opt-enqueued-time"): Timestamp(1),
+        Symbol("mine"): "kept",
+        Symbol("x-opt-locked-until"): Timestamp(1),
+        Symbol("x-opt-message-state"): Int(1),
+        Symbol("x-opt-enqueue-sequence-number"): Long(1),
+        "x-opt-lock-token": UUID(bytes=TOKEN),
+        Symbol("x-opt-deadletter-source"): "orders",
+        Symbol("x-opt-via-partition-key"): "kept too",
+        ULong(5): "reserved",
+    }
+    message = read_message(encoded(Described(ULong(0x72), annotations), DATA))
+    kept = {
+        Symbol("mine"): "kept",
+        Symbol("x-opt-via-partition-key"): "kept too",
+        ULong(5): "reserved",
+    }
+    assert typed(kept) == typed(decode(message.annotations)[0])
+
+
+def test_annotations_that_are_all_dropped_leave_nothing():
+    annotations = {Symbol("x-opt-sequence-number"): Long(1)}
+    assert b"" == read_message(encoded(Described(ULong(0x72), annotations), DATA)).annotations
+
+
+@pytest.mark.parametrize(("value", "expected"), [(Timestamp(NOW_MS), NOW_MS), (None, 0)])
+def test_the_scheduled_enqueue_time_is_taken_out(value, expected):
+    annotations = {Symbol("x-opt-scheduled-enqueue-time"): value}
+    message = read_message(encoded(Described(ULong(0x72), annotations), DATA))
+    assert expected == message.scheduled_enqueue_time_ms
+    assert b"" == message.annotations
+
+
+def test_null_sections_count_as_absent():
+    """A null where a list or map could be is not passed on: SDKs trip over it."""
+    data = b"\x00\x53\x70\x40\x00\x53\x72\x40\x00\x53\x73\x40\x00\x53\x74\x40" + encode(DATA)
+    assert encode(DATA) == read_message(data).body
+
+
+MALFORMED = {
+    "nothing": b"",
+    "no descriptor": b"\x40",
+    "unknown section": encode(Described(ULong(0x79), b"")),
+    "foreign symbol": encode(Described(Symbol("amqp:open:list"), [])),
+    "descriptor of the wrong type": encode(Described("amqp:data:binary", b"")) + b"\x00",
+    "data past the end": b"\x00\x53\x75\xa0\x05abc",
+    "long data past the end": b"\x00\x53\x75\xb0\x00\x00\x00\x05abc",
+    "garbage after the body": encode(DATA) + b"\x40",
+    "properties past the end": b"\x00\x53\x73\xc0\x50\x01\xa1\x02ab",
+    "fields past their list": b"\x00\x53\x73\xc0\x04\x01\xa1\x05a" + encode(DATA),
+    "fewer bytes than fields": b"\x00\x53\x73\xc0\x02\x02\x40" + encode(DATA),
+    "more bytes than fields": b"\x00\x53\x73\xc0\x03\x01\x40\x40" + encode(DATA),
+    "list of size zero": b"\x00\x53\x73\xc0\x00\x00" + encode(DATA),
+    "compound property": encode(Described(ULong(0x73), [["an id"]])) + encode(DATA),
+    "unknown constructor": b"\x00\x53\x73\xc0\x02\x01\x46" + encode(DATA),
+    "properties as map": encode(Described(ULong(0x73), {"a": 1})) + encode(DATA),
+    "header as map": encode(Described(ULong(0x70), {"a": 1})) + encode(DATA),
+    "durable as text": encode(Described(ULong(0x70), ["yes"])) + encode(DATA),
+    "negative time to live": encode(Described(ULong(0x70), [None, None, Int(-1)])) + encode(DATA),
+    "odd map": b"\x00\x53\x74\xc1\x04\x01\xa1\x01a" + encode(DATA),
+    "application properties as list": encode(Described(ULong(0x74), ["a", 1])) + encode(DATA),
+    "numeric property name": encode(Described(ULong(0x74), {1: 1})) + encode(DATA),
+    "property name not UTF-8": b"\x00\x53\x74\xc1\x05\x02\xa1\x01\xff\x40" + encode(DATA),
+    "property list that lies": b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xc0\x01\x05" + encode(DATA),
+    "annotations as list": encode(Described(ULong(0x72), ["a", 1])) + encode(DATA),
+    "annotation map past its end": b"\x00\x53\x72\xc1\x05\x02\xa3\x09a\x40" + encode(DATA),
+    "schedule as text": encode(Described(ULong(0x72), {"x-opt-scheduled-enqueue-time": "soon"})),
+    "data as text": encode(Described(ULong(0x75), "text")),
+    "sequence as map": encode(Described(ULong(0x76), {})),
+    "two headers": encoded(HEADER, HEADER, DATA),
+    "two properties": encoded(PROPERTIES, PROPERTIES, DATA),
+    "two values": encoded(Described(ULong(0x77), 1), Described(ULong(0x77), 2)),
+    "data and value": encoded(DATA, Described(ULong(0x77), 1)),
+    "data and sequence": encoded(DATA, Described(ULong(0x76), [])),
+    "two footers": encoded(DATA, FOOTER, FOOTER),
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_message_is_refused(data):
+    with pytest.raises(UndecodableMessage):
+        read_message(data)
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_the_python_sdk_is_taken_apart():
+    """One message for each that was added, in order, each with its own sections."""
+    batch = ServiceBusMessageBatch(max_size_in_bytes=10_000)
+    originals = [ServiceBusMessage(f"body {number}" * 30, session_id="s") for number in range(3)]
+    for original in originals:
+        batch.add_message(original)
+    output = bytearray()
+    encode_payload(output, batch._message)
+    messages = read_batch(bytes(output))
+    assert [read_message(sdk_encoded(original)).body for original in originals] == [
+        message.body for message in messages
+    ]
+
+
+def test_what_envelopes_a_batch_is_passed_over():
+    """Sections around a batch repeat those of the first message."""
+    inner = encoded(HEADER, PROPERTIES, DATA)
+    batch = encoded(
+        MESSAGE_ANNOTATIONS,
+        PROPERTIES,
+        APPLICATION_PROPERTIES,
+        Described(ULong(0x75), inner),
+        Described(ULong(0x75), encode(DATA)),
+    )
+    first, second = read_batch(batch)
+    assert encoded(PROPERTIES, DATA) == first.body
+    assert 5000 == first.time_to_live_ms
+    assert encode(DATA) == second.body
+    assert b"" == first.annotations
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        encoded(PROPERTIES),
+        encoded(Described(ULong(0x77), encode(DATA))),
+        encoded(Described(ULong(0x75), encode(DATA)), Described(ULong(0x75), b"no message")),
+        encoded(Described(ULong(0x75), b"")),
+        encoded(Described(ULong(0x75), encode(DATA)))[:-1],
+    ],
+    ids=["nothing", "no data", "value", "one bad", "empty message", "truncated"],
+)
+def test_a_batch_is_refused_as_a_whole(data):
+    with pytest.raises(UndecodableMessage):
+        read_batch(data)
+
+
+# --- hostile input ------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=100))
+def test_no_bytes_break_the_reader(data):
+    _refused_or_deliverable(data)
+
+
+@given(messages, st.data())
+def test_no_mutation_breaks_the_reader(data, draw):
+    """A bit flipped, bytes cut out, put in or overwritten: refused, or delivered like any other."""
+    mutated = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 4))):
+        start = draw.draw(st.integers(0, len(mutated)))
+        stop = draw.draw(st.integers(start, min(len(mutated), start + 6)))
+        mutated[start:stop] = draw.draw(st.binary(max_size=6))
+    _refused_or_deliverable(bytes(mutated))
+
+
+def _refused_or_deliverable(data):
+    try:
+        message = taken(data)
+    except UndecodableMessage:
+        return
+    message.time_to_live_ms = 5
+    message.overlay = Overlay(
+        properties={"a": encode(1)}, system={"messageid": encode("m"), "partitionkey": None}
+    )
+    assert encode_message(message, TOKEN, LOCKED_UNTIL_MS)
+
+
+@given(st.binary(max_size=100))
+def test_no_bytes_break_the_reader_of_batches(data):
+    with suppress(UndecodableMessage):
+        read_batch(encode(Described(ULong(0x75), data)))
