@@ -7,6 +7,7 @@ Every type compares and hashes as the plain Python value it extends: `UInt(1) ==
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class UByte(int):
@@ -89,7 +90,7 @@ class Array:
 
     code: int
     """The widest constructor of the element type, such as 0x81 for any array of longs."""
-    items: list[object]
+    items: list[Any]
     descriptor: object = None
     """What describes every item, where something does."""
 

@@ -225,13 +225,14 @@ def test_every_system_property_is_known():
 
 def test_system_properties_of_a_full_message():
     fields = ["id", b"user", "to", "subject", "reply", "correlation", Symbol("type")]
-    fields += [None, None, None, "session", None, "reply session"]
+    groups = ["session", None, "reply session"]
     annotations = {
         Symbol("x-opt-partition-key"): "key",
         Symbol("x-opt-via-partition-key"): "via",
     }
     message = taken(
-        encoded(Described(ULong(0x72), annotations)) + body_with(fields),
+        encoded(Described(ULong(0x72), annotations))
+        + body_with([*fields, None, None, None, *groups]),
         time_to_live_ms=1000,
         scheduled_enqueue_time_ms=NOW_MS - 1000,
         delivery_count=2,

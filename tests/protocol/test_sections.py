@@ -57,7 +57,8 @@ def test_the_bare_message_is_kept_as_it_came():
     assert encode({Symbol("x-opt-partition-key"): "key"}) == message.annotations
     assert pack_header(durable=True, priority=7) == message.header
     assert 5000 == message.time_to_live_ms
-    assert len(message.body) + len(message.annotations) == message.size
+    kept = encoded(PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER)
+    assert len(kept) + len(message.annotations) == message.size
 
 
 def test_sections_may_come_in_any_order():
@@ -81,17 +82,18 @@ def test_sections_may_come_in_any_order():
         assert expected.time_to_live_ms == message.time_to_live_ms
 
 
-@pytest.mark.parametrize("present", range(64))
+@pytest.mark.parametrize("present", range(1, 64))
 def test_any_section_may_be_left_out(present):
     """The quick way and the careful way over a message agree on every set of sections."""
-    sections = [HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER]
-    chosen = [section for bit, section in enumerate(sections) if present >> bit & 1]
-    if not chosen:
-        return
+    around = [HEADER, MESSAGE_ANNOTATIONS]
+    inside = [PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER]
+    outer = [section for bit, section in enumerate(around) if present >> bit & 1]
+    kept = [section for bit, section in enumerate(inside, 2) if present >> bit & 1]
+    chosen = [*outer, *kept]
     message = read_message(encoded(*chosen))
     # Delivery annotations at the end send the same message the careful way.
     careful = read_message(encoded(*chosen, DELIVERY_ANNOTATIONS))
-    assert encoded(*[section for section in chosen if section.descriptor >= 0x73]) == message.body
+    assert encoded(*kept) == message.body
     for name in ("body", "annotations", "header", "time_to_live_ms", "size"):
         assert getattr(careful, name) == getattr(message, name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import proton
@@ -41,6 +42,7 @@ from protocol.amqp.values import (
 )
 from tests.support.amqp_values import scalars, texts, typed, values
 
+UNDESCRIBED: Any = proton.UNDESCRIBED
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
@@ -218,13 +220,14 @@ def test_we_read_what_proton_writes(value):
 def test_arrays_agree_with_proton(numbers):
     """An array of longs means the same to Proton in both directions."""
     data = proton.Data()
-    data.put_object(proton.Array(proton.UNDESCRIBED, proton.Data.LONG, *numbers))
+    data.put_object(proton.Array(UNDESCRIBED, proton.Data.LONG, *numbers))
     assert Array(ArrayCode.LONG, numbers) == decode(bytes(data.encode()))[0]
     back = proton.Data()
     back.decode(encode(Array(ArrayCode.LONG, numbers)))
     back.rewind()
     back.next()
-    assert numbers == list(back.get_object().elements)
+    theirs: Any = back.get_object()
+    assert numbers == list(theirs.elements)
 
 
 @given(
@@ -293,7 +296,8 @@ def test_map_entries_are_taken_apart_and_put_together(entries, key_encoder):
     encoded = {key: encode(value) for key, value in entries.items()}
     data = encode_map_entries(encoded, key_encoder)
     assert encoded == map_entries(b"xx" + data, 2)
-    assert typed([*entries.values()]) == typed([*decode(data)[0].values()])
+    decoded: Any = decode(data)[0]
+    assert typed([*entries.values()]) == typed([*decoded.values()])
 
 
 def test_a_null_map_has_no_entries():

@@ -6,6 +6,7 @@ Owns sections, encodings as senders make them and the way back; no expectations.
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from azure.servicebus._pyamqp._encode import encode_payload
@@ -42,12 +43,14 @@ def bare(*sections):
 
 
 def sections_of(data):
-    """Every section of an encoding by its code; a body of several data sections as a list."""
-    found = {}
+    """The values of the sections of an encoding by their codes; each may come once."""
+    found: dict[int, Any] = {}
     position = 0
     while position < len(data):
         assert b"\x00\x53" == data[position : position + 2]
         section, position = decode(data, position)
+        assert isinstance(section, Described)
+        assert isinstance(section.descriptor, ULong)
         assert section.descriptor not in found
         found[int(section.descriptor)] = section.value
     return found
