@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from broker.core.records import (
@@ -23,6 +25,9 @@ from tests.storage.facts import (
     row,
     stored,
 )
+
+if TYPE_CHECKING:
+    from broker.core.records import Record
 
 
 def reopen(store) -> None:
@@ -222,7 +227,7 @@ def test_a_message_stored_again_after_its_delete_is_there(store):
 def test_stores_and_deletes_may_alternate_in_a_batch(store):
     """What many turns of a busy broker come to in one commit."""
     store.commit([stored(range(1, 101))])
-    batch = []
+    batch: list[Record] = []
     for turn in range(20):
         batch.append(stored(range(101 + turn * 5, 106 + turn * 5)))
         gone = range(1 + turn * 5, 6 + turn * 5)
