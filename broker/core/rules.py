@@ -285,7 +285,7 @@ class TopicRules(Generic[SubscriptionT]):
         for fields, group in self._indexed.items():
             keys: list[Hashable] = []
             for is_system, name in fields:
-                value = (view.system if is_system else view.user).get(name)
+                value = view.system[name] if is_system else view.user.get(name)
                 key = value if type(value) is str else _key(value)
                 if key is None:
                     break

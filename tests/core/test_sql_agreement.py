@@ -6,6 +6,7 @@ The reading below knows nothing of the compiler: it walks its own trees, slowly 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from types import SimpleNamespace
@@ -309,7 +310,9 @@ property_values = st.one_of(
     st.sampled_from([UUID(int=1), UUID(int=2), b"", b"a"]),
 )
 messages = st.builds(
-    lambda user, system: SimpleNamespace(user=user, system=system, new_id=None),
+    lambda user, system: SimpleNamespace(
+        user=user, system=defaultdict(lambda: None, system), new_id=None
+    ),
     st.dictionaries(st.sampled_from(USER_NAMES), property_values),
     st.dictionaries(st.sampled_from(SYSTEM_NAMES[:-1]), texts | integers | st.none()),
 )

@@ -5,6 +5,7 @@ T selects the message, F does not, and neither does U (unknown), which NOT leave
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from types import SimpleNamespace
@@ -67,16 +68,19 @@ MESSAGE = SimpleNamespace(
         "name_1": 1,
         "property_name": "color",
     },
-    system={
-        "messageid": "m-1",
-        "label": "Bus stop",
-        "correlationid": "high",
-        "sequencenumber": 42,
-        "enqueuedtimeutc": NOON,
-        "timetolive": timedelta(minutes=5),
-        "state": State.DEFERRED,
-        "to": None,
-    },
+    system=defaultdict(
+        lambda: None,
+        {
+            "messageid": "m-1",
+            "label": "Bus stop",
+            "correlationid": "high",
+            "sequencenumber": 42,
+            "enqueuedtimeutc": NOON,
+            "timetolive": timedelta(minutes=5),
+            "state": State.DEFERRED,
+            "to": None,
+        },
+    ),
     new_id=lambda: UUID(int=9),
 )
 

@@ -221,7 +221,7 @@ def _system_property(name: str) -> Evaluate:
             raise _no_such_property(name)
 
         return fail
-    return lambda source: source.system.get(key)
+    return lambda source: source.system[key]
 
 
 def _property_call(name: Evaluate) -> Evaluate:

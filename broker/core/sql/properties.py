@@ -1,6 +1,7 @@
 """What filters and actions see of a message: its properties by lower-case name.
 
-A view decodes each kind of property at most once, when first asked, however many rules ask.
+A view decodes the application properties once, and each system property once, when first asked,
+however many rules ask.
 A draft is a private copy for one action, and tells what it changed.
 """
 
@@ -24,11 +25,23 @@ class PropertySource(Protocol):
 
     @property
     def system(self) -> Mapping[str, PropertyValue]:
-        """What is set of `sys.*`."""
+        """What `sys.*` gives for every name that exists, set or not: indexing never fails."""
 
     @property
     def new_id(self) -> Callable[[], UUID]:
         """Where `newid()` gets its values."""
+
+
+class _Remembered(dict[str, "PropertyValue"]):
+    """What was asked for so far; what was not is read then."""
+
+    __slots__ = ("read",)
+
+    read: Callable[[str], PropertyValue]
+
+    def __missing__(self, name: str) -> PropertyValue:
+        value = self[name] = self.read(name)
+        return value
 
 
 class MessageProperties:
@@ -53,8 +66,9 @@ class MessageProperties:
             self.user = {key.lower(): value for key, value in self.application.items()}
             return self.user
         if name == "system":
-            self.system = self._reader.system_properties(self._message)
-            return self.system
+            self.system = system = _Remembered()
+            system.read = self._reader.system_properties(self._message).get
+            return system
         raise AttributeError(name)
 
 
@@ -65,7 +79,8 @@ class Draft:
 
     def __init__(self, source: MessageProperties) -> None:
         self.user = dict(source.user)
-        self.system = dict(source.system)
+        self.system = _Remembered()
+        self.system.read = source.system.__getitem__
         self.new_id = source.new_id
         self._names = {name.lower(): name for name in source.application}
         # Dictionaries for their order: the same action makes the same overlay every time.
