@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.core.errors import UndecodableMessage
-from protocol.amqp.section_reader import body_sections, skip_fields
+from protocol.amqp.section_reader import body_sections, entries_of, skip_fields
 from protocol.amqp.section_writer import (
     ANNOTATIONS,
     GROUP_ID,
@@ -31,7 +31,6 @@ from protocol.amqp.values import (
     compound,
     decode,
     encode,
-    value_end,
 )
 
 if TYPE_CHECKING:
@@ -205,15 +204,9 @@ def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
 
 def _annotation(annotations: bytes, name: bytes) -> object:
     """A decoded message annotation; None if there is none of that name."""
-    position, count, _ = compound(annotations, 0)
-    for _ in range(count >> 1):
-        middle = value_end(annotations, position)
-        # The key's text ends where the key does, whichever constructor it has.
-        if annotations.endswith(name, position, middle):
-            key = decode(annotations, position)[0]
-            if isinstance(key, str) and key.encode() == name:
-                return decode(annotations, middle)[0]
-        position = value_end(annotations, middle)
+    for key, _, middle, _ in entries_of(annotations, 0):
+        if key == name:
+            return decode(annotations, middle)[0]
     return None
 
 

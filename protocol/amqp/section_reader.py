@@ -97,13 +97,12 @@ def read_message(data: bytes) -> Message:
             _check_fields(data, position + 6, data[position + 5], end)
             position = end
             mark = data[position : position + 4]
-        if mark != b"\x00\x53\x75\xb0":
-            if mark == b"\x00\x53\x73\x45":
-                position += 4
-                mark = data[position : position + 4]
-            if mark in _APPLICATION_PROPERTIES_MARKS:
-                position = _check_properties_map(data, position + 3)
-                mark = data[position : position + 4]
+        elif mark == b"\x00\x53\x73\x45":
+            position += 4
+            mark = data[position : position + 4]
+        if mark in _APPLICATION_PROPERTIES_MARKS:
+            position = _check_properties_map(data, position + 3)
+            mark = data[position : position + 4]
         if mark == b"\x00\x53\x75\xb0":
             end = position + 8 + _length32(data, position + 4)[0]
         elif mark == b"\x00\x53\x75\xa0":
@@ -204,9 +203,10 @@ def _read_any(data: bytes) -> Message:
             annotations, scheduled_ms = _read_annotations(data, start)
         else:
             _CHECKS[code](data, start, end)
+        section = b"\x00\x53" + bytes((code,)) + data[start:end]
         if data[start] == 0x40 and code != VALUE:
-            continue  # A null section says what an absent one says, and SDKs expect only the latter.
-        found.setdefault(code, []).append(b"\x00\x53" + bytes((code,)) + data[start:end])
+            section = b""  # Null says what absence says, and SDKs expect only the latter.
+        found.setdefault(code, []).append(section)
     if len(found.keys() & {DATA, SEQUENCE, VALUE}) > 1:
         raise UndecodableMessage("a message has bodies of different kinds")
     if not data:
@@ -227,7 +227,7 @@ def _binary(data: bytes, start: int, end: int) -> bytes:
 
 
 def _check_map(data: bytes, start: int, _end: int) -> None:
-    for _ in _entries(data, start):
+    for _ in entries_of(data, start):
         pass
 
 
@@ -296,7 +296,7 @@ def _read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
     """The sender's own annotations as a map, and the scheduled enqueue time."""
     scheduled_ms = 0
     kept: list[bytes] = []
-    for name, position, middle, end in _entries(data, start):
+    for name, position, middle, end in entries_of(data, start):
         if name not in _BROKER_ANNOTATIONS:
             kept.append(data[position:end])
         elif name == SCHEDULED_ENQUEUE_TIME:
@@ -307,10 +307,10 @@ def _read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
     return compound_of(0xC1, 2 * len(kept), b"".join(kept)) if kept else b"", scheduled_ms
 
 
-def _entries(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
+def entries_of(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
     """Of every entry of a map: text of the key, where the key, its value and the next begin.
 
-    A key that is no text has none: reserved keys are numbers (AMQP 1.0 §3.2.10).
+    A key that is no text has none: reserved annotations have numbers (AMQP 1.0 §3.2.10).
     """
     if data[start] in (0x45, 0xC0, 0xD0):
         raise UndecodableMessage("a list where a map should be")
@@ -322,6 +322,8 @@ def _entries(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
         code = data[position]
         middle = value_end(data, position)
         name = data[position + _TEXT_OFFSETS[code] : middle] if code in _TEXT_OFFSETS else b""
+        if not name.isascii():
+            decode(data, position)  # Refuses what is not UTF-8.
         end = value_end(data, middle)
         if not 0x40 <= data[middle] < 0xC0:
             decode(data, middle)  # Sizes tell nothing about what is inside.
@@ -380,7 +382,7 @@ def _check_properties_map(data: bytes, start: int) -> int:
         else:
             raise UndecodableMessage("an application property's name must be text")
         if not data[position + _TEXT_OFFSETS[code] : middle].isascii():
-            decode(data, position)
+            decode(data, position)  # Refuses what is not UTF-8.
         code = data[middle]
         if code == 0xA1:
             position = middle + 2 + data[middle + 1]

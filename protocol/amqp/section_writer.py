@@ -11,7 +11,7 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from protocol.amqp.section_reader import body_sections, skip_fields
+from protocol.amqp.section_reader import body_sections, entries_of, skip_fields
 from protocol.amqp.values import (
     Symbol,
     compound,
@@ -256,10 +256,10 @@ def _message_annotations(message: Message, locked: bool, locked_until_ms: int) -
             if name in ANNOTATIONS
         }
     if message.annotations:
-        first, own_count, end = compound(message.annotations, 0)
         if changes:
-            own, own_count = _without(message.annotations, first, own_count, changes)
+            own, own_count = _without(message.annotations, changes)
         else:
+            first, own_count, end = compound(message.annotations, 0)
             own = message.annotations[first:end]
         entries.append(own)
         count += own_count
@@ -278,18 +278,13 @@ def _message_annotations(message: Message, locked: bool, locked_until_ms: int) -
     return b"\x00\x53\x72" + compound_of(0xC1, count, b"".join(entries))
 
 
-def _without(
-    annotations: bytes, position: int, count: int, names: Mapping[bytes, object]
-) -> tuple[bytes, int]:
+def _without(annotations: bytes, names: Mapping[bytes, object]) -> tuple[bytes, int]:
     """The entries of an annotations map except those of some names, and how many items remain."""
-    kept = []
-    for _ in range(count >> 1):
-        middle = value_end(annotations, position)
-        end = value_end(annotations, middle)
-        key = decode(annotations, position)[0]
-        if not isinstance(key, str) or key.encode() not in names:
-            kept.append(annotations[position:end])
-        position = end
+    kept = [
+        annotations[position:end]
+        for name, position, _, end in entries_of(annotations, 0)
+        if name not in names
+    ]
     return b"".join(kept), 2 * len(kept)
 
 
