@@ -28,7 +28,8 @@ RUN pip install --no-cache-dir --no-deps . \
 
 FROM python:3.13-slim-bookworm
 
-RUN useradd --system --uid 10001 --user-group --no-create-home peeklock \
+RUN groupadd --system --gid 10001 peeklock \
+    && useradd --system --uid 10001 --gid peeklock --no-create-home peeklock \
     && install --directory --owner=peeklock --group=peeklock /data
 COPY --from=build /opt/peeklock /opt/peeklock
 
@@ -36,7 +37,7 @@ ENV PATH=/opt/peeklock/bin:$PATH \
     PEEKLOCK_HOST=0.0.0.0 \
     PEEKLOCK_STORAGE=sqlite:////data/peeklock.db
 
-USER peeklock
+USER 10001:10001
 VOLUME /data
 # AMQP, AMQP over TLS, administration and health. Entities are read from PEEKLOCK_CONFIG, or from
 # /ServiceBus_Emulator/ConfigFiles/Config.json if something is mounted there.

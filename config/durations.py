@@ -23,7 +23,7 @@ _YEAR_MS = 365 * _DAY_MS
 
 _ISO_8601 = re.compile(
     r"P(?=[\dT])(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?"
-    r"(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
+    r"(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?",
     re.ASCII,
 )
 _ISO_UNITS_MS = (
@@ -50,12 +50,12 @@ def parse_duration_ms(text: str) -> int:
     iso = _ISO_8601.fullmatch(text)
     if iso is None:
         raise ValueError(f"{text!r} is not a duration")
-    total_ms = sum(
-        float(amount) * unit_ms if "." in amount else int(amount) * unit_ms
-        for amount, unit_ms in zip(iso.groups(default="0"), _ISO_UNITS_MS, strict=True)
+    *amounts, fraction = iso.groups(default="0")
+    total_ms = int(fraction.ljust(3, "0")[:3]) + sum(
+        int(amount) * unit_ms for amount, unit_ms in zip(amounts, _ISO_UNITS_MS, strict=True)
     )
     # Python's SDK rounds the longest time span down by some microseconds.
-    return UNLIMITED_MS if total_ms >= UNLIMITED_MS - _SECOND_MS else int(total_ms)
+    return UNLIMITED_MS if total_ms >= UNLIMITED_MS - _SECOND_MS else total_ms
 
 
 def format_duration(duration_ms: int) -> str:

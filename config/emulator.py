@@ -242,7 +242,7 @@ class _EmulatorForm:
         return name
 
     def _required(self, node: Node, members: Mapping[str, Node], name: str) -> Node | None:
-        if name not in members:
+        if name not in members and isinstance(node.value, dict):
             self._report.mistake(node, f"{name} is missing")
         return members.get(name)
 

@@ -60,5 +60,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # only a mistake needs it
 
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
-    return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
+    folded = name.casefold()
+    close = get_close_matches(folded, by_folded, n=1, cutoff=0.6) or [
+        candidate
+        for candidate in by_folded
+        if candidate.startswith(folded) or folded.startswith(candidate)
+    ]
+    return f"; did you mean {by_folded[close[0]]!r}?" if close and folded else ""

@@ -1,0 +1,1 @@
+"""What the operator writes, and what is said when it is wrong."""

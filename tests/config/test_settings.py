@@ -1,0 +1,242 @@
+"""Flags go before the environment, the environment before the file, the file before the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from config.emulator import default_topology
+from config.limits import RELAXED, STRICT, Tier, strict
+from config.loader import load
+from config.mistakes import ConfigError
+from config.settings import Authorization, LogFormat, LogLevel, Quotas, Settings
+from config.sources import SETTINGS
+from tests.config.reading import NOWHERE, any_rule
+
+
+def settings(flags=None, environment=None):
+    return load(flags or {}, environment or {}, any_rule, NOWHERE).settings
+
+
+def mistakes(flags=None, environment=None):
+    with pytest.raises(ConfigError) as caught:
+        settings(flags, environment)
+    return [str(one) for one in caught.value.mistakes]
+
+
+def test_nothing_given_means_the_defaults(monkeypatch):
+    """Loopback, the emulator's ports, a file in the user's data folder, the well-known key."""
+    monkeypatch.setenv("XDG_DATA_HOME", "/home/me/data")
+    found = settings()
+    assert Settings() == found
+    assert ("127.0.0.1", 5672, 5300, None) == (
+        found.host,
+        found.amqp_port,
+        found.http_port,
+        found.tls_port,
+    )
+    assert "sqlite:////home/me/data/peeklock/peeklock.db" == found.storage
+    assert "SAS_KEY_VALUE" == found.shared_access_key
+
+
+def test_without_a_data_folder_the_home_folder_is_used(monkeypatch):
+    """As the XDG rules say."""
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert "sqlite:////home/me/.local/share/peeklock/peeklock.db" == Settings().storage
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    path = tmp_path / "certificate.pem"
+    path.touch()
+    return path
+
+
+VALUES = [
+    ("host", "0.0.0.0", "0.0.0.0"),
+    ("amqp_port", "0", 0),
+    ("http_port", "65535", 65535),
+    ("tls_port", "5671", 5671),
+    ("storage", "memory:", "memory:"),
+    ("storage", "postgresql://u:p@h/d", "postgresql://u:p@h/d"),
+    ("payload_memory", "1000", 1000),
+    ("payload_memory", "64KiB", 64 * 1024),
+    ("payload_memory", "2 gib", 2 * 1024**3),
+    ("log_format", "json", LogFormat.JSON),
+    ("log_level", "DEBUG", LogLevel.DEBUG),
+    ("authorization", "strict", Authorization.STRICT),
+    ("shared_access_key_name", "me", "me"),
+    ("shared_access_key", "a=b", "a=b"),
+    ("create_on_first_use", "yes", True),
+    ("tier", "standard", Tier.STANDARD),
+    ("quotas", "strict", Quotas.STRICT),
+    ("testing_api", "true", True),
+    ("testing_api", "off", False),
+    ("hold_locks_after_connection_loss", "1", True),
+    ("idle_timeout", "PT2M", 120_000),
+    ("shutdown_grace", "1s", 1_000),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "value"), VALUES)
+def test_every_setting_has_a_flag_a_variable_and_a_name_in_the_file(tmp_path, name, text, value):
+    """One name, three spellings, one meaning."""
+    (setting,) = [one for one in SETTINGS if one.name == name]
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"settings:\n  {name}: '{text}'\n")
+    expected = replace(Settings(), **{setting.field: value})
+    assert expected == settings({name: text})
+    assert expected == settings({}, {f"PEEKLOCK_{name.upper()}": text})
+    assert expected == settings({"config": str(path)})
+    assert "--" + name.replace("_", "-") == setting.flag
+
+
+def test_files_of_certificates_must_exist(certificate):
+    """Better told at the start than at the first client."""
+    found = settings({"tls_certificate": str(certificate), "tls_key": str(certificate)})
+    assert (certificate, certificate) == (found.tls_certificate, found.tls_key)
+    assert [
+        "--tls-key: '/nonexistent' is not allowed; expected the path of a file that exists"
+    ] == mistakes({"tls_key": "/nonexistent"})
+
+
+def test_every_setting_can_be_given():
+    """A field that no flag reaches would be no setting."""
+    assert [one.name for one in fields(Settings)] == [one.field for one in SETTINGS]
+    assert {one.name for one in SETTINGS} == {name for name, _, _ in VALUES} | {
+        "tls_certificate",
+        "tls_key",
+    }
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path):
+    """And the file before the default."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("settings: {amqp_port: 1, http_port: 1, tls_port: 1}\n")
+    environment = {
+        "PEEKLOCK_CONFIG": str(path),
+        "PEEKLOCK_AMQP_PORT": "2",
+        "PEEKLOCK_HTTP_PORT": "2",
+    }
+    found = settings({"amqp_port": "3"}, environment)
+    assert (3, 2, 1) == (found.amqp_port, found.http_port, found.tls_port)
+    assert Settings().host == found.host
+
+
+def test_the_emulators_variables_are_honoured_or_let_be():
+    """Its HTTP port moves ours, unless ours is named too; what concerns SQL Server is not read."""
+    emulator = {
+        "EMULATOR_HTTP_PORT": "5301",
+        "ACCEPT_EULA": "N",
+        "SQL_SERVER": "sqledge",
+        "MSSQL_SA_PASSWORD": "x",
+        "SQL_WAIT_INTERVAL": "soon",
+    }
+    assert replace(Settings(), http_port=5301) == settings({}, emulator)
+    assert 5302 == settings({}, emulator | {"PEEKLOCK_HTTP_PORT": "5302"}).http_port
+
+
+def test_an_empty_variable_is_not_set():
+    """Compose files pass on variables nobody gave a value."""
+    assert Settings() == settings({}, {"PEEKLOCK_TLS_PORT": "", "EMULATOR_HTTP_PORT": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("amqp_port", "amqp", "a port from 1 to 65535, or 0 for a free one"),
+        ("amqp_port", "65536", "a port from 1 to 65535, or 0 for a free one"),
+        ("http_port", "-1", "a port from 1 to 65535, or 0 for a free one"),
+        ("storage", "mysql://h", "memory:, sqlite:///PATH or postgresql://HOST/DATABASE"),
+        ("storage", "peeklock.db", "memory:, sqlite:///PATH or postgresql://HOST/DATABASE"),
+        ("payload_memory", "much", "a size such as 512MiB or 2GiB"),
+        ("payload_memory", "512MB", "a size such as 512MiB or 2GiB"),
+        ("log_format", "xml", "console or json"),
+        ("log_level", "loud", "debug or info or warning or error"),
+        ("authorization", "none", "development or strict"),
+        ("tier", "gold", "Basic or Standard or Premium"),
+        ("testing_api", "perhaps", "true or false"),
+        ("idle_timeout", "4", "a duration such as PT30S or 30s"),
+    ],
+)
+def test_a_wrong_value_is_told_under_the_name_it_was_given(name, text, allowed):
+    """Flag or variable: the operator finds it where it was written."""
+    tail = f"{text!r} is not allowed; expected {allowed}"
+    flag, variable = "--" + name.replace("_", "-"), "PEEKLOCK_" + name.upper()
+    assert [f"{flag}: {tail}"] == mistakes({name: text})
+    assert [f"{variable}: {tail}"] == mistakes({}, {variable: text})
+
+
+def test_passwords_are_not_repeated():
+    """A mistake ends up in a CI log."""
+    (mistake,) = mistakes({"storage": "postgres://me:secret@host/db"})
+    assert "'postgres://***@host/db'" in mistake
+    assert "secret" not in mistake
+
+
+def test_mistakes_of_flags_variables_and_file_are_told_together(tmp_path):
+    """Also when the file cannot be read at all."""
+    path = tmp_path / "broken.json"
+    path.write_text('{"a": }')
+    found = mistakes({"config": str(path), "amqp_port": "x"}, {"PEEKLOCK_TIER": "y"})
+    assert {"--amqp-port", "PEEKLOCK_TIER", str(path)} == {one.partition(":")[0] for one in found}
+
+
+def test_a_misspelt_variable_is_a_warning():
+    """Kubernetes makes variables of its own for a service of our name: those are let be."""
+    environment = {"PEEKLOCK_AMPQ_PORT": "1", "PEEKLOCK_SERVICE_HOST": "10.0.0.1"}
+    loaded = load({}, environment, any_rule, NOWHERE)
+    assert ["PEEKLOCK_AMPQ_PORT: is not a setting; did you mean 'AMQP_PORT'?"] == [
+        str(one) for one in loaded.warnings
+    ]
+
+
+def test_the_emulators_file_is_read_where_its_container_has_it(tmp_path):
+    """If it is there and no other file is named."""
+    path = tmp_path / "Config.json"
+    assert default_topology() == load({}, {}, any_rule, path).topology
+    path.write_text('{"UserConfig": {"Namespaces": [{"Name": "mounted"}]}}')
+    assert {"mounted": {}} == load({}, {}, any_rule, path).topology.namespaces
+    other = tmp_path / "other.yaml"
+    other.write_text("namespaces: {other: }")
+    assert {"other": {}} == load({"config": str(other)}, {}, any_rule, path).topology.namespaces
+
+
+def test_without_a_file_there_is_what_the_emulator_has_without_one():
+    """A first try needs no configuration: queue.1 and topic.1 with four subscriptions."""
+    topology = load({}, {}, any_rule, NOWHERE).topology
+    subscriptions = [f"topic.1/Subscriptions/subscription.{number}" for number in range(1, 5)]
+    assert {"sbemulatorns": ["queue.1", "topic.1", *subscriptions]} == {
+        name: list(entities) for name, entities in topology.namespaces.items()
+    }
+
+
+def test_a_home_folder_is_found_in_a_path(monkeypatch, tmp_path):
+    """A shell does not expand `~` behind an equals sign."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path(tmp_path / "mine.yaml").write_text("namespaces: {mine: }")
+    assert ["mine"] == list(
+        load({"config": "~/mine.yaml"}, {}, any_rule, NOWHERE).topology.namespaces
+    )
+
+
+def test_quotas_are_relaxed_or_those_of_a_tier():
+    """Relaxed by default, in the tier that can do most."""
+    assert RELAXED == Settings().limits
+    assert STRICT == Settings(quotas=Quotas.STRICT).limits
+    basic = Settings(quotas=Quotas.STRICT, tier=Tier.BASIC).limits
+    assert strict(Tier.BASIC) == basic
+    assert 256 * 1024 == basic.message_max_bytes
+    assert 14 * 86_400_000 == basic.time_to_live_max_ms
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_no_strict_quota_is_wider_than_the_relaxed_one(tier):
+    """Relaxed is what protects the broker; a quota of Azure's never undoes that."""
+    for one in fields(RELAXED):
+        relaxed, strictly = getattr(RELAXED, one.name), getattr(strict(tier), one.name)
+        lower, upper = (strictly, relaxed) if "_min_" not in one.name else (relaxed, strictly)
+        assert lower <= upper, one.name
