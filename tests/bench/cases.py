@@ -7,28 +7,39 @@ whether the messages came through whole is decided by the generator.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import observe
-from tests.bench.load import measure, new_run, through
+from tests.bench.load import new_run
 from tests.bench.roles import Load
+from tests.bench.rows import Row, observed, resident_megabytes, started, through
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-QUEUES = ("measured", "backlog")
+SUBSCRIPTIONS = ("one", "two", "three")
+LOCK = {"LockDuration": "PT5M"}
+"""So that no lock runs out on a slow machine, which would look like a duplicate."""
 CONFIG: dict[str, Any] = {
     "UserConfig": {
         "Namespaces": [
             {
                 "Name": "sbemulatorns",
                 "Queues": [
-                    {"Name": name, "Properties": {"LockDuration": "PT5M"}} for name in QUEUES
+                    {"Name": "measured", "Properties": LOCK},
+                    {"Name": "backlog", "Properties": LOCK},
+                    {"Name": "sessions", "Properties": LOCK | {"RequiresSession": True}},
                 ],
-                "Topics": [],
+                "Topics": [
+                    {
+                        "Name": "fan-out",
+                        "Subscriptions": [
+                            {"Name": name, "Properties": LOCK} for name in SUBSCRIPTIONS
+                        ],
+                    }
+                ],
             }
         ],
         "Logging": {"Type": "Console"},
@@ -37,23 +48,13 @@ CONFIG: dict[str, Any] = {
 
 IN_FLIGHT = 1000
 """Unsettled sends, and link credit, over all connections of a role."""
+FULL_COUNT = 100_000
 WARM_UP_MESSAGES = 5_000
 MODERATE_RATE_PER_S = 1000
-BACKLOG_MESSAGES = 100_000
 LARGE_BACKLOG_MESSAGES = 1_000_000
 LARGE_TOLERANCE = 0.15
 """How much slower a queue may be for having a million messages in it."""
 LARGE_ROUNDS = 3
-
-
-@dataclass(slots=True)
-class Row:
-    """One line of the result."""
-
-    case: str
-    figures: dict[str, Any]
-    is_clean: bool = True
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +65,14 @@ class Setting:
     folder: Path
     divisor: int = 1
     """Counts are divided by this: 1 for figures to keep, more for a quick look."""
-    environment: dict[str, str] = field(default_factory=dict)
 
     def count(self, full: int) -> int:
         return max(full // self.divisor, 1)
 
-    def broker(self, file_name: str) -> BrokerProcess:
-        url = "memory:"
-        if self.storage == "sqlite":
-            url = f"sqlite:///{self.folder / file_name}"
-        return BrokerProcess(
-            config=CONFIG, storage=url, testing_api=False, environment=self.environment
-        )
+    def broker(self) -> BrokerProcess:
+        """A broker on a store that is empty; the folder is this case's own."""
+        url = "memory:" if self.storage == "memory" else f"sqlite:///{self.folder / 'bench.db'}"
+        return BrokerProcess(config=CONFIG, storage=url, testing_api=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,49 +83,15 @@ class Case:
     is_large: bool = False
 
 
-def row_of(case: str, broker_cpu_s: float, results: list[dict[str, Any]]) -> Row:
-    """Put the roles' results and the broker's share together."""
-    figures: dict[str, Any] = {}
-    problems = [result["error"] for result in results if result["error"]]
-    finished = {result["role"]: result for result in results if "role" in result}
-    if finished:
-        first = finished.get("send") or finished["receive"]
-        last = finished.get("receive") or finished["send"]
-        elapsed_s = max(last["end_ns"] - first["begin_ns"], 1) / 1e9
-        figures["messages_per_s"] = last["count"] / elapsed_s
-        figures["broker_cpu_us"] = broker_cpu_s * 1e6 / max(last["count"], 1)
-    for role, result in finished.items():
-        figures[f"{role}_client_cpu_us"] = result["client_cpu_us_per_message"]
-        verdict = result.get("verdict") or {"not_accepted": result["not_accepted"]}
-        problems += [f"{count} {name}" for name, count in verdict.items() if count]
-    if "send" in finished:
-        # Without a sender beside it, a receiver's end to end is how long the messages lay there.
-        for role, prefix in (("send", "ack"), ("receive", "end_to_end")):
-            latency_us = finished.get(role, {}).get("latency_us", {})
-            figures |= {f"{prefix}_{name}_us": value for name, value in latency_us.items()}
-    return Row(case, figures, all(result["is_clean"] for result in results), "; ".join(problems))
-
-
-def observed(broker: BrokerProcess, case: str, load: Load, *kinds: str) -> Row:
-    """Run roles against the broker and charge it for what it used meanwhile."""
-    before_s = observe.cpu_s(broker.process_id)
-    results = through(load) if kinds == ("through",) else measure(*[(kind, load) for kind in kinds])
-    return row_of(case, observe.cpu_s(broker.process_id) - before_s, results)
-
-
-# ---- the cases --------------------------------------------------------------------------------
-
-
 def speed(body_bytes: int, connections: int) -> Callable[[Setting, str], Iterator[Row]]:
     """Send into an empty queue, empty it, then both at once."""
 
     def run(setting: Setting, name: str) -> Iterator[Row]:
-        count = setting.count(100_000)
-        with setting.broker(f"speed-{body_bytes}-{connections}.db") as broker:
+        with setting.broker() as broker:
             load = Load(
                 port=broker.amqp_port,
                 address="measured",
-                count=count,
+                count=setting.count(FULL_COUNT),
                 run=new_run(),
                 body_bytes=body_bytes,
                 connections=connections,
@@ -137,18 +100,20 @@ def speed(body_bytes: int, connections: int) -> Callable[[Setting, str], Iterato
                 credit=IN_FLIGHT // connections,
             )
             warm_up = replace(load, count=WARM_UP_MESSAGES, run=new_run())
-            row = observed(broker, f"{name} warm-up", warm_up, "through")
+            row = observed(broker, f"{name} warm-up", *through(warm_up))
             if not row.is_clean:
                 yield row
-            for kind in ("send", "receive", "through"):
-                yield observed(broker, f"{name} {kind}", load, kind)
+                return
+            yield observed(broker, f"{name} send", ("send", load))
+            yield observed(broker, f"{name} receive", ("receive", load))
+            yield observed(broker, f"{name} through", *through(load))
 
     return run
 
 
 def latency(setting: Setting, name: str) -> Iterator[Row]:
     """One message in flight; then a steady rate the broker is far from minding."""
-    with setting.broker("latency.db") as broker:
+    with setting.broker() as broker:
         load = Load(
             port=broker.amqp_port,
             address="measured",
@@ -157,25 +122,54 @@ def latency(setting: Setting, name: str) -> Iterator[Row]:
             body_bytes=1024,
             window=1,
         )
-        yield observed(broker, f"{name} one in flight", load, "through")
-        load = replace(
+        yield observed(broker, f"{name} one in flight", *through(load))
+        steady = replace(
             load,
             count=setting.count(5 * MODERATE_RATE_PER_S),
             window=IN_FLIGHT,
             rate_per_s=MODERATE_RATE_PER_S,
         )
-        yield observed(broker, f"{name} at {MODERATE_RATE_PER_S}/s", load, "through")
+        yield observed(broker, f"{name} at {MODERATE_RATE_PER_S}/s", *through(steady))
+
+
+def sessions(setting: Setting, name: str) -> Iterator[Row]:
+    """Ten sessions, each with a sender and a receiver of its own."""
+    with setting.broker() as broker:
+        load = Load(
+            port=broker.amqp_port,
+            address="sessions",
+            count=setting.count(FULL_COUNT // 2),
+            run=new_run(),
+            connections=10,
+            senders=10,
+            window=IN_FLIGHT // 10,
+            credit=IN_FLIGHT // 10,
+            in_sessions=True,
+        )
+        yield observed(broker, f"{name} through", *through(load))
+
+
+def fan_out(setting: Setting, name: str) -> Iterator[Row]:
+    """One topic, a copy for each of three subscriptions; rates count messages, not copies."""
+    with setting.broker() as broker:
+        load = Load(
+            port=broker.amqp_port,
+            address="fan-out",
+            count=setting.count(FULL_COUNT // 4),
+            run=new_run(),
+        )
+        receivers = [
+            ("receive", replace(load, address=f"fan-out/Subscriptions/{subscription}"))
+            for subscription in SUBSCRIPTIONS
+        ]
+        yield observed(broker, f"{name} through", *receivers, ("send", load))
 
 
 def footprint(setting: Setting, name: str) -> Iterator[Row]:
     """Start-up and memory, idle and with messages waiting."""
-    count = setting.count(BACKLOG_MESSAGES)
-    with setting.broker("footprint.db") as broker:
-        figures = {
-            "start_s": broker.ready_after_s,
-            "resident_mb": observe.resident_megabytes(broker.process_id),
-        }
-        yield Row(f"{name} empty", figures)
+    count = setting.count(FULL_COUNT)
+    with setting.broker() as broker:
+        yield started(broker, f"{name} empty")
         load = Load(
             port=broker.amqp_port,
             address="backlog",
@@ -183,25 +177,20 @@ def footprint(setting: Setting, name: str) -> Iterator[Row]:
             run=new_run(),
             body_bytes=1024,
         )
-        row = observed(broker, f"{name} {count} x 1 KiB waiting", load, "send")
-        row.figures["resident_mb"] = observe.resident_megabytes(broker.process_id)
+        row = observed(broker, f"{name} {count:,} x 1 KiB sent", ("send", load))
+        row.figures["resident_mb"] = resident_megabytes(broker)
         yield row
         if setting.storage == "memory":
             return
         broker.restart()
-        figures = {
-            "start_s": broker.ready_after_s,
-            "resident_mb": observe.resident_megabytes(broker.process_id),
-        }
-        yield Row(f"{name} restarted on {count} x 1 KiB", figures)
-        load = replace(load, port=broker.amqp_port)
-        yield observed(broker, f"{name} emptied after restart", load, "receive")
+        yield started(broker, f"{name} restarted on these")
+        yield observed(broker, f"{name} emptied after that", ("receive", load))
 
 
 def large_backlog(setting: Setting, name: str) -> Iterator[Row]:
     """A queue of a million must serve as fast as an empty one, in the same broker."""
     waiting, part = setting.count(LARGE_BACKLOG_MESSAGES), setting.count(20_000)
-    with setting.broker("large.db") as broker:
+    with setting.broker() as broker:
         backlog = Load(
             port=broker.amqp_port,
             address="backlog",
@@ -209,37 +198,28 @@ def large_backlog(setting: Setting, name: str) -> Iterator[Row]:
             run=new_run(),
             body_bytes=1024,
         )
-        row = observed(broker, f"{name} fill with {waiting} x 1 KiB", backlog, "send")
-        row.figures["resident_mb"] = observe.resident_megabytes(broker.process_id)
+        row = observed(broker, f"{name} {waiting:,} x 1 KiB sent", ("send", backlog))
+        row.figures["resident_mb"] = resident_megabytes(broker)
         yield row
         speeds: dict[tuple[str, str], list[float]] = {}
         for turn in range(LARGE_ROUNDS):
-            empty = replace(
-                backlog, address="measured", count=part, first_sequence=turn * part, run=new_run()
-            )
-            full_send = replace(backlog, count=part, first_sequence=waiting + turn * part)
-            full_receive = replace(full_send, first_sequence=turn * part)
+            empty = replace(backlog, address="measured", count=part, run=new_run())
+            behind = replace(backlog, count=part, first_sequence=waiting + turn * part)
+            in_front = replace(backlog, count=part, first_sequence=turn * part)
             for queue, kind, load in (
                 ("empty", "send", empty),
-                ("full", "send", full_send),
+                ("full", "send", behind),
                 ("empty", "receive", empty),
-                ("full", "receive", full_receive),
+                ("full", "receive", in_front),
             ):
-                row = observed(
-                    broker, f"{name} {queue} queue, {kind}, round {turn + 1}", load, kind
-                )
-                speeds.setdefault((kind, queue), []).append(row.figures.get("messages_per_s", 0.0))
+                row = observed(broker, f"{name} {queue}, {kind}, round {turn + 1}", (kind, load))
+                speed = row.figures.get("messages_per_s", 0.0)
+                speeds.setdefault((kind, queue), []).append(speed)
                 yield row
         for kind in ("send", "receive"):
             yield compared(f"{name} full against empty, {kind}", speeds, kind)
-        figures = {"resident_mb": observe.resident_megabytes(broker.process_id)}
-        yield Row(f"{name} memory at the end", figures)
         broker.restart()
-        figures = {
-            "start_s": broker.ready_after_s,
-            "resident_mb": observe.resident_megabytes(broker.process_id),
-        }
-        yield Row(f"{name} restarted", figures)
+        yield started(broker, f"{name} restarted")
 
 
 def compared(case: str, speeds: dict[tuple[str, str], list[float]], kind: str) -> Row:
@@ -258,6 +238,8 @@ CASES = (
     Case("256 B, 10 connections,", speed(256, 10)),
     Case("1 KiB, 10 connections,", speed(1024, 10)),
     Case("latency, 1 KiB,", latency),
+    Case("10 sessions, 256 B,", sessions),
+    Case("topic to 3, 256 B,", fan_out),
     Case("footprint,", footprint),
     Case("large,", large_backlog, storages=("sqlite",), is_large=True),
 )

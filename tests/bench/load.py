@@ -15,7 +15,9 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.roles import FIRST, SECOND, SETTLED, Load, Receiver, Role, Sender
+from tests.bench.receiver import Receiver
+from tests.bench.roles import FIRST, SECOND, SETTLED, Load, Role
+from tests.bench.sender import Sender
 from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
@@ -79,11 +81,6 @@ def _receive(pipe: Connection[Any, Any]) -> Any:
         return {"error": "the role's process ended without a result", "is_clean": False}
 
 
-def through(load: Load) -> list[dict[str, Any]]:
-    """Receive while sending; receivers are attached first."""
-    return measure(("receive", load), ("send", load))
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.bench.load", description=__doc__)
     parser.add_argument("--role", choices=("send", "receive", "both"), default="both")
@@ -98,6 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--window", type=int, default=1000, help="unsettled sends per connection")
     parser.add_argument("--credit", type=int, default=1000, help="link credit per connection")
     parser.add_argument("--settle", choices=(SETTLED, FIRST, SECOND), default=SECOND)
+    parser.add_argument("--in-sessions", action="store_true", help="one session per connection")
     parser.add_argument("--presettled", action="store_true", help="send without outcomes")
     parser.add_argument("--rate-per-s", type=float, default=0.0, help="0: as fast as it goes")
     parser.add_argument("--first-sequence", type=int, default=0)
@@ -105,7 +103,8 @@ def main(arguments: Sequence[str]) -> int:
     options = vars(parser.parse_args(arguments))
     options["senders"] = options["senders"] or options["connections"]
     load = Load(**{field.name: options[field.name] for field in fields(Load)})
-    results = through(load) if options["role"] == "both" else measure((options["role"], load))
+    roles = ("receive", "send") if options["role"] == "both" else (options["role"],)
+    results = measure(*[(role, load) for role in roles])
     print(json.dumps({"run": load.run, "results": results}, indent=2))
     return 0 if all(result["is_clean"] for result in results) else 1
 

@@ -40,9 +40,18 @@ def filler(body_bytes: int) -> bytes:
     return (ALPHABET * (count // len(ALPHABET) + 1))[:count]
 
 
-def encode(run: int, body_bytes: int) -> tuple[bytearray, int]:
+def properties(session_id: bytes) -> bytes:
+    """The properties section with a group id, its eleventh field, and nothing else."""
+    fields = b"\x40" * 10 + b"\xa1" + bytes([len(session_id)]) + session_id
+    return b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 11]) + fields
+
+
+def encode(run: int, body_bytes: int, session_id: str = "") -> tuple[bytearray, int]:
     """A whole message with an empty stamp, and where in it the body begins."""
-    start = HEADER_SECTION + DATA_SECTION + body_bytes.to_bytes(4, "big")
+    start = HEADER_SECTION
+    if session_id:
+        start += properties(session_id.encode())
+    start += DATA_SECTION + body_bytes.to_bytes(4, "big")
     body = head(run, body_bytes) + bytes(STAMP.size) + filler(body_bytes)
     return bytearray(start + body), len(start)
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench import observe
-from tests.bench.cases import CASES, Row, Setting
+from tests.bench.cases import CASES, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.bench.rows import Row
 
 QUICK_DIVISOR = 4
 CASE_WIDTH = 44
@@ -63,7 +65,7 @@ def heading() -> str:
 def line(row: Row) -> str:
     text = f"{row.case:{CASE_WIDTH}}"
     text += "".join(f"{show(row.figures):>{width}}" for _, width, show in COLUMNS)
-    return text if row.is_clean else f"{text}  FAILED: {row.problem}"
+    return text.rstrip() if row.is_clean else f"{text.rstrip()}\n  FAILED: {row.problem}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -63,14 +63,25 @@ class ProtonClient:
         return link
 
     def attach_receiver(
-        self, address: str, *, name: str, settled: bool = False, second: bool = False
+        self,
+        address: str,
+        *,
+        name: str,
+        settled: bool = False,
+        second: bool = False,
+        session_id: str | None = None,
     ) -> Any:
         """Attach a link that receives.
 
-        `settled` is receive-and-delete; `second` is peek-lock whose settlements the broker answers.
+        `settled` is receive-and-delete; `second` is peek-lock whose settlements the broker answers;
+        `session_id` accepts that session.
         """
         link = lib.pn_receiver(self.amqp_session, name.encode())
-        lib.pn_terminus_set_address(lib.pn_link_source(link), address.encode())
+        source = lib.pn_link_source(link)
+        lib.pn_terminus_set_address(source, address.encode())
+        if session_id is not None:
+            encoded = _session_filter(session_id.encode())
+            lib.pn_data_decode(lib.pn_terminus_filter(source), encoded, len(encoded))
         lib.pn_terminus_set_address(lib.pn_link_target(link), name.encode())
         mode = lib.PN_SND_SETTLED if settled else lib.PN_SND_UNSETTLED
         lib.pn_link_set_snd_settle_mode(link, mode)
@@ -84,7 +95,8 @@ class ProtonClient:
         deadline_s = time.monotonic() + timeout_s
         self.flush()
         while not lib.pn_link_state(link) & lib.PN_REMOTE_ACTIVE:
-            readable, _, _ = select.select([self], [], [], deadline_s - time.monotonic())
+            patience_s = max(deadline_s - time.monotonic(), 0.0)
+            readable, _, _ = select.select([self], [], [], patience_s)
             if not readable:
                 raise PeerFailed("the broker did not answer the attach")
             self.receive()
@@ -205,6 +217,13 @@ class ProtonClient:
         lib.pn_decref(self._transport)
         lib.pn_decref(self._connection)
         lib.pn_collector_free(self.collector)
+
+
+def _session_filter(session_id: bytes) -> bytes:
+    """The source's filter map, with the plain string most SDKs send."""
+    key = b"com.microsoft:session-filter"
+    entry = b"\xa3" + bytes([len(key)]) + key + b"\xa1" + bytes([len(session_id)]) + session_id
+    return b"\xc1" + bytes([len(entry) + 1, 2]) + entry
 
 
 def _text(what: str, condition: Any) -> str:
