@@ -154,7 +154,7 @@ class RuleSet:
             for definition in definitions
         ]
         everything = [
-            rule for rule in self.compiled if rule.selection is EVERYTHING and not rule.action
+            rule for rule in self.compiled if rule.selection == EVERYTHING and not rule.action
         ]
         acting = [rule for rule in self.compiled if rule.action]
         self.is_plain = bool(everything) and not acting
