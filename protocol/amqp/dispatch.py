@@ -14,7 +14,7 @@ from cproton_ffi import lib
 from protocol.amqp.arrivals import Arrivals
 from protocol.amqp.attach import decoded_map, read_attach, write_refusal
 from protocol.amqp.endpoints import EngineLink, EngineSession
-from protocol.amqp.outcomes import WireError, set_condition, text
+from protocol.amqp.outcomes import WireError, set_condition, set_info, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +53,15 @@ class Dispatch:
         """Either side has closed the connection, or it is broken: no link is of use any more."""
         self.broken = False
         """The client broke the protocol; what else it sends is not looked at."""
+        self.remote_closed = False
+        """The client has closed the connection, or answered our close."""
         self.running = False
         self._stopped = False
-        self._remote_closed = False
         self._proton = proton
         self._handler = handler
-        self._container_id = container_id
+        self._error_info = {"container-id": container_id}
+        # Proton closes a connection that it finds broken by itself, and puts this into the close.
+        set_info(lib.pn_transport_condition(proton.transport), self._error_info)
         self._arrivals = Arrivals(proton.collector, handler, max_message_size_bytes)
         self._links: dict[Any, EngineLink] = {}
         self._sessions: dict[Any, EngineSession] = {}
@@ -137,7 +140,7 @@ class Dispatch:
         )
 
     def _closed(self, connection: Any) -> None:
-        self._remote_closed = True
+        self.remote_closed = True
         if not self.ending:
             self.end()
             self._handler.on_close()
@@ -198,22 +201,19 @@ class Dispatch:
         condition = lib.pn_transport_condition(transport)
         name = text(lib.pn_condition_get_name(condition)) or "amqp:internal-error"
         description = text(lib.pn_condition_get_description(condition)) or ""
-        # Proton puts this condition into the close that it writes by itself.
-        set_condition(condition, self._error(name, description))
         self._break(name, description)
 
     def _tail_closed(self, _: Any) -> None:
         """Proton takes no more bytes. It says why, except for a performative it does not know."""
-        if not self._remote_closed:
+        if not self.remote_closed:
             self._violated("amqp:decode-error", _UNREADABLE)
 
     def _violated(self, condition: str, description: str) -> None:
         """Close the connection, since Proton would not."""
         if not self.broken:
             connection = self._proton.connection
-            set_condition(
-                lib.pn_connection_condition(connection), self._error(condition, description)
-            )
+            error = WireError(condition, description, self._error_info)
+            set_condition(lib.pn_connection_condition(connection), error)
             lib.pn_connection_open(connection)
             lib.pn_connection_close(connection)
             self._break(condition, description)
@@ -223,9 +223,6 @@ class Dispatch:
             self.broken = True
             self.end()
             self._handler.on_transport_error(condition, description)
-
-    def _error(self, condition: str, description: str) -> WireError:
-        return WireError(condition, description, {"container-id": self._container_id})
 
     _ACTIONS: ClassVar[dict[int, tuple[Callable[[Any], Any], Callable[[Dispatch, Any], None]]]] = {
         lib.PN_CONNECTION_REMOTE_OPEN: (lib.pn_event_connection, _opened),

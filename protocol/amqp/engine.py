@@ -195,7 +195,7 @@ class Engine:
             self._output.append(copy_buffer.view[0:size])
             lib.pn_transport_pop(transport, size)
             size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
-        if size < 0 or self._dispatch.broken:
+        if self._dispatch.broken or (size < 0 and self._dispatch.remote_closed):
             self.finished = True
 
     # --- links ---------------------------------------------------------------------------------

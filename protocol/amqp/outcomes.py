@@ -146,19 +146,24 @@ def set_condition(condition: Any, error: WireError) -> None:
     """Fill a condition of a link, a connection or a transport."""
     lib.pn_condition_set_name(condition, error.condition.encode())
     lib.pn_condition_set_description(condition, error.description.encode())
-    set_data(lib.pn_condition_info(condition), _info_map(encoded_info(error)))
+    set_info(condition, error.info)
 
 
-def encoded_info(error: WireError) -> dict[str, bytes]:
-    return {key: encode_string(value) for key, value in error.info.items()}
+def set_info(condition: Any, info: Mapping[str, str]) -> None:
+    """Fill the info map of a condition."""
+    set_data(lib.pn_condition_info(condition), _symbol_map(_encoded_texts(info)))
+
+
+def _encoded_texts(info: Mapping[str, str]) -> dict[str, bytes]:
+    return {key: encode_string(value) for key, value in info.items()}
 
 
 def rejected(error: WireError) -> Rejected:
     """The outcome that carries an error."""
-    return Rejected(error.condition, error.description, encoded_info(error))
+    return Rejected(error.condition, error.description, _encoded_texts(error.info))
 
 
-def _info_map(entries: Mapping[str, bytes]) -> bytes:
+def _symbol_map(entries: Mapping[str, bytes]) -> bytes:
     return encode_map_entries(entries, encode_symbol)
 
 
@@ -288,13 +293,13 @@ def write_outcome(delivery: Any, outcome: Outcome) -> int:
             lib.pn_condition_set_name(condition, (outcome.condition or "").encode())
             if outcome.description is not None:
                 lib.pn_condition_set_description(condition, outcome.description.encode())
-            set_data(lib.pn_condition_info(condition), _info_map(outcome.info or {}))
+            set_data(lib.pn_condition_info(condition), _symbol_map(outcome.info or {}))
             return _REJECTED_CODE
         case Modified():
             lib.pn_disposition_set_failed(local, outcome.delivery_failed)
             lib.pn_disposition_set_undeliverable(local, outcome.undeliverable_here)
             if outcome.annotations:
-                set_data(lib.pn_disposition_annotations(local), _info_map(outcome.annotations))
+                set_data(lib.pn_disposition_annotations(local), _symbol_map(outcome.annotations))
             return _MODIFIED_CODE
         case Declared():
             set_data(lib.pn_disposition_data(local), encode([outcome.transaction_id]))
