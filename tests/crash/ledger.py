@@ -60,6 +60,14 @@ class Report:
     counts: Mapping[str, int]
     violations: dict[str, list[str]] = field(default_factory=dict)
 
+    def plus(self, other: Report) -> Report:
+        """Both reports as one, for a workload with several ledgers."""
+        violations = {kind: list(texts) for kind, texts in self.violations.items()}
+        for kind, texts in other.violations.items():
+            violations.setdefault(kind, []).extend(texts)
+        counts = {name: count + self.counts.get(name, 0) for name, count in other.counts.items()}
+        return Report(counts, violations)
+
     @property
     def is_clean(self) -> bool:
         return not any(self.violations.values())

@@ -12,6 +12,7 @@ from cproton_ffi import lib
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from tests.crash.ledger import Ledger, Link, MessageKey
     from tests.support.proton_client import ProtonClient
@@ -52,10 +53,12 @@ def decode(message: bytes) -> tuple[MessageKey, int]:
 class RawSender:
     """Sends pipelined, in order, and never the same message twice."""
 
-    def __init__(self, name: str, client: ProtonClient, address: str, ledger: Ledger) -> None:
+    def __init__(
+        self, name: str, client: ProtonClient, address: str, ledgers: Sequence[Ledger]
+    ) -> None:
+        self.name = name
         self.client = client
-        self._name = name
-        self._ledger = ledger
+        self._ledgers = ledgers
         self._awaited: dict[Any, MessageKey] = {}
         self._link = client.attach_sender(address, name=name)
         client.wait_until_attached(self._link, ATTACH_TIMEOUT_S)
@@ -65,8 +68,9 @@ class RawSender:
         allowed = min(lib.pn_link_credit(self._link), WINDOW - len(self._awaited), limit)
         end_index: int = first_index + max(allowed, 0)
         for index in range(first_index, end_index):
-            key = (self._name, index)
-            self._ledger.sending(key)
+            key = (self.name, index)
+            for ledger in self._ledgers:
+                ledger.sending(key)
             delivery = self.client.send(self._link, encode(key), index.to_bytes(8, "big"))
             self._awaited[delivery] = key
         return end_index
@@ -78,13 +82,18 @@ class RawSender:
             if delivery := lib.pn_event_delivery(event):
                 state = lib.pn_delivery_remote_state(delivery)
                 if state and delivery in self._awaited:
-                    key = self._awaited.pop(delivery)
-                    is_accepted = state == lib.PN_ACCEPTED
-                    (self._ledger.accepted if is_accepted else self._ledger.refused)(key)
+                    self._note(self._awaited.pop(delivery), state)
                     lib.pn_delivery_settle(delivery)
             else:
                 self.client.check(event)
             lib.pn_collector_pop(collector)
+
+    def _note(self, key: MessageKey, state: int) -> None:
+        for ledger in self._ledgers:
+            if state == lib.PN_ACCEPTED:
+                ledger.accepted(key)
+            else:
+                ledger.refused(key)
 
 
 class RawReceiver:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.crash.ledger import EXAMPLES, Report
-from tests.crash.queue_raw import RawQueue
-from tests.crash.queue_sdk import SdkQueue
+from tests.crash.stock_sdk import SdkQueue
+from tests.crash.volume import VolumeQueue, VolumeTopic
 from tests.crash.workload import NO_LIFE, Surroundings, Workload, run_workload
 from tests.support.server import HOST, BrokerProcess
 
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.sharedctypes import Synchronized
 
-WORKLOADS: dict[str, type[Workload]] = {"raw": RawQueue, "sdk": SdkQueue}
+WORKLOADS: dict[str, type[Workload]] = {
+    "volume": VolumeQueue,
+    "topic": VolumeTopic,
+    "sdk": SdkQueue,
+}
 """A new scenario is one more line."""
 
 KILLS = 50

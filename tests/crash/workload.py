@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.crash.ledger import Ledger
 
 NO_LIFE = -1
+LOCK = {"LockDuration": "PT5M"}
+"""Properties of entities whose locks are never meant to run out."""
 POLL_INTERVAL_S = 0.01
 
 
@@ -65,10 +67,11 @@ class Workload(ABC):
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
 
-    def note_failure(self, life: int, failure: BaseException, ledger: Ledger) -> None:
+    def note_failure(self, life: int, failure: BaseException, *ledgers: Ledger) -> None:
         """A client failed: after a kill that is the point, otherwise it is worth knowing."""
         if self.surroundings.is_still(life):
-            ledger.disturbed(life)
+            for ledger in ledgers:
+                ledger.disturbed(life)
             print(f"{self.name}: {type(failure).__name__}: {failure}", file=sys.stderr)
 
     @abstractmethod

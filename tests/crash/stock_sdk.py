@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
 from tests.crash.ledger import Ledger, Link, MessageKey, Report
-from tests.crash.workload import NO_LIFE, Surroundings, Workload
+from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,10 +41,8 @@ def key_of(message: ServiceBusReceivedMessage) -> MessageKey:
 
 
 class SdkQueue(Workload):
-    name = "SDK queue"
-    queues: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"Name": QUEUE, "Properties": {"LockDuration": "PT5M", "MaxDeliveryCount": 10}},
-    )
+    name = "the stock SDK on a queue"
+    queues: ClassVar[tuple[Mapping[str, Any], ...]] = ({"Name": QUEUE, "Properties": LOCK},)
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
