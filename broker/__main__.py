@@ -10,12 +10,16 @@ import argparse
 import os
 import sys
 from collections import Counter
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from broker import __version__
+from config.durations import format_duration
 from config.entities import QueueDefinition, SqlFilter, SubscriptionDefinition, TopicDefinition
+from config.limits import MEBIBYTE
 from config.loader import load
 from config.mistakes import ConfigError
+from config.settings import Settings
 from config.sources import CONFIG_VARIABLE, SETTINGS
 
 if TYPE_CHECKING:
@@ -108,10 +112,11 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser(
         "serve",
+        allow_abbrev=False,
         help="run the broker",
         description="Run the broker. Every option can also be set by its variable, and all but "
         "--config in the `settings` section of the file; an option beats a variable, a variable "
-        "beats the file.",
+        "beats the file. Defaults are in parentheses.",
     )
     serve.add_argument(
         "--config",
@@ -119,8 +124,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"entities to begin with: YAML, or the official emulator's Config.json "
         f"[{CONFIG_VARIABLE}]",
     )
+    defaults = Settings()
     for one in SETTINGS:
-        explanation = f"{one.explanation} [{one.variable}]"
+        default = _shown(one.field, getattr(defaults, one.field))
+        explanation = f"{one.explanation} [{one.variable}]{default}"
         if one.is_switch:
             serve.add_argument(
                 one.flag, dest=one.name, metavar="BOOL", nargs="?", const="true", help=explanation
@@ -132,6 +139,18 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="report every mistake in a config file")
     check.add_argument("config", metavar="FILE")
     return parser
+
+
+def _shown(field: str, default: object) -> str:
+    if default is None or default is False:
+        return ""
+    if isinstance(default, Enum):
+        default = default.value
+    elif isinstance(default, int) and field.endswith("_ms"):
+        default = format_duration(default)
+    elif isinstance(default, int) and field.endswith("_bytes"):
+        default = f"{default // MEBIBYTE}MiB"
+    return f" ({default})".replace("%", "%%")  # argparse would fill it in
 
 
 if __name__ == "__main__":

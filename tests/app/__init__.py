@@ -1,0 +1,1 @@
+"""The process around the core: logs, commits, turns, listeners."""

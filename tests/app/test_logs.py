@@ -1,0 +1,99 @@
+"""Logs are one line an event, on standard output, in the form the operator chose."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from broker.app import logs
+from config.settings import LogFormat, LogLevel, Settings
+
+
+@pytest.fixture
+def configured():
+    """Configures logging into memory, and puts back what was there."""
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level, structlog.get_config())
+
+    def configure(**settings):
+        output = io.StringIO()
+        logs.configure(Settings(**settings), output)
+        return output
+
+    yield configure
+    handlers, level, config = before
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**config)
+
+
+def test_json_has_one_object_a_line(configured):
+    """With time, level, logger and everything the event was given."""
+    output = configured(log_format=LogFormat.JSON)
+    structlog.get_logger("peeklock.amqp").info("link.attached", address="orders", credit=10)
+    event = json.loads(output.getvalue())
+    assert "2" == event.pop("timestamp")[0]
+    assert {
+        "event": "link.attached",
+        "level": "info",
+        "logger": "peeklock.amqp",
+        "address": "orders",
+        "credit": 10,
+    } == event
+
+
+def test_the_console_shows_the_text_scripts_wait_for(configured):
+    """Whole and on one line."""
+    output = configured()
+    structlog.get_logger("peeklock").info("ready", text="Emulator Service is Successfully Up!")
+    (line,) = output.getvalue().splitlines()
+    assert "Emulator Service is Successfully Up!" in line
+    assert "\x1b" not in line
+
+
+def test_what_is_below_the_level_is_not_written(configured):
+    """Warnings pass where info does not."""
+    output = configured(log_level=LogLevel.WARNING, log_format=LogFormat.JSON)
+    log = structlog.get_logger("peeklock")
+    log.info("quiet")
+    log.warning("loud")
+    assert ["loud"] == [json.loads(line)["event"] for line in output.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_the_standard_library_logs_the_same_way(configured, log_format):
+    """A library's warning looks like ours; its chatter is left out."""
+    output = configured(log_format=log_format)
+    logging.getLogger("aiohttp.server").info("chatter")
+    logging.getLogger("aiohttp.server").warning("odd %s", "request")
+    (line,) = output.getvalue().splitlines()
+    assert "odd request" in line
+    assert "aiohttp.server" in line
+    assert "warning" in line
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_secrets_are_not_written(configured, log_format):
+    """Neither tokens nor bodies nor passwords, also not through the variables of a traceback."""
+    output = configured(log_format=log_format)
+    log = structlog.get_logger("peeklock")
+    log.info("x", token="s3cret", body=b"s3cret", storage="postgresql://me:s3cret@host/db")
+    try:
+        body = b"s3" + b"cret"
+        raise ValueError(len(body))
+    except ValueError:
+        log.exception("failed")
+    assert "s3cret" not in output.getvalue()
+    assert "postgresql://***@host/db" in output.getvalue()
+    assert "ValueError: 6" in output.getvalue()
+
+
+def test_a_terminal_that_is_gone_stops_nothing(configured):
+    """The line is lost, the broker is not."""
+    output = configured()
+    output.close()
+    structlog.get_logger("peeklock").warning("nobody reads this")

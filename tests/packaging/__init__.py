@@ -1,0 +1,1 @@
+"""What is shipped: the wheel, the container's steps, the samples."""

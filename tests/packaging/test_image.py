@@ -1,0 +1,208 @@
+"""The container does what its Dockerfile says, as far as that can be tried without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from config.loader import EMULATOR_FILE
+from config.sources import SETTINGS
+from tests.conftest import UNAVAILABLE
+from tests.packaging.dockerfile import ROOT, stages
+from tests.support.server import free_ports
+
+READY_TEXT = "Emulator Service is Successfully Up!"
+BUILD, FINAL = stages()
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_the_linter_finds_nothing():
+    """Each exception is explained where it is made."""
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip(UNAVAILABLE + "hadolint has wheels for Linux on x86-64 only")
+    assert "" == run(str(linter), str(ROOT / "Dockerfile"))
+
+
+def test_the_compiler_stays_behind():
+    """Only what was installed is copied into the image that is shipped."""
+    assert "gcc" in " ".join(BUILD.of("RUN"))
+    assert "apt-get" not in " ".join(FINAL.of("RUN"))
+    assert ["--from=build /opt/peeklock /opt/peeklock"] == FINAL.of("COPY")
+    assert BUILD.base == FINAL.base
+
+
+def test_the_image_runs_as_nobody_special():
+    """And the one folder it writes to is its own."""
+    user = FINAL.only("USER").partition(":")[0]
+    assert "0" != user
+    assert f"--uid {user} " in " ".join(FINAL.of("RUN"))
+    assert "/data" == FINAL.only("VOLUME")
+    assert "--owner=peeklock --group=peeklock /data" in " ".join(FINAL.of("RUN"))
+
+
+def test_what_the_image_sets_are_settings():
+    """A misspelt variable would be ignored without a word."""
+    known = {one.variable for one in SETTINGS} | {"PATH"}
+    assert FINAL.environment.keys() <= known
+    assert "0.0.0.0" == FINAL.environment["PEEKLOCK_HOST"]
+    assert "sqlite:////data/peeklock.db" == FINAL.environment["PEEKLOCK_STORAGE"]
+
+
+def test_dependencies_are_installed_from_the_one_list():
+    """The step that reads them from pyproject.toml prints them all."""
+    (step,) = [text for text in BUILD.of("RUN") if "tomllib" in text]
+    code = re.search(r'python -c "(.*?)" >', step)
+    assert code is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == run(sys.executable, "-c", code[1], cwd=ROOT).splitlines()
+
+
+def test_every_package_is_copied_and_none_is_ignored():
+    """The build sees the same packages that the wheel is made of."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    packages = {pattern.removesuffix("*") for pattern in found["find"]["include"]}
+    copied = {word for text in BUILD.of("COPY") for word in text.split()[:-1]}
+    assert packages <= copied
+    allowed = {
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    assert copied == allowed
+
+
+def test_compose_takes_the_place_of_the_emulators():
+    """The same ports, the same config path, the same alias on the network."""
+    compose = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+    (service,) = compose["services"].values()
+    assert "5672:5672" in service["ports"]
+    assert any(f":{EMULATOR_FILE}:ro" in volume for volume in service["volumes"])
+    assert ["sb-emulator"] == service["networks"]["sb-emulator"]["aliases"]
+    ports = {int(port) for port in FINAL.only("EXPOSE").split()}
+    assert {5672, 5671, 5300} == ports
+
+
+# --- its steps -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy of what the build stage is given."""
+    source = tmp_path_factory.mktemp("source")
+    for text in BUILD.of("COPY"):
+        *names, target = text.split()
+        for name in names:
+            if (ROOT / name).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(ROOT / name, source / target, ignore=ignored)
+            else:
+                shutil.copy(ROOT / name, source / target)
+    build = "from setuptools.build_meta import build_wheel; print(build_wheel('.'))"
+    name = run(sys.executable, "-c", build, cwd=source).splitlines()[-1]
+    return source / name
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """The wheel in an environment of its own; its dependencies are those that run this test."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # Beside the code, not before it: an editable installation among them is not looked at.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+def test_the_wheel_holds_every_module_and_its_data(wheel):
+    """SQL and the web console are no Python, and still have to be there."""
+    packages = ["broker", "config", "protocol", "storage"]
+    expected = {
+        str(path.relative_to(ROOT))
+        for package in packages
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert expected == {name for name in names if ".dist-info/" not in name}
+
+
+@contextmanager
+def started(environment, tmp_path, **variables):
+    """`ENTRYPOINT` and `CMD` with the image's own variables, on ports of ours."""
+    amqp_port, http_port = free_ports(2)
+    given = FINAL.environment | {
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+        "PEEKLOCK_HOST": "127.0.0.1",
+        "PEEKLOCK_AMQP_PORT": str(amqp_port),
+        "PEEKLOCK_STORAGE": f"sqlite:///{tmp_path / 'peeklock.db'}",
+        "EMULATOR_HTTP_PORT": str(http_port),
+    }
+    command = json.loads(FINAL.only("ENTRYPOINT")) + json.loads(FINAL.only("CMD"))
+    process = subprocess.Popen(
+        [environment / "bin" / command[0], *command[1:]],
+        cwd=tmp_path,
+        env=given | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process, given
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def healthy(environment, variables):
+    program, *arguments = FINAL.health_check
+    command = [environment / "bin" / program, *arguments]
+    return 0 == subprocess.run(command, env=variables, capture_output=True, check=False).returncode
+
+
+def test_the_installed_command_serves_and_is_found_healthy(environment, tmp_path):
+    """It is healthy from the line that says so on, and ends with 0 when it is told to stop."""
+    with started(environment, tmp_path) as (process, variables):
+        log = []
+        for line in process.stdout:
+            log.append(line)
+            if READY_TEXT in line:
+                break
+        assert READY_TEXT in "".join(log[-1:]), "".join(log)
+        assert healthy(environment, variables)
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=30)
+        assert 0 == process.returncode, rest
+        assert not healthy(environment, variables)
+
+
+def test_the_installed_command_refuses_a_wrong_file(environment, tmp_path):
+    """Exit code 2 and the place, before anything is opened."""
+    path = tmp_path / "Config.json"
+    path.write_text('{"UserConfig": {"Namespaces": [{"Name": "a", "Queues": [{}]}]}}')
+    with started(environment, tmp_path, PEEKLOCK_CONFIG=str(path)) as (process, _):
+        output, _ = process.communicate(timeout=30)
+        assert 2 == process.returncode
+        assert f"{path}:1: UserConfig.Namespaces[0].Queues[0]: Name is missing" in output
+        assert not (tmp_path / "peeklock.db").exists()
