@@ -100,7 +100,7 @@ def read_message(data: bytes) -> Message:
         elif mark == b"\x00\x53\x73\x45":
             position += 4
             mark = data[position : position + 4]
-        if mark in _APPLICATION_PROPERTIES_MARKS:
+        if mark != b"\x00\x53\x75\xb0" and mark in _APPLICATION_PROPERTIES_MARKS:
             position = _check_properties_map(data, position + 3)
             mark = data[position : position + 4]
         if mark == b"\x00\x53\x75\xb0":
