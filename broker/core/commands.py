@@ -7,9 +7,8 @@ own marks, given back untouched in the answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,8 +39,7 @@ class SettlementKind(Enum):
     """Give back unharmed: unlocked, and no failed delivery counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What to do with a locked message."""
 
     kind: SettlementKind
@@ -58,8 +56,7 @@ DEAD_LETTER = Settlement(SettlementKind.DEAD_LETTER)
 RELEASE = Settlement(SettlementKind.RELEASE)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
+class SessionRequest(NamedTuple):
     """Which session a receiver wants."""
 
     session_id: str | None
@@ -71,8 +68,7 @@ class SessionRequest:
 # --- links -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AttachSender:
+class AttachSender(NamedTuple):
     """Answered by `SenderAttached` or `Refused`."""
 
     peer: Peer
@@ -81,8 +77,7 @@ class AttachSender:
     """Transfer destination: messages sent to `path` go on to this entity."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttachReceiver:
+class AttachReceiver(NamedTuple):
     """Answered by `ReceiverAttached`, perhaps after waiting for a session, or `Refused`."""
 
     peer: Peer
@@ -91,8 +86,7 @@ class AttachReceiver:
     session: SessionRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Detach:
+class Detach(NamedTuple):
     """Links are gone. Detached on a live connection they leave their message locks standing;
     lost with their connection they give them up, each a failed delivery (semantics R13)."""
 
@@ -100,8 +94,7 @@ class Detach:
     connection_lost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(NamedTuple):
     """How many messages the receiver takes in all, counted from attach; answered by `Drained`
     when `drain` asks to use up or give back what is left."""
 
@@ -110,8 +103,7 @@ class Credit:
     drain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Independent messages, each with its own answer: `Accepted` or `SendRefused`."""
 
     peer: Peer
@@ -121,8 +113,7 @@ class Send:
     transaction_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SendBatch:
+class SendBatch(NamedTuple):
     """Messages that are stored together or not at all, with one answer."""
 
     peer: Peer
@@ -131,8 +122,7 @@ class SendBatch:
     transaction_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(NamedTuple):
     """Settle locks taken through the peer's queue; tokens are independent. Answered by `Settled`
     and, for those whose lock is lost, `SettleRefused`."""
 
@@ -147,8 +137,7 @@ class Settle:
 # --- requests: each answered by one `Reply` carrying the same request mark ---------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RenewLocks:
+class RenewLocks(NamedTuple):
     """Reply: list of new locked-until times, in order. One lost lock refuses all."""
 
     peer: Peer
@@ -157,8 +146,7 @@ class RenewLocks:
     tokens: Sequence[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class SettleByToken:
+class SettleByToken(NamedTuple):
     """Settle whichever link a lock was given to. Reply: None. All or nothing."""
 
     peer: Peer
@@ -170,8 +158,7 @@ class SettleByToken:
     transaction_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Peek:
+class Peek(NamedTuple):
     """Reply: list of messages from a sequence number on; nothing is locked or changed."""
 
     peer: Peer
@@ -182,8 +169,7 @@ class Peek:
     session_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveDeferred:
+class ReceiveDeferred(NamedTuple):
     """Reply: list of (message, lock token or None). All or nothing."""
 
     peer: Peer
@@ -194,8 +180,7 @@ class ReceiveDeferred:
     session_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """Reply: list of sequence numbers. Messages carry their own time. All or nothing."""
 
     peer: Peer
@@ -205,8 +190,7 @@ class Schedule:
     transaction_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelScheduled:
+class CancelScheduled(NamedTuple):
     """Reply: None. All or nothing."""
 
     peer: Peer
@@ -215,8 +199,7 @@ class CancelScheduled:
     sequence_numbers: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class RenewSessionLock:
+class RenewSessionLock(NamedTuple):
     """Reply: new locked-until time."""
 
     peer: Peer
@@ -227,8 +210,7 @@ class RenewSessionLock:
     """The connection that asks, where known: only the session's holder may renew."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetSessionState:
+class SetSessionState(NamedTuple):
     """Reply: None. None clears."""
 
     peer: Peer
@@ -238,8 +220,7 @@ class SetSessionState:
     state: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class GetSessionState:
+class GetSessionState(NamedTuple):
     """Reply: bytes, or None where there is no state."""
 
     peer: Peer
@@ -248,8 +229,7 @@ class GetSessionState:
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListSessions:
+class ListSessions(NamedTuple):
     """Reply: list of session ids. `updated_since_ms` None: with messages or state; else those
     whose state was set after that time."""
 
@@ -262,8 +242,7 @@ class ListSessions:
     after_session_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteMessages:
+class DeleteMessages(NamedTuple):
     """Delete the oldest unlocked messages enqueued before a time. Reply: how many."""
 
     peer: Peer
@@ -277,8 +256,7 @@ class DeleteMessages:
 # --- entities ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CreateEntity:
+class CreateEntity(NamedTuple):
     """Reply: `EntityView`."""
 
     peer: Peer
@@ -287,8 +265,7 @@ class CreateEntity:
     definition: EntityDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateEntity:
+class UpdateEntity(NamedTuple):
     """Reply: `EntityView`. Takes effect for attached clients at once. A subscription keeps its
     rules whatever the definition says: they change through `AddRule` and `RemoveRule`."""
 
@@ -298,8 +275,7 @@ class UpdateEntity:
     definition: EntityDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteEntity:
+class DeleteEntity(NamedTuple):
     """Reply: None. Its links are detached."""
 
     peer: Peer
@@ -307,8 +283,7 @@ class DeleteEntity:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class GetEntity:
+class GetEntity(NamedTuple):
     """Reply: `EntityView`, definition and counts."""
 
     peer: Peer
@@ -316,8 +291,7 @@ class GetEntity:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListEntities:
+class ListEntities(NamedTuple):
     """Reply: list of `EntityView` in name order. `topic` lists a topic's subscriptions."""
 
     peer: Peer
@@ -328,8 +302,7 @@ class ListEntities:
     top: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class AddRule:
+class AddRule(NamedTuple):
     """Reply: None. With `replace` it takes the place of the rule of its name, which must exist."""
 
     peer: Peer
@@ -339,8 +312,7 @@ class AddRule:
     replace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveRule:
+class RemoveRule(NamedTuple):
     """Reply: None."""
 
     peer: Peer
@@ -349,8 +321,7 @@ class RemoveRule:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListRules:
+class ListRules(NamedTuple):
     """Reply: list of `RuleDefinition`."""
 
     peer: Peer
@@ -363,16 +334,14 @@ class ListRules:
 # --- transactions ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Declare:
+class Declare(NamedTuple):
     """Reply: the transaction id."""
 
     peer: Peer
     request: object
 
 
-@dataclass(frozen=True, slots=True)
-class Discharge:
+class Discharge(NamedTuple):
     """Reply: None once all of it is applied, or all of it dropped when `fail`."""
 
     peer: Peer
@@ -384,13 +353,11 @@ class Discharge:
 # --- from the server itself --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed: act on every deadline that is due."""
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadsLoaded:
+class PayloadsLoaded(NamedTuple):
     """Bodies that `PayloadsNeeded` asked for, by payload id."""
 
     payloads: Mapping[int, tuple[bytes, bytes]]

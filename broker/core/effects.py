@@ -6,7 +6,7 @@ Effects leave in order, and never before the records they rest on are durable.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from config.entities import EntityDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class SenderAttached:
+class SenderAttached(NamedTuple):
     """The peer may send."""
 
     to: Peer
     max_message_size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiverAttached:
+class ReceiverAttached(NamedTuple):
     """The peer may receive; with its session, if it asked for one."""
 
     to: Peer
@@ -34,32 +32,28 @@ class ReceiverAttached:
     session_locked_until_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """The attach is refused."""
 
     to: Peer
     error: BrokerError
 
 
-@dataclass(frozen=True, slots=True)
-class Detached:
+class Detached(NamedTuple):
     """The broker ends a link: entity deleted or disabled, session lock lost."""
 
     to: Peer
     error: BrokerError
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """These sends are stored."""
 
     to: Peer
     handles: Sequence[object]
 
 
-@dataclass(frozen=True, slots=True)
-class SendRefused:
+class SendRefused(NamedTuple):
     """This send is not stored and never will be."""
 
     to: Peer
@@ -67,8 +61,7 @@ class SendRefused:
     error: BrokerError
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(NamedTuple):
     """Messages for a receiver, in order. Tokens are those given now: a later lock of the same
     message has another. Each token is None in receive-and-delete."""
 
@@ -77,15 +70,13 @@ class Deliver:
     tokens: Sequence[bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(NamedTuple):
     """What was available has been delivered; the rest of the credit is given back."""
 
     to: Peer
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """These settlements took effect."""
 
     to: Peer
@@ -93,8 +84,7 @@ class Settled:
     settlement: Settlement
 
 
-@dataclass(frozen=True, slots=True)
-class SettleRefused:
+class SettleRefused(NamedTuple):
     """These settlements changed nothing."""
 
     to: Peer
@@ -102,8 +92,7 @@ class SettleRefused:
     error: BrokerError
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to a request: a value, or why not."""
 
     to: Peer
@@ -112,8 +101,7 @@ class Reply:
     error: BrokerError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadsNeeded:
+class PayloadsNeeded(NamedTuple):
     """Bodies to read back from the store before these messages can be delivered or shown. The
     server answers with `PayloadsLoaded`; this effect goes to no peer."""
 

@@ -6,7 +6,6 @@ for every message and goes into SQL as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -43,31 +42,27 @@ class PayloadRow(NamedTuple):
     annotations: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesStored:
+class MessagesStored(NamedTuple):
     """New messages. `payloads` lacks those whose payload an earlier record stored."""
 
     rows: Sequence[MessageRow]
     payloads: Sequence[PayloadRow]
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesUpdated:
+class MessagesUpdated(NamedTuple):
     """Messages whose row changed (count, state, queue, overlay, number); payloads never do."""
 
     rows: Sequence[MessageRow]
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesDeleted:
+class MessagesDeleted(NamedTuple):
     """Messages that are gone, and the payloads nothing refers to any more."""
 
     ids: Sequence[int]
     payload_ids: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStateSet:
+class SessionStateSet(NamedTuple):
     """The state of a session; None when cleared."""
 
     entity_id: int
@@ -76,24 +71,21 @@ class SessionStateSet:
     updated_time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageIdsSeen:
+class MessageIdsSeen(NamedTuple):
     """Message ids inside an entity's duplicate detection window: (message id, until ms)."""
 
     entity_id: int
     seen: Sequence[tuple[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class MessageIdsForgotten:
+class MessageIdsForgotten(NamedTuple):
     """Everything seen until this time or earlier has left the window."""
 
     entity_id: int
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class EntityStored:
+class EntityStored(NamedTuple):
     """A queue, topic or subscription was created or changed. `definition` is JSON."""
 
     entity_id: int
@@ -106,8 +98,7 @@ class EntityStored:
     updated_time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class EntityDeleted:
+class EntityDeleted(NamedTuple):
     """An entity is gone, with its messages, session states and seen message ids."""
 
     entity_id: int
