@@ -35,11 +35,12 @@ class Snapshot:
     sequence_numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Highest number ever stored, by (entity id, sub-queue), even if its message is gone."""
     highest_message_id: int = 0
+    """Of all ids a message or a payload still has: a new message takes a higher one."""
     messages: Iterable[MessageRow] = ()
-    """In order of (entity id, sub-queue, sequence number); read once."""
+    """In order of (entity id, sub-queue, sequence number); read once, before the next commit."""
     session_states: Sequence[SessionStateSet] = ()
     message_ids: Iterable[tuple[int, str, int]] = ()
-    """Duplicate detection: (entity id, message id, until ms)."""
+    """Duplicate detection: (entity id, message id, until ms); read once, before the next commit."""
 
 
 class Store(Protocol):
@@ -57,7 +58,10 @@ class Store(Protocol):
         """All that was committed."""
 
     def commit(self, records: Sequence[Record]) -> None:
-        """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`."""
+        """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`.
+
+        Records take effect in their order. After `StorageFull` the store is as it was and usable.
+        """
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """(body, annotations) of those that exist."""

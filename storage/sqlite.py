@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from contextlib import closing, contextmanager, suppress
-from itertools import repeat
+from itertools import count, repeat
 from typing import TYPE_CHECKING
 
 from broker.core.records import EntityStored, MessageRow, SessionStateSet
@@ -34,6 +34,8 @@ BUSY_TIMEOUT_MS = 10_000
 """Patience with an outsider, a shell say, that looks into the file."""
 LONGEST_LOG_BYTES = 64 << 20
 """Beyond this the log is folded into the file even if payload reads must wait for it."""
+LOG_WATCH_COMMITS = 64
+"""How often its length is looked at."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is made smaller when it is opened."""
 
@@ -79,6 +81,7 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
+        self._commits = count(1)
         self._log_path = self.path.with_name(self.path.name + "-wal")
 
     # --- opening and closing -------------------------------------------------------------------
@@ -178,7 +181,8 @@ class SqliteStore:
             except BaseException:
                 self._undo(writer)
                 raise
-        self._keep_log_short(writer)
+        if next(self._commits) % LOG_WATCH_COMMITS == 0:
+            self._keep_log_short(writer)
 
     @staticmethod
     def _undo(writer: sqlite3.Connection) -> None:

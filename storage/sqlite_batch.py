@@ -219,7 +219,7 @@ class Batch:
         # Which messages an entity has depends on all that came before.
         self._write_messages()
         self._write_sequence_numbers()
-        entity_ids = (json.dumps([record.entity_id for record in records]),)
+        entity_ids = {"entity_ids": json.dumps([record.entity_id for record in records])}
         statements = self._statements
         (had_messages,) = self._execute(statements.one("had_messages"), entity_ids).fetchone()
         if had_messages:  # else spare a walk through everybody's messages

@@ -64,34 +64,34 @@ REPLACE INTO entities
 SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, ?)})
 LIMIT ?
 
--- What belongs to deleted entities; ?1 is a JSON array of their ids.
+-- What belongs to deleted entities; :entity_ids is a JSON array.
 
 -- name: had_messages
 SELECT EXISTS (
-    SELECT 1 FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(?1))
+    SELECT 1 FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 )
 
 -- name: delete_payloads_of_entities
 DELETE FROM payloads WHERE id IN (
-    SELECT payload_id FROM messages WHERE entity_id IN (SELECT value FROM json_each(?1))
+    SELECT payload_id FROM messages WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
     EXCEPT
-    SELECT payload_id FROM messages WHERE entity_id NOT IN (SELECT value FROM json_each(?1))
+    SELECT payload_id FROM messages WHERE entity_id NOT IN (SELECT value FROM json_each(:entity_ids))
 )
 
 -- name: delete_messages_of_entities
-DELETE FROM messages WHERE entity_id IN (SELECT value FROM json_each(?1))
+DELETE FROM messages WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
 -- name: delete_sequence_numbers_of_entities
-DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(?1))
+DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
 -- name: delete_session_states_of_entities
-DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(?1))
+DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
 -- name: delete_message_ids_of_entities
-DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(?1))
+DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
 -- name: delete_entities
-DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(?1))
+DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
 -- Reading.
 
