@@ -116,7 +116,7 @@ class DataPlane:
         if mode is ReceiveMode.RECEIVE_AND_DELETE:
             return web.Response(status=200, body=received.body, headers=headers)
         base = f"{request.scheme}://{request.host}/{quote(path, safe='/$~')}"
-        headers["Location"] = f"{base}/messages/{quote(received.name, safe='')}/{received.token}"
+        headers["Location"] = f"{base}/messages/{received.name}/{received.token}"
         return web.Response(status=201, body=received.body, headers=headers)
 
     async def _first_message(self, exchange: Exchange, timeout_s: int) -> Received | None:

@@ -93,6 +93,7 @@ _HTTP_PREFIXES = (
 )
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PLAIN_IN_PATH = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _TIME_SPAN = re.compile(r"(?:(\d{1,8})\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?", re.ASCII)
 _UINT_MAX = (1 << 32) - 1
@@ -246,7 +247,7 @@ class Received:
     headers: Mapping[str, str]
     body: bytes
     name: str
-    """Message id, or sequence number where it has none."""
+    """Message id, or sequence number where it has none that is plain in a path."""
     token: str
     """The lock's; empty where there is none."""
 
@@ -287,8 +288,10 @@ def write(message: Message, lock_token: bytes | None) -> Received:
     for name, value in (sections.get(APPLICATION_PROPERTIES) or {}).items():
         if _TOKEN.fullmatch(name) and not _is_http(name):
             headers[name] = json.dumps(_json_value(plain(value)))
-    message_id = broker_properties.get("MessageId") or message.sequence_number
-    return Received(headers, _body(sections), str(message_id), token)
+    name = str(broker_properties.get("MessageId", ""))
+    if not _PLAIN_IN_PATH.fullmatch(name):
+        name = str(message.sequence_number)
+    return Received(headers, _body(sections), name, token)
 
 
 def _sections(data: bytes) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""The HTTP side of a broker, served from a thread: real namespace, memory store, movable clock.
+"""The HTTP side of a broker, served from a thread: real namespace, no store, a movable clock.
 
 AMQP is left out but for what a WebSocket needs: an echo that can be paused and closed. One harness
 serves plain HTTP and TLS on free ports until its `with` block ends.
@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Any, Self
 from aiohttp import web
 
 from broker.app.clock import Clock
-from broker.app.committer import Committer
-from broker.app.turns import TurnLoop
+from broker.core.commands import Tick
+from broker.core.effects import PayloadsNeeded, Reply
 from broker.core.errors import Unauthorized
 from broker.core.identifiers import MessageIds, lock_tokens
-from broker.core.namespace import Namespace
+from broker.core.turn import Turn
 from config.limits import RELAXED, Limits, Tier
 from protocol.amqp.reader import Reader
 from protocol.http.application import Services, build
-from storage.memory import MemoryStore
+from tests.http.interim import InterimNamespace as Namespace
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
+
+    from broker.core.commands import Command
+    from broker.core.effects import Effect
 
 HOST = "localhost"
 NAME = "sbemulatorns"
@@ -56,6 +59,15 @@ class HttpHarness:
         self.echoes: list[Echo] = []
         self.clock = Clock()
         self.port = self.tls_port = 0
+        self._inbox: list[Command] = []
+        self._namespace = Namespace(
+            NAME,
+            reader=Reader(),
+            new_lock_token=lock_tokens(os.urandom),
+            limits=limits,
+            ids=MessageIds(),
+            payload_budget_bytes=None,
+        )
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
@@ -89,27 +101,37 @@ class HttpHarness:
 
     def ask(self, build_command: Callable[[Any, object], Any]) -> Any:
         """Ask the core, past HTTP."""
-        return self.run(self._turns.ask(self._namespace, build_command))
+        return self.run(self._ask(build_command))
+
+    # --- turns: what was submitted runs on the next pass of the loop, and is durable at once -----
+
+    def _submit(self, command: Command) -> None:
+        self._inbox.append(command)
+        if len(self._inbox) == 1:
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        turn, now_ms = Turn(), self.clock.now_ms()
+        for command in inbox:
+            self._namespace.apply(command, now_ms, turn)
+        self._namespace.dispatch(now_ms, turn)
+        for effect in turn.effects:
+            assert not isinstance(effect, PayloadsNeeded), "bodies stay in memory here"
+            effect.to.receive(effect)
+
+    async def _ask(self, build_command: Callable[[Any, object], Any]) -> Any:
+        asker = Asker(self.loop.create_future())
+        self._submit(build_command(asker, asker))
+        return await asker.answer
+
+    # --- life ------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        store = MemoryStore()
-        store.open()
-        self._namespace = Namespace(
-            NAME,
-            reader=Reader(),
-            new_lock_token=lock_tokens(os.urandom),
-            limits=self._limits,
-            ids=MessageIds(),
-            payload_budget_bytes=None,
-        )
-        namespaces = {NAME: self._namespace}
-        self._turns = TurnLoop(namespaces, self.clock, lambda _: None)
-        committer = Committer(store, self._turns.release, lambda _: None, lambda *_: None)
-        self._turns.attach(committer)
         application = build(
             Services(
-                ask=lambda command: self._turns.ask(self._namespace, command),
-                submit=lambda command: self._turns.submit(self._namespace, command),
+                ask=self._ask,
+                submit=self._submit,
                 is_ready=lambda: self.ready,
                 metrics=lambda: (b"peeklock_up 1\n", "text/plain; version=0.0.4"),
                 advance_clock=self._advance_clock if self._testing_api else None,
@@ -136,13 +158,16 @@ class HttpHarness:
         return port
 
     async def _stop(self) -> None:
-        self._turns.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        assert self._runner is not None
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()  # a TLS client may never say goodbye
+        await self._runner.cleanup()
 
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self.clock.advance_ms(amount_ms)
-        self._turns.tick()
+        self._submit(Tick())
         return now_ms
 
     def _authorize(self, header: str | None, path: str, claim: str) -> None:
@@ -154,6 +179,20 @@ class HttpHarness:
         echo = Echo(wire)
         self.echoes.append(echo)
         return echo
+
+
+class Asker:
+    """The peer of one awaited request."""
+
+    def __init__(self, answer: asyncio.Future[object]) -> None:
+        self.answer = answer
+
+    def receive(self, effect: Effect) -> None:
+        assert isinstance(effect, Reply)
+        if effect.error is not None:
+            self.answer.set_exception(effect.error)
+        else:
+            self.answer.set_result(effect.value)
 
 
 class Echo:
