@@ -134,6 +134,22 @@ def test_every_rule_with_an_action_makes_a_copy_of_its_own():
     ) == copies
 
 
+def test_copies_come_in_the_order_of_their_rules():
+    """However the rules are found, by hash or by evaluation."""
+    rules = topic_rules()
+    label = CorrelationFilter(label="l")
+    rules.set(
+        "a",
+        [
+            acting("evaluated", "x > 0", "SET y = 1"),
+            RuleDefinition("hashed", label, SqlAction("SET y = 2")),
+            acting("evaluated too", "x < 2", "SET y = 3"),
+        ],
+    )
+    copies = route(rules, Reader({"x": 1}, label="l"))["a"].copies
+    assert [b"1", b"2", b"3"] == [overlay.properties["y"] for overlay in copies]
+
+
 def test_a_true_filter_beside_actions_adds_one_plain_copy():
     """The default rule left in place delivers the message as it came as well."""
     rules = topic_rules()
@@ -283,6 +299,30 @@ def test_a_filter_that_fails_is_told_beside_what_matches():
     assert Routed("b", (None,)) == routed["b"]
 
 
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ("x = 'a' AND 1 / z = 1", 0),
+        ("x = 'a' AND -z < 1", -(2**63)),
+        ("x = 'a' AND sys.Nonsense = 1", 0),
+        ("x = 'a' AND property('sys.Nonsense') = 1", 0),
+        ("x = 'a' AND y LIKE '%' ESCAPE y", 0),
+    ],
+)
+def test_a_filter_that_may_fail_is_never_passed_over(expression, number):
+    """A property that is missing leaves the rest to be evaluated, and the rest fails."""
+    rules = topic_rules()
+    rules.set("a", [plain("one", expression)])
+    assert isinstance(route(rules, Reader({"y": "long", "z": number}))["a"].error, FilterError)
+
+
+def test_large_numbers_are_found_as_doubles_compare_them():
+    """An integer no double can hold equals the nearest double, also where rules are hashed."""
+    assert takes(SqlFilter("y = 9007199254740992.0"), Reader({"y": 2**53 + 1}))
+    assert takes(SqlFilter("y = 9007199254740993"), Reader({"y": float(2**53)}))
+    assert not takes(SqlFilter("y = 9007199254740993"), Reader({"y": 2**53}))
+
+
 def test_a_failure_alone_makes_no_copy():
     """Only the dead-letter queue of that subscription hears of the message."""
     rules = topic_rules()
@@ -370,6 +410,18 @@ def test_a_topic_of_true_filters_never_reads_a_message():
     message = Message(b"")
     first = rules.route(message, reader)  # type: ignore[arg-type]
     assert first is rules.route(message, reader)  # type: ignore[arg-type]
+    assert [] == reader.asked
+
+
+def test_rules_that_are_gone_cost_nothing():
+    """When the last rule that looks into messages is removed, none is read any more."""
+    rules = topic_rules()
+    rules.set("a", [RuleDefinition("r", CorrelationFilter(label="x"))])
+    rules.set("b", [plain("r", "x > 1")])
+    rules.remove("a")
+    rules.remove("b")
+    reader = Reader()
+    assert {} == route(rules, reader)
     assert [] == reader.asked
 
 
