@@ -7,8 +7,7 @@ There are no ETags: `If-Match` with anything in it means update, without it PUT 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from broker.core.commands import Command, Peer
-    from config.entities import EntityDefinition
     from protocol.http.application import Services
 
 PAGE_MAX_ENTITIES = 100
@@ -43,8 +41,7 @@ MANAGE = "Manage"
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A request, reduced to what administration looks at."""
 
     request: web.Request
@@ -163,7 +160,6 @@ class Administration:
         else:
             definition = descriptions.read(description, initial, self._limits)
             command = commands.CreateEntity
-        _check_forwarding(path, definition)
         view = await self._ask(EntityView, lambda peer, mark: command(peer, mark, path, definition))
         status = 200 if call.is_update else 201
         return _entry_response(await self._entry(call, view), status)
@@ -228,7 +224,7 @@ class Administration:
                     correlation += 1
                 else:
                     sql += 1
-        return replace(surroundings, sql_filter_count=sql, correlation_filter_count=correlation)
+        return surroundings._replace(sql_filter_count=sql, correlation_filter_count=correlation)
 
     # --- rules ---------------------------------------------------------------------------------
 
@@ -335,17 +331,6 @@ class Administration:
 def _check_name(name: str, wrong: str | None) -> None:
     if wrong is not None:
         raise ArgumentError(f"'{name[:300]}' cannot be used as a name: {wrong}.")
-
-
-def _check_forwarding(path: str, definition: EntityDefinition) -> None:
-    for field in ("forward_to", "forward_dead_letters_to"):
-        target = getattr(definition, field, None)
-        if target is not None and target.lower() == path.lower():
-            raise ArgumentError(f"'{path}' cannot forward messages to itself.")
-    if getattr(definition, "forward_to", None) and getattr(definition, "requires_session", False):
-        raise ArgumentError(
-            f"'{path}' cannot both require sessions and forward its messages with ForwardTo."
-        )
 
 
 def _page_size(call: Call) -> int:

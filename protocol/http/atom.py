@@ -6,10 +6,9 @@ entities or deep nesting; text that leaves is always well-formed XML.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers import expat
 
 from broker.core.errors import ArgumentError
@@ -37,9 +36,10 @@ _TYPE = f"{SCHEMA_INSTANCE} type"
 _NIL = f"{SCHEMA_INSTANCE} nil"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# XML 1.0 §2.2: what may not occur in a document even when escaped.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
+# XML 1.0 §2.2: controls, surrogates and two others may not occur even when escaped.
+_ESCAPES = dict.fromkeys([*range(0x20), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd")
+_ESCAPES |= str.maketrans({"\t": "\t", "\n": "\n", "\r": "&#13;"})
+_ESCAPES |= str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 class _Malformed(ArgumentError):
@@ -147,7 +147,7 @@ def _local(name: str) -> str:
 
 def escape(text: str) -> str:
     """Text as XML character data or attribute value; what XML cannot carry is replaced."""
-    return _FORBIDDEN.sub("\ufffd", text).translate(_ESCAPES)
+    return text.translate(_ESCAPES)
 
 
 def element(name: str, text: str) -> str:
@@ -163,8 +163,7 @@ def timestamp(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One thing of the namespace: `name` is its title, `href` its absolute address."""
 
     name: str

@@ -7,7 +7,7 @@ and unknown ones among them; answers always carry all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker.core.errors import ArgumentError
@@ -34,8 +34,7 @@ COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 RIGHTS = ("Manage", "Send", "Listen")
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What an answer says about an entity that the entity does not know itself."""
 
     host: str
@@ -313,7 +312,7 @@ _FIELDS: Mapping[type, Mapping[str, str]] = {
 """Of each kind of definition, the field every element stands for."""
 
 DECIDED_ONCE = (SESSION, DUPLICATE_DETECTION, PARTITIONING)
-"""An update may repeat these, not change them."""
+"""An update may repeat these or leave them out; the core refuses to change them."""
 
 Definition = TypeVar("Definition", QueueDefinition, TopicDefinition, SubscriptionDefinition)
 
@@ -363,7 +362,7 @@ def read(description: atom.Element, base: Definition, limits: Limits) -> Definit
         except ValueError as allowed:
             raise ArgumentError(
                 f"The value '{child.text[:100]}' of {child.name} is not allowed; "
-                f"expected is {allowed}."
+                f"expected: {allowed}."
             ) from None
     rules = description.child("AuthorizationRules")
     if rules is not None and hasattr(base, "authorization_rules"):
@@ -378,21 +377,10 @@ def read_update(description: atom.Element, current: Definition, limits: Limits) 
     back to that; keys and what is decided once stay.
     """
     fields = _FIELDS[type(current)]
-    decided = {
-        line.element: fields[line.element] for line in DECIDED_ONCE if line.element in fields
-    }
-    kept = {name: getattr(current, name) for name in decided.values()}
-    for name in ("authorization_rules", "rules"):
-        if hasattr(current, name):
-            kept[name] = getattr(current, name)
-    updated = read(description, replace(type(current)(), **kept), limits)
-    for element, name in decided.items():
-        if getattr(updated, name) != getattr(current, name):
-            raise ArgumentError(
-                f"{element} cannot be changed on an existing entity; "
-                f"it is {str(getattr(current, name)).lower()}."
-            )
-    return updated
+    kept = {fields[one.element] for one in DECIDED_ONCE if one.element in fields}
+    kept |= {name for name in ("authorization_rules", "rules") if hasattr(current, name)}
+    base = replace(type(current)(), **{name: getattr(current, name) for name in kept})
+    return read(description, base, limits)
 
 
 def _read_authorization_rules(rules: atom.Element, limits: Limits) -> tuple[AuthorizationRule, ...]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 import structlog
 from aiohttp import web
 
 from broker.core.errors import BrokerError
+from protocol.http import atom
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _answer(request: web.Request, error: BrokerError) -> web.Response:
 
 def _body(status: int, sentence: str) -> web.Response:
     """The shape every SDK reads: .NET and JavaScript look for the sub-code in the detail."""
-    detail = escape(f"SubCode={status}00. {sentence}")
+    detail = atom.escape(f"SubCode={status}00. {sentence}")
     return web.Response(
         status=status,
         text=f"<Error><Code>{status}</Code><Detail>{detail}</Detail></Error>",

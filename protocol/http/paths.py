@@ -6,7 +6,7 @@ none, `a/b` or `a%2Fb`); the spelling ends here. Whether the thing exists is not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from config import names
@@ -14,34 +14,29 @@ from config import names
 MESSAGES = "messages"
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceInfo:
+class NamespaceInfo(NamedTuple):
     """`$namespaceinfo`."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntityList:
+class EntityList(NamedTuple):
     """All queues or all topics."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(NamedTuple):
     """A queue or topic: which of the two, the path does not tell."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionList:
+class SubscriptionList(NamedTuple):
     """All subscriptions of a topic."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """One subscription."""
 
     topic: str
@@ -53,37 +48,32 @@ class Subscription:
         return names.subscription_path(self.topic, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleList:
+class RuleList(NamedTuple):
     """All rules of a subscription."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One rule."""
 
     subscription: Subscription
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
+class Messages(NamedTuple):
     """Where messages are sent to."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The next message of a queue, subscription or sub-queue."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class LockedMessage:
+class LockedMessage(NamedTuple):
     """A message that was received under this lock."""
 
     path: str

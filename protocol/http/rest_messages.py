@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from broker.core.errors import ArgumentError
@@ -240,8 +239,7 @@ def _moment(name: str, value: Any) -> Timestamp:
 # --- out -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A delivered message, ready to be an answer."""
 
     headers: Mapping[str, str]

@@ -19,11 +19,11 @@ from broker.core.commands import Tick
 from broker.core.effects import PayloadsNeeded, Reply
 from broker.core.errors import Unauthorized
 from broker.core.identifiers import MessageIds, lock_tokens
+from broker.core.namespace import Namespace
 from broker.core.turn import Turn
 from config.limits import RELAXED, Limits, Tier
 from protocol.amqp.reader import Reader
 from protocol.http.application import Services, build
-from tests.http.interim import InterimNamespace as Namespace
 
 if TYPE_CHECKING:
     import ssl
