@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.core.deadlines import Due
 from broker.core.definitions import KINDS, definition_to_json
+from broker.core.duplicates import DuplicateWindow
 from broker.core.effects import EntityView
 from broker.core.errors import BrokerError, EntityDisabled, MessageSizeExceeded, QuotaExceeded
 from broker.core.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
 from broker.core.records import EntityStored
-from config.entities import (
-    EntityStatus,
-    QueueDefinition,
-    SubscriptionDefinition,
-    TopicDefinition,
-)
+from broker.core.sessions import Sessions
+from config.entities import UNLIMITED_MS, EntityStatus, SubscriptionDefinition, TopicDefinition
 
 if TYPE_CHECKING:
     from broker.core.commands import Peer
     from broker.core.environment import Environment
-    from broker.core.message import Message
     from broker.core.outlet import Receiver
     from config.entities import EntityDefinition
 
@@ -32,16 +29,30 @@ _NO_SENDING = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 _NO_RECEIVING = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
 
 
+class Account:
+    """How much an entity holds. A topic has one with all its subscriptions."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class Entity:
-    """A queue, topic or subscription."""
+    """A queue or a subscription; `Topic` is one too."""
 
     __slots__ = (
+        "_idle_at_ms",
         "accessed_time_ms",
+        "account",
         "created_time_ms",
         "dead_letters",
         "definition",
+        "duplicates",
         "environment",
         "id",
+        "is_deleted",
+        "is_plain",
         "main",
         "max_message_bytes",
         "max_size_bytes",
@@ -59,21 +70,24 @@ class Entity:
         path: str,
         definition: EntityDefinition,
         now_ms: int,
+        account: Account | None = None,
     ) -> None:
         self.environment = environment
         self.id = entity_id
         self.path = path
-        self.created_time_ms = now_ms
-        self.updated_time_ms = now_ms
-        self.accessed_time_ms = now_ms
-        self.main = Queue(environment, entity_id, path, MAIN)
-        self.dead_letters = Queue(environment, entity_id, f"{path}/$DeadLetterQueue", DEAD_LETTERS)
+        self.account = account or Account()
+        self.created_time_ms = self.updated_time_ms = self.accessed_time_ms = now_ms
+        self.main = Queue(self, path, MAIN)
+        self.dead_letters = Queue(self, f"{path}/$DeadLetterQueue", DEAD_LETTERS)
         self.transfer_dead_letters = Queue(
-            environment, entity_id, f"{path}/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS
+            self, f"{path}/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS
         )
         self.main.dead_letters = self.dead_letters
         self.senders: dict[Peer, None] = {}
         self.receivers: dict[Receiver, None] = {}
+        self.duplicates: DuplicateWindow | None = None
+        self.is_deleted = False
+        self._idle_at_ms = 0
         self.redefine(definition, now_ms)
 
     @property
@@ -86,48 +100,76 @@ class Entity:
         """Its own queue and its sub-queues, in the order of their numbers in the store."""
         return self.main, self.dead_letters, self.transfer_dead_letters
 
-    @property
-    def size_bytes(self) -> int:
-        """All it holds."""
-        return sum(queue.size_bytes for queue in self.queues)
-
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
-        """Take on a definition; what hangs on it in the queues changes at once."""
+        """Take on a definition; what hangs on it changes at once, for those attached too."""
         self.definition = definition
         self.updated_time_ms = now_ms
-        limits = self.environment.limits
-        self.max_message_bytes = limits.message_max_bytes
+        self.max_message_bytes = self.environment.limits.message_max_bytes
         self.max_size_bytes = 0
+        self.is_plain = True
+        """Nothing need be known about a message but its size."""
         self.main.default_time_to_live_ms = definition.default_time_to_live_ms
-        if isinstance(definition, QueueDefinition | TopicDefinition):
+        if not isinstance(definition, SubscriptionDefinition):
             self.max_size_bytes = definition.max_size_megabytes * _MEBIBYTE
             if definition.max_message_size_kilobytes is not None:
                 self.max_message_bytes = definition.max_message_size_kilobytes * _KIBIBYTE
-        if isinstance(definition, QueueDefinition | SubscriptionDefinition):
+            self._detect_duplicates(
+                definition.duplicate_window_ms if definition.requires_duplicate_detection else 0
+            )
+        if not isinstance(definition, TopicDefinition):
             for queue in self.queues:
                 queue.lock_duration_ms = definition.lock_duration_ms
             self.main.max_delivery_count = definition.max_delivery_count
             self.main.dead_letters_expired = definition.dead_lettering_on_expiration
+            if definition.requires_session:
+                self.is_plain = False
+                self.main.sessions = self.main.sessions or Sessions(self.main)
+            elif not self.main.count:
+                self.main.sessions = None
+        self.watch_idleness(now_ms)
+
+    def _detect_duplicates(self, window_ms: int) -> None:
+        if not window_ms:
+            if self.duplicates is not None:
+                self.duplicates.close()
+            self.duplicates = None
+            return
+        self.is_plain = False
+        if self.duplicates is None:
+            self.duplicates = DuplicateWindow(self.environment, self.id, window_ms)
+        self.duplicates.window_ms = window_ms
 
     # --- what is allowed --------------------------------------------------------------------
 
-    def refuses_sending(self) -> BrokerError | None:
-        """Why nobody may send here now."""
-        return EntityDisabled(self.path) if self.definition.status in _NO_SENDING else None
+    def check_sending(self) -> None:
+        """Raises if nobody may send here now."""
+        if self.environment.sends_refused is not None:
+            raise self.environment.sends_refused
+        if self.definition.status in _NO_SENDING:
+            raise EntityDisabled(self.path)
 
-    def refuses_receiving(self) -> BrokerError | None:
-        """Why nobody may receive here now."""
-        return EntityDisabled(self.path) if self.definition.status in _NO_RECEIVING else None
+    def check_receiving(self) -> None:
+        """Raises if nobody may receive here now."""
+        if self.definition.status in _NO_RECEIVING:
+            raise EntityDisabled(self.path)
 
-    def refuses_size(self, message: Message, already_bytes: int) -> BrokerError | None:
-        """Why this message, after so many bytes before it, does not fit."""
-        if message.size > self.max_message_bytes:
+    def takes(self, sizes: list[int]) -> bool:
+        """Whether messages of these sizes fit, all of them."""
+        if max(sizes) > self.max_message_bytes:
+            return False
+        return not self.max_size_bytes or (
+            self.account.size_bytes + sum(sizes) <= self.max_size_bytes
+        )
+
+    def refuses_size(self, size: int, already_bytes: int) -> BrokerError | None:
+        """Why a message, after so many bytes before it, does not fit."""
+        if size > self.max_message_bytes:
             return MessageSizeExceeded(
-                f"The received message (size:{message.size}) exceeds the limit "
-                f"({self.max_message_bytes} bytes) allowed on the link."
+                f"The received message (size:{size}) exceeds the limit "
+                f"({self.max_message_bytes} bytes) currently allowed on the link."
             )
-        size_bytes = self.size_bytes
-        if 0 < self.max_size_bytes < size_bytes + already_bytes + message.size:
+        size_bytes = self.account.size_bytes + already_bytes
+        if 0 < self.max_size_bytes < size_bytes + size:
             return QuotaExceeded(
                 "The maximum entity size has been reached or exceeded for "
                 f"{self.kind.capitalize()}: '{self.path}'. "
@@ -135,6 +177,32 @@ class Entity:
                 f"Max entity size in bytes:{self.max_size_bytes}."
             )
         return None
+
+    # --- idleness ---------------------------------------------------------------------------
+
+    @property
+    def idle_limit_ms(self) -> int:
+        """After how long without use it is deleted."""
+        definition = self.definition
+        if not isinstance(definition, TopicDefinition) and definition.forward_to is not None:
+            return UNLIMITED_MS
+        return definition.auto_delete_on_idle_ms
+
+    def watch_idleness(self, now_ms: int) -> None:
+        """Have somebody look when it may have been idle for too long."""
+        deadlines = self.environment.deadlines
+        deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
+        limit_ms = self.idle_limit_ms
+        if limit_ms < UNLIMITED_MS and not self.is_deleted:
+            since_ms = now_ms if self.senders or self.receivers else self.accessed_time_ms
+            self._idle_at_ms = max(since_ms + limit_ms, now_ms + 1)
+            deadlines.add(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nobody has used it for longer than it may be idle."""
+        if self.senders or self.receivers:
+            return False
+        return self.accessed_time_ms + self.idle_limit_ms <= now_ms
 
     # --- how it is shown and remembered -----------------------------------------------------
 
@@ -153,7 +221,7 @@ class Entity:
             transfer_dead_letter_count=self.transfer_dead_letters.count,
             deferred_count=main.deferred_count,
             locked_count=len(main.locks),
-            size_bytes=self.size_bytes,
+            size_bytes=sum(queue.size_bytes for queue in self.queues),
         )
 
     def record(self, namespace: str) -> EntityStored:

@@ -13,10 +13,12 @@ from broker.core.deadlines import Deadlines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.core.errors import BrokerError
     from broker.core.identifiers import MessageIds
     from broker.core.message import Message, MessageReader
     from broker.core.outlet import Outlet
     from broker.core.payloads import Payloads
+    from broker.core.sessions import Session, Sessions
     from config.limits import Limits
 
 
@@ -30,7 +32,9 @@ class Environment:
     ids: MessageIds
     payloads: Payloads
     deadlines: Deadlines = field(default_factory=Deadlines)
-    touched: dict[Outlet, None] = field(default_factory=dict)
-    """Outlets to dispatch at the end of the turn."""
+    touched: dict[Outlet | Session | Sessions, None] = field(default_factory=dict)
+    """Where credit, messages or receivers have changed: dispatched at the end of the turn."""
     arrived: list[Message] = field(default_factory=list)
     """Messages that came in over the budget: unless delivered in this turn, their bodies go."""
+    sends_refused: BrokerError | None = None
+    """Why nothing can be stored at present, if so."""

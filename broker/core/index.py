@@ -1,12 +1,12 @@
 """The messages of one queue by sequence number.
 
-Owns lookup and ordered walks; knows nothing of locks or delivery. Numbers are added in rising order
-only, so every block, and the list of blocks, is sorted without ever being sorted.
+Owns lookup and ordered walks; knows nothing of locks or delivery. Numbers come in rising
+order, so every block, and the list of blocks, is sorted without being sorted.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +47,17 @@ class MessageIndex:
             part = messages if end - start == count else messages[start:end]
             block.update(zip(range(number, number + end - start), part, strict=True))
             start = end
+
+    def add_late(self, message: Message) -> None:
+        """Add a message whose number was set aside for it: higher ones may be here already."""
+        number = message.sequence_number
+        key = number >> BLOCK_BITS
+        block = self.blocks.get(key)
+        if block is None:
+            block = self.blocks[key] = {}
+            insort(self._keys, key)
+        block[number] = message
+        self.blocks[key] = dict(sorted(block.items()))
 
     def get(self, number: int) -> Message | None:
         """The message with this number, or None."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker.core.outlet import Receiver
     from broker.core.overlay import Overlay
     from broker.core.queue import Queue
 
@@ -98,9 +99,8 @@ class Message:
         self.lock_token: bytes | None = None
         """16 bytes in RFC 4122 order; None while unlocked."""
         self.locked_until_ms = 0
-        self.lock_holder: object | None = None
-        """The receiver the lock was given to, if still known: settling goes by token, losing a
-        connection by holder."""
+        self.lock_holder: Receiver | None = None
+        """Who got the lock: settling goes by token, losing a connection by holder."""
 
     @property
     def waits(self) -> bool:
@@ -153,3 +153,6 @@ class MessageReader(Protocol):
 
     def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
         """The sender's own properties, overlay applied."""
+
+    def encode_property(self, value: PropertyValue) -> bytes:
+        """A value a rule action sets, in the form an overlay holds it."""

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 from broker.core.effects import PayloadsNeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.core.message import Message
     from broker.core.turn import Turn
-
-    Continuation = Callable[[int, Turn], None]
 
 
 class Payloads:
     """The bodies of all messages of a namespace."""
 
-    __slots__ = ("_awaited", "_budget_bytes", "references", "resident_bytes")
+    __slots__ = ("_awaited", "_budget_bytes", "any_paged", "references", "resident_bytes")
 
     def __init__(self, budget_bytes: int | None) -> None:
         self._budget_bytes = budget_bytes
         self.resident_bytes = 0
+        self.any_paged = False
+        """Whether any body has ever been left to the store: until then nobody need look."""
         self.references: dict[int, int] = {}
         """How many messages refer to a payload; only those that were ever shared are listed."""
         self._awaited: dict[int, list[Message]] = {}
@@ -61,6 +61,7 @@ class Payloads:
 
     def evict(self, message: Message) -> None:
         """Leave the body to the store."""
+        self.any_paged = True
         self.resident_bytes -= message.size
         message.body = None
         message.annotations = b""
@@ -81,12 +82,11 @@ class Payloads:
     def loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> list[Message]:
         """Give bodies to the messages that wait for them; those messages."""
         filled = []
-        for payload_id, (body, annotations) in payloads.items():
+        for payload_id, payload in payloads.items():
             for message in self._awaited.pop(payload_id, ()):
                 if message.queue is None or message.body is not None:
                     continue
-                message.body = body
-                message.annotations = annotations
+                message.body, message.annotations = payload
                 self.resident_bytes += message.size
                 filled.append(message)
         return filled

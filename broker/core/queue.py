@@ -12,30 +12,28 @@ from typing import TYPE_CHECKING
 
 from broker.core.commands import SettlementKind
 from broker.core.deadlines import Due
-from broker.core.effects import Deliver, Settled, SettleRefused
-from broker.core.errors import BrokerError, MessageLockLost, NotAllowed
+from broker.core.effects import Deliver
+from broker.core.errors import MessageLockLost, NotAllowed
 from broker.core.index import BLOCK_BITS, MessageIndex
-from broker.core.message import Message, MessageState
+from broker.core.message import MessageState
 from broker.core.outlet import Outlet, Receiver
 from broker.core.overlay import EMPTY
 from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated, PayloadRow
 from broker.core.rows import rows_of
+from broker.core.sessions import Session, Sessions
 from config.entities import UNLIMITED_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from broker.core.commands import Peer, Settlement
-    from broker.core.environment import Environment
+    from broker.core.commands import Settlement
+    from broker.core.entities import Entity
+    from broker.core.message import Message
     from broker.core.turn import Turn
 
 MAIN = 0
 DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
-
-MAX_DELIVERIES_REASON = "MaxDeliveryCountExceeded"
-EXPIRED_REASON = "TTLExpiredException"
-EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
 
 _ACTIVE = MessageState.ACTIVE
 
@@ -44,11 +42,13 @@ class Queue:
     """Messages, locks and counts of one queue."""
 
     __slots__ = (
+        "account",
         "count",
         "dead_letters",
         "dead_letters_expired",
         "default_time_to_live_ms",
         "deferred_count",
+        "entity",
         "entity_id",
         "environment",
         "index",
@@ -59,23 +59,29 @@ class Queue:
         "outlet",
         "path",
         "scheduled_count",
+        "sessions",
         "size_bytes",
         "sub_queue",
     )
 
-    def __init__(self, environment: Environment, entity_id: int, path: str, sub_queue: int) -> None:
-        self.environment = environment
-        self.entity_id = entity_id
+    def __init__(self, entity: Entity, path: str, sub_queue: int) -> None:
+        self.environment = entity.environment
+        self.entity = entity
+        self.entity_id = entity.id
+        self.account = entity.account
         self.path = path
         self.sub_queue = sub_queue
         self.dead_letters: Queue | None = None
         """Where its dead letters go; None in a sub-queue, which keeps what it has."""
         self.lock_duration_ms = 0
         self.max_delivery_count = 0
+        """0 in a sub-queue: there is no limit."""
         self.default_time_to_live_ms = UNLIMITED_MS
         self.dead_letters_expired = False
         self.index = MessageIndex()
         self.outlet = Outlet(self)
+        self.sessions: Sessions | None = None
+        """If there are sessions, messages are delivered through them and not the outlet."""
         self.locks: dict[bytes, Message] = {}
         self.last_sequence_number = 0
         self.count = 0
@@ -103,12 +109,38 @@ class Queue:
             )
         )
 
+    def store_dead(
+        self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
+    ) -> None:
+        """Take in messages nobody has stored yet, into this sub-queue, saying why."""
+        number = self.environment.ids.take_messages(len(messages))
+        for message in messages:
+            message.id = message.payload_id = number
+            number += 1
+            message.enqueued_time_ms = now_ms
+            message.overlay = replace(
+                EMPTY, dead_letter_reason=reason, dead_letter_description=description
+            )
+            self.environment.payloads.resident_bytes += message.size
+        self.admit_dead(messages)
+        turn.records.append(
+            MessagesStored(
+                rows_of(messages),
+                [PayloadRow(m.id, m.body or b"", m.annotations) for m in messages],
+            )
+        )
+
+    def reserve_number(self) -> int:
+        """A sequence number that no message will get."""
+        self.last_sequence_number += 1
+        return self.last_sequence_number
+
     def admit(self, messages: Sequence[Message], now_ms: int) -> None:
         """Number messages and put them in their places; remembering them is the caller's."""
         first = number = self.last_sequence_number + 1
         expires = self.default_time_to_live_ms < UNLIMITED_MS
         size = 0
-        scheduled: list[Message] = []
+        scheduled = False
         for message in messages:
             message.queue = self
             message.sequence_number = number
@@ -118,12 +150,12 @@ class Queue:
             number += 1
             size += message.size
             if message.scheduled_enqueue_time_ms > now_ms:
-                scheduled.append(message)
+                self._hold_until_due(message)
+                scheduled = True
             elif expires or message.time_to_live_ms is not None:
                 self._set_expiry(message, now_ms)
         self._enter(first, messages, size)
         if scheduled:
-            self._hold_until_due(scheduled)
             messages = [message for message in messages if message.state is _ACTIVE]
         self._make_ready(messages)
 
@@ -134,6 +166,8 @@ class Queue:
         for message in messages:
             message.queue = self
             message.sequence_number = number
+            if not message.enqueue_sequence_number:
+                message.enqueue_sequence_number = number
             message.expires_at_ms = 0
             message.state = _ACTIVE
             number += 1
@@ -141,32 +175,61 @@ class Queue:
         self._enter(first, messages, size)
         self._make_ready(messages)
 
+    def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
+        self.withdraw(messages)
+        for message in messages:
+            message.state = _ACTIVE
+            message.enqueue_sequence_number = 0
+        self.admit(messages, now_ms)
+        turn.records.append(MessagesUpdated(rows_of(messages)))
+
+    def renumber(self, numbers: Mapping[Message, int], turn: Turn) -> None:
+        """Give scheduled messages the numbers that were set aside for them."""
+        changed = [message for message in numbers if message.queue is self]
+        self.withdraw(changed)
+        for message in changed:
+            message.queue = self
+            message.sequence_number = message.enqueue_sequence_number = numbers[message]
+            self.index.add_late(message)
+            self.count += 1
+            self.size_bytes += message.size
+            self.account.size_bytes += message.size
+            self._hold_until_due(message)
+        if self.sessions is not None:
+            self.sessions.enter(changed)
+        turn.records.append(MessagesUpdated(rows_of(changed)))
+
     def restore(self, message: Message) -> None:
         """Take in a message the store remembers; they come in the order of their numbers."""
         message.queue = self
-        deadlines = self.environment.deadlines
         self.index.add(message.sequence_number, (message,))
         self.last_sequence_number = max(self.last_sequence_number, message.sequence_number)
         self.count += 1
         self.size_bytes += message.size
+        self.account.size_bytes += message.size
+        if self.sessions is not None:
+            self.sessions.enter((message,))
         if message.state is _ACTIVE:
             if message.expires_at_ms:
-                deadlines.add(Due.TIME_TO_LIVE, message.expires_at_ms, (message,))
-            self.outlet.arrive((message,))
-            self.outlet.paged_out(message)
+                self.environment.deadlines.add(Due.TIME_TO_LIVE, message.expires_at_ms, (message,))
+            (self.sessions or self.outlet).arrive((message,))
         elif message.state is MessageState.DEFERRED:
             self.deferred_count += 1
         else:
-            self._hold_until_due((message,))
+            self._hold_until_due(message)
 
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
         self.last_sequence_number = first_number + len(messages) - 1
         self.count += len(messages)
         self.size_bytes += size
+        self.account.size_bytes += size
+        if self.sessions is not None:
+            self.sessions.enter(messages)
 
     def _make_ready(self, messages: Sequence[Message]) -> None:
-        self.outlet.arrive(messages)
+        (self.sessions or self.outlet).arrive(messages)
         if self.environment.payloads.over_budget:
             self.environment.arrived += messages
 
@@ -174,19 +237,25 @@ class Queue:
         live_ms = self.default_time_to_live_ms
         if message.time_to_live_ms is not None and message.time_to_live_ms < live_ms:
             live_ms = message.time_to_live_ms
+        message.time_to_live_ms = live_ms
         if live_ms < UNLIMITED_MS:
             message.expires_at_ms = now_ms + live_ms
             self.environment.deadlines.add(Due.TIME_TO_LIVE, message.expires_at_ms, (message,))
 
-    def _hold_until_due(self, messages: Iterable[Message]) -> None:
-        for message in messages:
-            message.state = MessageState.SCHEDULED
-            self.scheduled_count += 1
-            self.environment.deadlines.add(
-                Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,)
-            )
+    def _hold_until_due(self, message: Message) -> None:
+        message.state = MessageState.SCHEDULED
+        self.scheduled_count += 1
+        self.environment.deadlines.add(Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,))
 
     # --- delivery ---------------------------------------------------------------------------
+
+    def touch(self, messages: Iterable[Message]) -> None:
+        """Look again at where these messages wait: what was in the way may be gone."""
+        if self.sessions is None:
+            self.outlet.touch()
+        else:
+            for message in messages:
+                self.sessions.of(message).touch()
 
     def deliver(
         self, receiver: Receiver, messages: Sequence[Message], now_ms: int, turn: Turn
@@ -203,75 +272,51 @@ class Queue:
         """Lock messages that nobody holds; their tokens, in order."""
         new_lock_token = self.environment.new_lock_token
         tokens = [new_lock_token() for _ in messages]
-        until_ms = now_ms + self.lock_duration_ms
+        session = holder.outlet
+        if isinstance(session, Session):
+            until_ms = session.locked_until_ms  # the session's lock covers its messages
+        else:
+            until_ms = now_ms + self.lock_duration_ms
+            self.environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
         for message, token in zip(messages, tokens, strict=True):
             message.lock_token = token
             message.locked_until_ms = until_ms
             message.lock_holder = holder
         self.locks.update(zip(tokens, messages, strict=True))
         holder.held.update(messages)
-        self.environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
         return tokens
 
-    def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int] | BrokerError:
-        """Extend locks, all or none; the new ends, in order."""
-        messages = [self.locks.get(token) for token in tokens]
-        if None in messages:
-            return MessageLockLost()
+    def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
+        """Extend locks, all or none; the new ends, in order. Raises if one is lost."""
+        messages: list[Message] = []
+        for token in tokens:
+            message = self.locks.get(token)
+            if message is None:
+                raise MessageLockLost
+            messages.append(message)
+        if self.sessions is not None:
+            return [self.sessions.of(message).locked_until_ms for message in messages]
+        deadlines = self.environment.deadlines
         until_ms = now_ms + self.lock_duration_ms
         for message in messages:
-            assert message is not None
-            self.environment.deadlines.discard(
-                Due.MESSAGE_LOCK, message.locked_until_ms, (message,)
-            )
+            deadlines.discard(Due.MESSAGE_LOCK, message.locked_until_ms, (message,))
             message.locked_until_ms = until_ms
-        self.environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+        deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
         return [until_ms] * len(messages)
 
     # --- settlement -------------------------------------------------------------------------
 
-    def settle(
-        self,
-        peer: Peer,
-        tokens: Sequence[bytes],
-        handles: Sequence[object],
-        settlement: Settlement,
-        now_ms: int,
-        turn: Turn,
-    ) -> None:
-        """Settle what is still locked; refuse what is not. Tokens are independent."""
-        refusal = self.refuses(settlement)
-        if refusal is not None:
-            turn.effects.append(SettleRefused(peer, _answered(handles), refusal))
-            return
-        locks = self.locks
-        messages: list[Message] = []
-        settled: list[object] = []
-        lost: list[object] = []
-        for token, handle in zip(tokens, handles, strict=True):
-            message = locks.pop(token, None)
-            if message is None:
-                lost.append(handle)
-            else:
-                messages.append(message)
-                settled.append(handle)
-        if messages:
-            self.end_locks(messages, settlement, now_ms, turn)
-            if settled := _answered(settled):
-                turn.effects.append(Settled(peer, settled, settlement))
-        if lost := _answered(lost):
-            turn.effects.append(SettleRefused(peer, lost, MessageLockLost()))
-
-    def refuses(self, settlement: Settlement) -> BrokerError | None:
-        """Why no message of this queue can be settled like that."""
+    def check_settlement(self, settlement: Settlement) -> None:
+        """Raises if no message of this queue can be settled like that."""
         if settlement.kind is SettlementKind.DEAD_LETTER and self.dead_letters is None:
-            return NotAllowed("A message in a dead-letter queue cannot be dead-lettered again.")
-        return None
+            raise NotAllowed("A message in a dead-letter queue cannot be dead-lettered again.")
 
-    def end_locks(
-        self, messages: Sequence[Message], settlement: Settlement, now_ms: int, turn: Turn
+    def settle(
+        self, tokens: Iterable[bytes], settlement: Settlement, now_ms: int, turn: Turn
     ) -> None:
-        """Do to messages, whose tokens have been taken back, what their receiver asked for."""
+        """Do to locked messages what their receiver asks. Every token must be one of `locks`."""
+        pop = self.locks.pop
+        messages = [pop(token) for token in tokens]
         self._unlock(messages)
         kind = settlement.kind
         if kind is SettlementKind.COMPLETE:
@@ -283,97 +328,84 @@ class Queue:
                 message.overlay = overlay.with_properties(settlement.properties)
         if kind is SettlementKind.DEAD_LETTER:
             self.dead_letter(messages, settlement.reason, settlement.description, turn)
-        elif kind is SettlementKind.DEFER:
-            self._defer(messages, turn)
+        elif kind is SettlementKind.RELEASE:
+            self._give_back(messages, now_ms, turn)
         else:
-            failed = kind is SettlementKind.ABANDON
-            self._give_back(messages, now_ms, turn, count=failed, changed=failed)
+            kept = self._count_failure(messages, turn)
+            if kind is SettlementKind.DEFER:
+                self._set_aside(kept)
+            if kept:
+                turn.records.append(MessagesUpdated(rows_of(kept)))
+                self._give_back(kept, now_ms, turn)
 
-    def fail_deliveries(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Locks ended without a settlement: expired, or lost with their connection."""
-        for message in messages:
+    def return_locked(
+        self, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
+    ) -> None:
+        """Locks end without a settlement; failed deliveries count, except of dead letters."""
+        back: Sequence[Message] = sorted(messages, key=_number)
+        for message in back:
             assert message.lock_token is not None
             del self.locks[message.lock_token]
-        self._unlock(messages)
-        counts = self.dead_letters is not None
-        self._give_back(messages, now_ms, turn, count=counts, changed=counts)
+        self._unlock(back)
+        if failed and self.dead_letters is not None:
+            back = self._count_failure(back, turn)
+            if back:
+                turn.records.append(MessagesUpdated(rows_of(back)))
+        self._give_back(back, now_ms, turn)
 
     def _unlock(self, messages: Sequence[Message]) -> None:
         """Clear the locks of messages already out of `locks`."""
-        discard = self.environment.deadlines.discard
-        until_ms = messages[0].locked_until_ms
-        holder = messages[0].lock_holder
+        until_ms = 0
+        holder: Receiver | None = None
         alike: list[Message] = []
         for message in messages:
             if message.locked_until_ms != until_ms or message.lock_holder is not holder:
-                discard(Due.MESSAGE_LOCK, until_ms, alike)
-                _let_go(holder, alike)
+                self._forget_lock(until_ms, holder, alike)
                 until_ms, holder, alike = message.locked_until_ms, message.lock_holder, []
             alike.append(message)
             message.lock_token = message.lock_holder = None
-        discard(Due.MESSAGE_LOCK, until_ms, alike)
-        _let_go(holder, alike)
+        self._forget_lock(until_ms, holder, alike)
 
-    def _give_back(
-        self, messages: Sequence[Message], now_ms: int, turn: Turn, *, count: bool, changed: bool
+    def _forget_lock(
+        self, until_ms: int, holder: Receiver | None, messages: Sequence[Message]
     ) -> None:
-        """Return unlocked messages to where they were; those used up or expired go elsewhere."""
-        ready: list[Message] = []
-        kept: list[Message] = []
-        used_up: list[Message] = []
-        expired: list[Message] = []
+        if holder is not None:
+            holder.held.difference_update(messages)
+            self.environment.deadlines.discard(Due.MESSAGE_LOCK, until_ms, messages)
+
+    def _count_failure(self, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
+        """Count a failed delivery each; dead-letter those that have used up theirs, the rest."""
+        limit = self.max_delivery_count
+        used_up = []
         for message in messages:
-            if count:
-                message.delivery_count += 1
-                if 0 < self.max_delivery_count <= message.delivery_count:
-                    used_up.append(message)
-                    continue
-            if message.state is _ACTIVE:
-                if 0 < message.expires_at_ms <= now_ms:
-                    expired.append(message)
-                    continue
-                ready.append(message)
-            kept.append(message)
-        if changed and kept:
-            turn.records.append(MessagesUpdated(rows_of(kept)))
-        if ready:
-            self.outlet.give_back(ready)
-        if used_up:
-            self.dead_letter(
-                used_up,
-                MAX_DELIVERIES_REASON,
-                f"Message could not be consumed after {self.max_delivery_count} delivery attempts.",
-                turn,
-            )
+            message.delivery_count += 1
+            if 0 < limit <= message.delivery_count:
+                used_up.append(message)
+        if not used_up:
+            return messages
+        description = f"Message could not be consumed after {limit} delivery attempts."
+        self.dead_letter(used_up, "MaxDeliveryCountExceeded", description, turn)
+        return [message for message in messages if message.queue is self]
+
+    def _give_back(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Return unlocked messages to their places; the deferred stay deferred."""
+        ready = [message for message in messages if message.state is _ACTIVE]
+        # Time to live does not end while a message is locked, but it goes on being counted.
+        expired = [message for message in ready if 0 < message.expires_at_ms <= now_ms]
         if expired:
             self.expire(expired, turn)
+            ready = [message for message in ready if message.queue is self]
+        (self.sessions or self.outlet).give_back(ready)
 
-    def _defer(self, messages: Sequence[Message], turn: Turn) -> None:
-        """Set aside, to be fetched by number. Counts as a delivery that led nowhere."""
+    def _set_aside(self, messages: Sequence[Message]) -> None:
+        """Keep messages for those who ask for them by number."""
         payloads = self.environment.payloads
-        counts = self.dead_letters is not None
-        kept: list[Message] = []
-        used_up: list[Message] = []
         for message in messages:
-            message.delivery_count += counts
-            if counts and 0 < self.max_delivery_count <= message.delivery_count:
-                used_up.append(message)
-                continue
-            kept.append(message)
             if message.state is _ACTIVE:
                 message.state = MessageState.DEFERRED
                 self.deferred_count += 1
             if payloads.over_budget:
                 payloads.evict(message)
-        if kept:
-            turn.records.append(MessagesUpdated(rows_of(kept)))
-        if used_up:
-            self.dead_letter(
-                used_up,
-                MAX_DELIVERIES_REASON,
-                f"Message could not be consumed after {self.max_delivery_count} delivery attempts.",
-                turn,
-            )
 
     # --- leaving ----------------------------------------------------------------------------
 
@@ -385,8 +417,9 @@ class Queue:
 
     def expire(self, messages: Sequence[Message], turn: Turn) -> None:
         """Time to live is over."""
-        if self.dead_letters_expired and self.dead_letters is not None:
-            self.dead_letter(messages, EXPIRED_REASON, EXPIRED_DESCRIPTION, turn)
+        if self.dead_letters_expired:
+            description = "The message expired and was dead lettered."
+            self.dead_letter(messages, "TTLExpiredException", description, turn)
         else:
             self.delete(messages, turn)
 
@@ -408,6 +441,15 @@ class Queue:
         self.dead_letters.admit_dead(moved)
         turn.records.append(MessagesUpdated(rows_of(moved)))
 
+    def clear(self) -> list[Message]:
+        """Take everything out, locked or not: the entity is being deleted."""
+        locked = list(self.locks.values())
+        self.locks.clear()
+        self._unlock(locked)
+        messages = list(self.index.walk())
+        self.withdraw(messages)
+        return messages
+
     def withdraw(self, messages: Sequence[Message]) -> None:
         """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""
         blocks = self.index.blocks
@@ -428,6 +470,10 @@ class Queue:
                 self._leave_state(message)
         self.count -= len(messages)
         self.size_bytes -= size
+        self.account.size_bytes -= size
+        if self.sessions is not None:
+            for message in messages:
+                self.sessions.leave(message)
 
     def _leave_state(self, message: Message) -> None:
         if message.state is MessageState.DEFERRED:
@@ -439,11 +485,5 @@ class Queue:
             )
 
 
-def _answered(handles: Iterable[object]) -> list[object]:
-    """Those who want an answer."""
-    return [handle for handle in handles if handle is not None]
-
-
-def _let_go(holder: object, messages: Sequence[Message]) -> None:
-    if isinstance(holder, Receiver):
-        holder.held.difference_update(messages)
+def _number(message: Message) -> int:
+    return message.sequence_number

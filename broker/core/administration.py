@@ -1,0 +1,356 @@
+"""Entities are created, changed, deleted and shown.
+
+Owns the rules of administration, and what a change means for those attached; each request returns
+the value of its reply, or raises the refusal before anything has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.core.definitions import definition_from_json
+from broker.core.effects import Detached, EntityView, Refused
+from broker.core.entities import Entity
+from broker.core.errors import (
+    ArgumentError,
+    BrokerError,
+    EntityAlreadyExists,
+    EntityNotFound,
+    NotAllowed,
+    QuotaExceeded,
+)
+from broker.core.forwarding import Forwarder
+from broker.core.records import EntityDeleted, MessagesDeleted
+from broker.core.topic import Topic
+from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from broker.core import commands as ask
+    from broker.core.arrivals import Arrivals
+    from broker.core.directory import Directory
+    from broker.core.environment import Environment
+    from broker.core.links import Links
+    from broker.core.outlet import Outlet
+    from broker.core.queue import Queue
+    from broker.core.records import EntityStored
+    from broker.core.turn import Turn
+    from config.entities import EntityDefinition, RuleDefinition
+
+_KINDS_IN_ORDER = {QueueDefinition: 0, TopicDefinition: 0, SubscriptionDefinition: 1}
+"""A topic must be there before its subscriptions."""
+_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
+"""Properties that are what they are from the beginning."""
+
+
+class Administration:
+    """Changes which entities there are and how they behave."""
+
+    __slots__ = ("_arrivals", "_directory", "_environment", "_forwarding", "_links", "_namespace")
+
+    def __init__(
+        self,
+        namespace: str,
+        environment: Environment,
+        directory: Directory,
+        links: Links,
+        arrivals: Arrivals,
+    ) -> None:
+        self._namespace = namespace
+        self._environment = environment
+        self._directory = directory
+        self._links = links
+        self._arrivals = arrivals
+        self._forwarding: dict[Outlet, None] = {}
+        """Outlets whose messages go elsewhere: tried again when an entity appears or changes."""
+
+    # --- at start ---------------------------------------------------------------------------
+
+    def declare(self, definitions: Mapping[str, EntityDefinition], now_ms: int, turn: Turn) -> None:
+        """Have these entities exist as defined; what is fixed and in use stays as it is."""
+        for path, definition in sorted(
+            definitions.items(), key=lambda entry: _KINDS_IN_ORDER[type(entry[1])]
+        ):
+            entity = self._directory.get(path)
+            if entity is None:
+                self._create(path, definition, now_ms, turn)
+            elif entity.main.count and type(definition) is type(entity.definition):
+                self._change(entity, _keeping_fixed(definition, entity), now_ms, turn)
+            else:
+                self._change(entity, definition, now_ms, turn)
+
+    def restore(self, stored: EntityStored, now_ms: int) -> Entity:
+        """Bring back an entity the store remembers, still without messages."""
+        definition = definition_from_json(stored.definition)
+        entity = self._build(stored.entity_id, stored.path, definition, now_ms)
+        entity.created_time_ms = stored.created_time_ms
+        entity.updated_time_ms = stored.updated_time_ms
+        return entity
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def create_entity(self, command: ask.CreateEntity, now_ms: int, turn: Turn) -> EntityView:
+        """Create a queue, topic or subscription."""
+        path, definition = command.path, command.definition
+        limits = self._environment.limits
+        if self._directory.get(path) is not None:
+            raise EntityAlreadyExists(f"An entity with the name '{path}' already exists.")
+        if len(path) > limits.entity_path_max_characters:
+            raise ArgumentError(
+                f"The path of an entity has at most {limits.entity_path_max_characters} characters."
+            )
+        if isinstance(definition, SubscriptionDefinition):
+            topic, name = self._directory.topic_of(path)
+            path = f"{topic.path}/Subscriptions/{name}"
+            if len(name) > limits.name_max_characters:
+                raise ArgumentError(
+                    f"A subscription's name has at most {limits.name_max_characters} characters."
+                )
+            if len(topic.subscriptions) >= limits.subscriptions_per_topic_max:
+                raise QuotaExceeded(
+                    f"The topic '{topic.path}' has {limits.subscriptions_per_topic_max} "
+                    "subscriptions, which is the most it can."
+                )
+            self._check_rules(topic, definition.rules)
+        elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
+            raise QuotaExceeded(
+                f"The namespace has {limits.entities_per_namespace_max} queues and topics, "
+                "which is the most it can."
+            )
+        _check_forwarding(path, definition)
+        return self._create(path, definition, now_ms, turn).view()
+
+    def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
+        """Change an entity, for those attached too."""
+        entity = self._directory.entity(command.path)
+        definition = command.definition
+        if type(definition) is not type(entity.definition):
+            raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
+        for name in _FIXED:
+            if getattr(definition, name, None) != getattr(entity.definition, name, None):
+                raise ArgumentError(f"'{name}' cannot be changed once an entity exists.")
+        if isinstance(definition, SubscriptionDefinition):
+            topic, _ = self._directory.topic_of(entity.path)
+            self._check_rules(topic, definition.rules)
+        _check_forwarding(entity.path, definition)
+        self._change(entity, definition, now_ms, turn)
+        return entity.view()
+
+    def delete_entity(self, command: ask.DeleteEntity, now_ms: int, turn: Turn) -> None:
+        """Delete an entity with all it holds; a topic with its subscriptions."""
+        self.delete(self._directory.entity(command.path), now_ms, turn)
+
+    def get_entity(self, command: ask.GetEntity, now_ms: int, turn: Turn) -> EntityView:
+        """One entity."""
+        del now_ms, turn
+        return self._directory.entity(command.path).view()
+
+    def list_entities(self, command: ask.ListEntities, now_ms: int, turn: Turn) -> list[EntityView]:
+        """Entities of a kind, by name."""
+        del now_ms, turn
+        if command.topic is not None:
+            topic = self._directory.entity(command.topic)
+            if not isinstance(topic, Topic):
+                raise EntityNotFound(command.topic)
+            entities: Iterable[Entity] = topic.subscriptions.values()
+        else:
+            entities = (entity for entity in self._directory if entity.kind == command.kind)
+        ordered = sorted(entities, key=lambda entity: entity.path.lower())
+        top = min(command.top, self._environment.limits.list_max_entities)
+        return [entity.view() for entity in ordered[command.skip : command.skip + top]]
+
+    # --- rules ------------------------------------------------------------------------------
+
+    def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> None:
+        """Give a subscription one more rule."""
+        entity, definition = self._subscription(command.path)
+        if any(rule.name.lower() == command.rule.name.lower() for rule in definition.rules):
+            raise EntityAlreadyExists(
+                f"The subscription '{entity.path}' already has a rule '{command.rule.name}'."
+            )
+        rule = replace(command.rule, created_time_ms=command.rule.created_time_ms or now_ms)
+        rules = (*definition.rules, rule)
+        topic, _ = self._directory.topic_of(entity.path)
+        self._check_rules(topic, rules)
+        self._change(entity, replace(definition, rules=rules), now_ms, turn)
+
+    def remove_rule(self, command: ask.RemoveRule, now_ms: int, turn: Turn) -> None:
+        """Take a rule from a subscription."""
+        entity, definition = self._subscription(command.path)
+        rules = tuple(r for r in definition.rules if r.name.lower() != command.name.lower())
+        if len(rules) == len(definition.rules):
+            raise EntityNotFound(f"{entity.path}/Rules/{command.name}")
+        self._change(entity, replace(definition, rules=rules), now_ms, turn)
+
+    def list_rules(self, command: ask.ListRules, now_ms: int, turn: Turn) -> list[RuleDefinition]:
+        """The rules of a subscription."""
+        del now_ms, turn
+        _, definition = self._subscription(command.path)
+        return list(definition.rules[command.skip : command.skip + command.top])
+
+    def _subscription(self, path: str) -> tuple[Entity, SubscriptionDefinition]:
+        entity = self._directory.entity(path)
+        if not isinstance(entity.definition, SubscriptionDefinition):
+            raise NotAllowed(f"'{entity.path}' is a {entity.kind}: only subscriptions have rules.")
+        return entity, entity.definition
+
+    def _check_rules(self, topic: Topic, rules: tuple[RuleDefinition, ...]) -> None:
+        limits = self._environment.limits
+        if len(rules) > limits.rules_per_subscription_max:
+            raise QuotaExceeded(
+                f"A subscription has at most {limits.rules_per_subscription_max} rules."
+            )
+        for rule in rules:
+            if len(rule.name) > limits.name_max_characters:
+                raise ArgumentError(
+                    f"A rule's name has at most {limits.name_max_characters} characters."
+                )
+        topic.check_rules(rules)
+
+    # --- doing it ---------------------------------------------------------------------------
+
+    def _create(self, path: str, definition: EntityDefinition, now_ms: int, turn: Turn) -> Entity:
+        entity_id = self._environment.ids.take_entity()
+        entity = self._build(entity_id, path, _dated(definition, now_ms), now_ms)
+        turn.records.append(entity.record(self._namespace))
+        self._retry_forwarding()
+        return entity
+
+    def _build(
+        self, entity_id: int, path: str, definition: EntityDefinition, now_ms: int
+    ) -> Entity:
+        entity: Entity
+        if isinstance(definition, TopicDefinition):
+            entity = Topic(self._environment, entity_id, path, definition, now_ms)
+        elif isinstance(definition, SubscriptionDefinition):
+            topic, _ = self._directory.topic_of(path)
+            entity = Entity(self._environment, entity_id, path, definition, now_ms, topic.account)
+        else:
+            entity = Entity(self._environment, entity_id, path, definition, now_ms)
+        self._directory.add(entity)
+        self._set_forwarding(entity)
+        return entity
+
+    def _change(
+        self, entity: Entity, definition: EntityDefinition, now_ms: int, turn: Turn
+    ) -> None:
+        definition = _dated(definition, now_ms)
+        if definition == entity.definition:
+            return
+        entity.redefine(definition, now_ms)
+        turn.records.append(entity.record(self._namespace))
+        if isinstance(definition, SubscriptionDefinition):
+            topic, name = self._directory.topic_of(entity.path)
+            topic.subscribe(name, entity)
+        self._set_forwarding(entity)
+        self._end_receiving(entity, now_ms, turn)
+        self._retry_forwarding()
+
+    def _end_receiving(self, entity: Entity, now_ms: int, turn: Turn) -> None:
+        """Detach receivers that could not attach any more."""
+        try:
+            entity.check_receiving()
+        except BrokerError as error:
+            self._detach_receivers(entity, error, now_ms, turn)
+        if entity.main.outlet.forwarder is not None:
+            forwarded = NotAllowed("Messages of this entity are forwarded, not received here.")
+            self._detach_receivers(entity, forwarded, now_ms, turn, entity.main)
+
+    def _detach_receivers(
+        self,
+        entity: Entity,
+        error: BrokerError,
+        now_ms: int,
+        turn: Turn,
+        queue: Queue | None = None,
+    ) -> None:
+        for receiver in list(entity.receivers):
+            if queue is None or receiver.queue is queue:
+                waiting = receiver.outlet is None
+                self._links.release(receiver, now_ms, turn)
+                effect = Refused if waiting else Detached
+                turn.effects.append(effect(receiver.peer, error))
+
+    def delete(self, entity: Entity, now_ms: int, turn: Turn) -> None:
+        """An entity ceases to exist, and its links end."""
+        if isinstance(entity, Topic):
+            for subscription in list(entity.subscriptions.values()):
+                self.delete(subscription, now_ms, turn)
+        error = EntityNotFound(entity.path)
+        self._detach_receivers(entity, error, now_ms, turn)
+        turn.effects += [Detached(peer, error) for peer in entity.senders]
+        for queue in entity.queues:
+            self._forwarding.pop(queue.outlet, None)
+            queue.outlet.forwarder = None
+            messages = queue.clear()
+            if messages:
+                unreferenced = self._environment.payloads.release(messages)
+                turn.records.append(
+                    MessagesDeleted([message.id for message in messages], unreferenced)
+                )
+        if entity.duplicates is not None:
+            entity.duplicates.close()
+        self._directory.remove(entity)
+        entity.watch_idleness(now_ms)
+        turn.records.append(EntityDeleted(entity.id))
+
+    def delete_if_idle(self, entity: Entity, now_ms: int, turn: Turn) -> None:
+        """An entity may have been idle for too long."""
+        if entity.is_idle(now_ms):
+            self.delete(entity, now_ms, turn)
+        else:
+            entity.watch_idleness(now_ms)
+
+    # --- forwarding -------------------------------------------------------------------------
+
+    def _set_forwarding(self, entity: Entity) -> None:
+        definition = entity.definition
+        if isinstance(definition, TopicDefinition):
+            return
+        for queue, destination in (
+            (entity.main, definition.forward_to),
+            (entity.dead_letters, definition.forward_dead_letters_to),
+        ):
+            outlet = queue.outlet
+            if destination is None:
+                outlet.forwarder = None
+                self._forwarding.pop(outlet, None)
+            else:
+                outlet.forwarder = Forwarder(queue, destination, self._directory, self._arrivals)
+                self._forwarding[outlet] = None
+                outlet.touch()
+
+    def _retry_forwarding(self) -> None:
+        for outlet in self._forwarding:
+            if len(outlet.ready):
+                outlet.touch()
+
+
+def _check_forwarding(path: str, definition: EntityDefinition) -> None:
+    if isinstance(definition, TopicDefinition):
+        return
+    for destination in (definition.forward_to, definition.forward_dead_letters_to):
+        if destination is not None and destination.lower() == path.lower():
+            raise ArgumentError(f"The entity '{path}' cannot forward to itself.")
+    if definition.forward_to is not None and definition.requires_session:
+        raise ArgumentError(
+            f"The entity '{path}' requires sessions, and so cannot forward its messages."
+        )
+
+
+def _keeping_fixed(definition: EntityDefinition, entity: Entity) -> EntityDefinition:
+    fixed = {name: getattr(entity.definition, name) for name in _FIXED if hasattr(definition, name)}
+    return replace(definition, **fixed)
+
+
+def _dated(definition: EntityDefinition, now_ms: int) -> EntityDefinition:
+    """The definition with the rules that have no creation time yet made now."""
+    if not isinstance(definition, SubscriptionDefinition):
+        return definition
+    rules = tuple(
+        rule if rule.created_time_ms else replace(rule, created_time_ms=now_ms)
+        for rule in definition.rules
+    )
+    return replace(definition, rules=rules)

@@ -1,0 +1,90 @@
+"""Which entities there are, and what a path means.
+
+Owns the names; the entities own what they are. Paths are compared without regard to case and shown
+as they were created.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.errors import EntityNotFound
+from broker.core.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS
+from broker.core.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.core.entities import Entity
+    from broker.core.queue import Queue
+
+SUBSCRIPTIONS = "/subscriptions/"
+_DEAD_LETTER_SUFFIX = "/$deadletterqueue"
+_TRANSFER_SUFFIX = "/$transfer"
+
+
+class Directory:
+    """Entities by path."""
+
+    __slots__ = ("_by_path", "queue_and_topic_count")
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, Entity] = {}
+        """In lower case; subscriptions too."""
+        self.queue_and_topic_count = 0
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter(self._by_path.values())
+
+    def get(self, path: str) -> Entity | None:
+        """The entity of this path, or None."""
+        return self._by_path.get(path.lower())
+
+    def entity(self, path: str) -> Entity:
+        """The entity of this path. Raises if there is none."""
+        entity = self._by_path.get(path.lower())
+        if entity is None:
+            raise EntityNotFound(path)
+        return entity
+
+    def queue(self, path: str) -> Queue:
+        """The queue, or sub-queue, of this path. Raises if there is none."""
+        key = path.lower()
+        sub_queue = MAIN
+        if key.endswith(_DEAD_LETTER_SUFFIX):
+            key = key[: -len(_DEAD_LETTER_SUFFIX)]
+            sub_queue = DEAD_LETTERS
+            if key.endswith(_TRANSFER_SUFFIX):
+                key = key[: -len(_TRANSFER_SUFFIX)]
+                sub_queue = TRANSFER_DEAD_LETTERS
+        entity = self._by_path.get(key)
+        if entity is None:
+            raise EntityNotFound(path)
+        return entity.queues[sub_queue]
+
+    def topic_of(self, path: str) -> tuple[Topic, str]:
+        """The topic of a subscription's path, and the subscription's name. Raises without one."""
+        topic_key, _, _ = path.lower().rpartition(SUBSCRIPTIONS)
+        topic = self._by_path.get(topic_key)
+        if not isinstance(topic, Topic):
+            raise EntityNotFound(path[: len(topic_key)] or path)
+        return topic, path[len(topic_key) + len(SUBSCRIPTIONS) :]
+
+    def add(self, entity: Entity) -> None:
+        """An entity exists. A subscription is made known to its topic."""
+        self._by_path[entity.path.lower()] = entity
+        if entity.kind == "subscription":
+            topic, name = self.topic_of(entity.path)
+            topic.subscribe(name, entity)
+        else:
+            self.queue_and_topic_count += 1
+
+    def remove(self, entity: Entity) -> None:
+        """An entity is gone."""
+        del self._by_path[entity.path.lower()]
+        entity.is_deleted = True
+        if entity.kind == "subscription":
+            topic, name = self.topic_of(entity.path)
+            topic.unsubscribe(name)
+        else:
+            self.queue_and_topic_count -= 1

@@ -1,0 +1,183 @@
+"""Links: who may send to, or receive from, which entity.
+
+Owns attaching, detaching and credit. Locks belong to the queue and outlive a link that detaches;
+those of a connection that is lost end with it, unless they are held on purpose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.effects import ReceiverAttached, Refused, SenderAttached
+from broker.core.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
+from broker.core.outlet import Receiver
+from broker.core.queue import DEAD_LETTERS, MAIN, Queue
+from broker.core.sessions import Session
+from broker.core.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.commands import AttachReceiver, AttachSender, Credit, Peer
+    from broker.core.directory import Directory
+    from broker.core.entities import Entity
+    from broker.core.environment import Environment
+    from broker.core.turn import Turn
+
+
+class Sender(NamedTuple):
+    """A link on which messages come in."""
+
+    entity: Entity
+    destination: str | None
+    """Where they go on to, if the entity is only on their way."""
+
+
+class Links:
+    """All attached links of a namespace."""
+
+    __slots__ = ("_directory", "_environment", "_holds_locks", "_receivers", "_senders")
+
+    def __init__(self, environment: Environment, directory: Directory, *, hold_locks: bool) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._holds_locks = hold_locks
+        self._senders: dict[Peer, Sender] = {}
+        self._receivers: dict[Peer, Receiver] = {}
+        """Attached ones, and detached ones through which something is still locked."""
+
+    def sender(self, peer: Peer) -> Sender:
+        """The sender attached as this peer, to an entity that exists. Raises otherwise."""
+        sender = self._senders.get(peer)
+        if sender is None:
+            raise NotAllowed("The link is not attached.")
+        if sender.entity.is_deleted:
+            raise EntityNotFound(sender.entity.path)
+        return sender
+
+    def receiver(self, peer: Peer) -> Receiver | None:
+        """The receiver that was attached as this peer."""
+        return self._receivers.get(peer)
+
+    # --- attaching --------------------------------------------------------------------------
+
+    def attach_sender(self, command: AttachSender, now_ms: int, turn: Turn) -> None:
+        """Let a peer send to a queue or topic."""
+        try:
+            queue = sendable(self._directory, command.path)
+            queue.entity.check_sending()
+            if command.via is not None:
+                sendable(self._directory, command.via)
+        except BrokerError as error:
+            turn.effects.append(Refused(command.peer, error))
+            return
+        entity = queue.entity
+        self._senders[command.peer] = Sender(entity, command.via)
+        entity.senders[command.peer] = None
+        entity.accessed_time_ms = now_ms
+        turn.effects.append(SenderAttached(command.peer, entity.max_message_bytes))
+
+    def attach_receiver(self, command: AttachReceiver, now_ms: int, turn: Turn) -> None:
+        """Let a peer receive from a queue, subscription or sub-queue."""
+        try:
+            queue = receivable(self._directory, command.path)
+            self._check_receivers(queue, sessionful=command.session is not None)
+            receiver = Receiver(command.peer, queue, command.mode)
+            if queue.sessions is not None and command.session is not None:
+                queue.sessions.request(receiver, command.session, now_ms, turn)
+            else:
+                receiver.outlet = queue.outlet
+                turn.effects.append(ReceiverAttached(command.peer))
+        except BrokerError as error:
+            turn.effects.append(Refused(command.peer, error))
+            return
+        self._receivers[command.peer] = receiver
+        queue.entity.receivers[receiver] = None
+        queue.entity.accessed_time_ms = now_ms
+
+    def _check_receivers(self, queue: Queue, *, sessionful: bool) -> None:
+        queue.entity.check_receiving()
+        if sessionful and queue.sessions is None:
+            raise NotAllowed(
+                "A sessionful message receiver cannot be created on an entity that does not "
+                "require sessions."
+            )
+        if not sessionful and queue.sessions is not None:
+            raise NotAllowed(
+                "It is not possible for an entity that requires sessions to create a "
+                "non-sessionful message receiver."
+            )
+        if queue.outlet.forwarder is not None and queue.sub_queue != DEAD_LETTERS:
+            raise NotAllowed(
+                "Cannot create a message receiver on an entity with auto-forwarding enabled."
+            )
+        limit = self._environment.limits.receivers_per_entity_max
+        if len(queue.entity.receivers) >= limit:
+            raise QuotaExceeded(
+                f"The entity '{queue.entity.path}' has {limit} receivers, which is the most it can."
+            )
+
+    # --- credit -----------------------------------------------------------------------------
+
+    def grant(self, command: Credit) -> None:
+        """A receiver says how much it takes."""
+        receiver = self._receivers.get(command.peer)
+        if receiver is not None:
+            receiver.grant(command.limit, drain=command.drain)
+            if receiver.outlet is not None:
+                receiver.outlet.grant(receiver)
+
+    # --- detaching --------------------------------------------------------------------------
+
+    def detach(
+        self, peers: Iterable[Peer], now_ms: int, turn: Turn, *, connection_lost: bool
+    ) -> None:
+        """Links are gone."""
+        for peer in peers:
+            sender = self._senders.pop(peer, None)
+            if sender is not None:
+                sender.entity.senders.pop(peer, None)
+                sender.entity.accessed_time_ms = now_ms
+            receiver = self._receivers.get(peer)
+            if receiver is None:
+                continue
+            self.release(receiver, now_ms, turn)
+            if connection_lost and receiver.held and not self._holds_locks:
+                receiver.queue.return_locked(receiver.held, now_ms, turn, failed=True)
+            if not receiver.held:
+                del self._receivers[peer]
+
+    def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        """A receiver gets nothing any more; a session it holds is closed."""
+        entity = receiver.queue.entity
+        if entity.receivers.pop(receiver, self) is self:
+            return
+        entity.accessed_time_ms = now_ms
+        sessions = receiver.queue.sessions
+        if isinstance(receiver.outlet, Session):
+            assert sessions is not None
+            sessions.close(receiver.outlet, now_ms, turn)
+        elif receiver.outlet is not None:
+            receiver.outlet.forget(receiver)
+            receiver.outlet = None
+        elif sessions is not None:
+            sessions.stop_waiting(receiver)
+
+
+def sendable(directory: Directory, path: str) -> Queue:
+    """The queue of this path, which must be one that clients may send to. Raises otherwise."""
+    queue = directory.queue(path)
+    if queue.sub_queue != MAIN or queue.entity.kind == "subscription":
+        raise NotAllowed(f"Messages cannot be sent to '{queue.path}': they only come out there.")
+    return queue
+
+
+def receivable(directory: Directory, path: str) -> Queue:
+    """The queue of this path, which must be one that clients may receive from. Raises otherwise."""
+    queue = directory.queue(path)
+    if isinstance(queue.entity, Topic) and queue.sub_queue == MAIN:
+        raise NotAllowed(
+            f"Messages cannot be received from the topic '{queue.path}', "
+            "only from its subscriptions."
+        )
+    return queue

@@ -1,0 +1,83 @@
+"""What the store remembers becomes live again.
+
+Owns the way from rows to queues at start; the store owns the rows. Bodies stay where they are until
+somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.rows import message_from
+from broker.core.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from broker.core.entities import Entity
+    from broker.core.records import EntityStored, MessageRow, SessionStateSet
+
+
+class Remembered(Protocol):
+    """What a store gives back at start: see `storage.contract.Snapshot`."""
+
+    @property
+    def entities(self) -> Sequence[EntityStored]:
+        """All entities of all namespaces."""
+
+    @property
+    def sequence_numbers(self) -> Mapping[tuple[int, int], int]:
+        """Highest number ever stored, by entity id and sub-queue."""
+
+    @property
+    def highest_message_id(self) -> int:
+        """Highest id ever stored."""
+
+    @property
+    def messages(self) -> Iterable[MessageRow]:
+        """In order of entity id, sub-queue, sequence number; read once."""
+
+    @property
+    def session_states(self) -> Sequence[SessionStateSet]:
+        """States that are not null."""
+
+    @property
+    def message_ids(self) -> Iterable[tuple[int, str, int]]:
+        """Duplicate detection: entity id, message id, until ms."""
+
+
+def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered, now_ms: int) -> None:
+    """Fill the queues of entities, and the duplicate windows."""
+    for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
+        if entity_id in by_id:
+            by_id[entity_id].queues[sub_queue].last_sequence_number = number
+    topics = {topic.account: topic for topic in by_id.values() if isinstance(topic, Topic)}
+    for row in remembered.messages:
+        entity = by_id.get(row.entity_id)
+        if entity is None:
+            continue
+        message = message_from(row)
+        entity.queues[row.sub_queue].restore(message)
+        payloads = entity.environment.payloads
+        payloads.any_paged = True
+        if message.payload_id != message.id:
+            payloads.share(message.payload_id, 1)
+        topic = topics.get(entity.account)
+        if topic is not None and topic is not entity:
+            # A topic stores nothing of its own: its numbers go on from those of the copies.
+            main = topic.main
+            main.last_sequence_number = max(
+                main.last_sequence_number, message.enqueue_sequence_number
+            )
+    for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
+        entity = by_id.get(entity_id)
+        if entity is not None and entity.duplicates is not None:
+            entity.duplicates.restore(message_id, until_ms, now_ms)
+
+
+def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:
+    """Give sessions their states."""
+    for stored in states:
+        entity = by_id.get(stored.entity_id)
+        if entity is not None and entity.main.sessions is not None:
+            entity.main.sessions.set_state(stored.session_id, stored.state, stored.updated_time_ms)

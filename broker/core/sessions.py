@@ -1,0 +1,292 @@
+"""Sessions: exclusive locks over groups of messages, and the state kept with each group.
+
+Owns who holds which session, who waits for one, and session state; message locks inside a session
+are the queue's. A session has at most one holder, and without a holder nothing of it is delivered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from broker.core.deadlines import Due
+from broker.core.effects import Detached, ReceiverAttached, Refused
+from broker.core.errors import (
+    OperationTimeout,
+    SessionCannotBeLocked,
+    SessionLockLost,
+)
+from broker.core.outlet import BURST_MAX_BYTES
+from broker.core.ready import ReadyMessages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.commands import SessionRequest
+    from broker.core.message import Message
+    from broker.core.outlet import Receiver
+    from broker.core.queue import Queue
+    from broker.core.turn import Turn
+
+
+class Session:
+    """One session: its messages, its state, its holder."""
+
+    __slots__ = (
+        "holder",
+        "id",
+        "locked_until_ms",
+        "messages",
+        "queue",
+        "ready",
+        "state",
+        "state_updated_ms",
+    )
+
+    def __init__(self, queue: Queue, session_id: str) -> None:
+        self.queue = queue
+        self.id = session_id
+        self.messages: dict[int, Message] = {}
+        """All of them, whatever their state, by sequence number."""
+        self.ready = ReadyMessages()
+        self.holder: Receiver | None = None
+        self.locked_until_ms = 0
+        self.state: bytes | None = None
+        self.state_updated_ms = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing would be lost by forgetting it."""
+        return not self.messages and self.state is None and self.holder is None
+
+    def touch(self) -> None:
+        """Look at it at the end of this turn, if somebody holds it."""
+        if self.holder is not None:
+            self.queue.environment.touched[self] = None
+
+    def grant(self, receiver: Receiver) -> None:
+        """The holder's credit has changed."""
+        if receiver is self.holder:
+            self.touch()
+
+    def dispatch(self, now_ms: int, turn: Turn) -> None:
+        """Give the holder what its credit allows, strictly in order."""
+        receiver = self.holder
+        if receiver is None:
+            return
+        while (room := receiver.room) > 0:
+            messages = self.ready.take(room, BURST_MAX_BYTES)
+            if not messages:
+                break
+            receiver.load(messages)
+        if receiver.burst:
+            self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
+        payloads = self.queue.environment.payloads
+        if payloads.any_paged:
+            payloads.request(self.ready.to_read_ahead(), turn)
+        if receiver.draining and (receiver.room <= 0 or not self.ready.blocked):
+            receiver.finish_draining(turn)
+
+
+class Sessions:
+    """All sessions of a queue."""
+
+    __slots__ = ("_available", "_by_id", "_queue", "_waiting", "state_bytes", "state_count")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._by_id: dict[str, Session] = {}
+        self._available: OrderedDict[Session, None] = OrderedDict()
+        """Unheld sessions with something to deliver, the longest available first: a session that
+        is given back unfinished goes to the end, so that it cannot keep the others waiting."""
+        self._waiting: dict[Receiver, tuple[int, int]] = {}
+        """Receivers that want any session, the first to come first: until when, and how long."""
+        self.state_count = 0
+        self.state_bytes = 0
+
+    def get(self, session_id: str) -> Session | None:
+        """The session, if it exists."""
+        return self._by_id.get(session_id)
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def enter(self, messages: Iterable[Message]) -> None:
+        """Messages with their numbers have come into the queue."""
+        for message in messages:
+            assert message.session_id is not None
+            session = self._by_id.get(message.session_id)
+            if session is None:
+                session = self._open(message.session_id)
+            message.session_id = session.id  # one string for all of them
+            session.messages[message.sequence_number] = message
+
+    def leave(self, message: Message) -> None:
+        """A message is no longer in the queue."""
+        session = self.of(message)
+        del session.messages[message.sequence_number]
+        if not session.messages:
+            self._available.pop(session, None)
+            self._forget_if_empty(session)
+
+    def of(self, message: Message) -> Session:
+        """The session a message of the queue belongs to."""
+        assert message.session_id is not None
+        return self._by_id[message.session_id]
+
+    def arrive(self, messages: Iterable[Message]) -> None:
+        """Messages have become ready."""
+        for message in messages:
+            session = self.of(message)
+            session.ready.arrive((message,))
+            self._offer(session)
+
+    def give_back(self, messages: Iterable[Message]) -> None:
+        """Messages that were delivered are ready again."""
+        for message in messages:
+            session = self.of(message)
+            session.ready.give_back((message,))
+            self._offer(session)
+
+    def _offer(self, session: Session) -> None:
+        if session.holder is not None:
+            session.touch()
+            return
+        self._available[session] = None
+        if self._waiting:
+            self._queue.environment.touched[self] = None
+
+    # --- holding ----------------------------------------------------------------------------
+
+    def request(self, receiver: Receiver, request: SessionRequest, now_ms: int, turn: Turn) -> None:
+        """Give a receiver the session it wants, or let it wait for one. Raises if it is held."""
+        if request.session_id is not None:
+            session = self._by_id.get(request.session_id) or self._open(request.session_id)
+            if session.holder is not None:
+                raise SessionCannotBeLocked(session.id)
+            self._hold(session, receiver, now_ms, turn)
+            return
+        until_ms = now_ms + request.timeout_ms
+        self._waiting[receiver] = until_ms, request.timeout_ms
+        self._queue.environment.deadlines.add(Due.SESSION_WAIT, until_ms, (receiver,))
+        self._queue.environment.touched[self] = None
+
+    def dispatch(self, now_ms: int, turn: Turn) -> None:
+        """Give available sessions to those who wait for any."""
+        while self._waiting and self._available:
+            session = self._available.popitem(last=False)[0]
+            if session.ready.first is None:
+                continue
+            receiver = next(iter(self._waiting))
+            self.stop_waiting(receiver)
+            self._hold(session, receiver, now_ms, turn)
+
+    def stop_waiting(self, receiver: Receiver) -> None:
+        """A receiver has a session, or is gone."""
+        waiting = self._waiting.pop(receiver, None)
+        if waiting is not None:
+            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, waiting[0], (receiver,))
+
+    def time_out(self, receiver: Receiver, turn: Turn) -> None:
+        """No session became available in time."""
+        seconds = self._waiting.pop(receiver)[1] // 1000
+        error = OperationTimeout(
+            "The operation did not complete within the allotted timeout of "
+            f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}."
+        )
+        turn.effects.append(Refused(receiver.peer, error))
+
+    def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        self._available.pop(session, None)
+        session.holder = receiver
+        receiver.outlet = session
+        self.renew(session, now_ms)
+        turn.effects.append(ReceiverAttached(receiver.peer, session.id, session.locked_until_ms))
+        session.touch()
+
+    def renew(self, session: Session, now_ms: int) -> int:
+        """Extend the lock of a held session, and so of all its messages; the new end."""
+        deadlines = self._queue.environment.deadlines
+        deadlines.discard(Due.SESSION_LOCK, session.locked_until_ms, (session,))
+        session.locked_until_ms = now_ms + self._queue.lock_duration_ms
+        deadlines.add(Due.SESSION_LOCK, session.locked_until_ms, (session,))
+        return session.locked_until_ms
+
+    def held(self, session_id: str) -> Session:
+        """The session, which somebody must hold. Raises otherwise."""
+        session = self._by_id.get(session_id)
+        if session is None or session.holder is None:
+            raise SessionLockLost(session_id)
+        return session
+
+    def close(self, session: Session, now_ms: int, turn: Turn) -> None:
+        """The holder is done with it: what it did not settle is as before, no delivery counted."""
+        receiver = self._end_hold(session)
+        if receiver.held:
+            self._queue.return_locked(receiver.held, now_ms, turn, failed=False)
+        self._after_hold(session)
+
+    def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
+        """The holder kept it too long: each message it had counts as a failed delivery."""
+        receiver = self._end_hold(session)
+        turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
+        self._queue.entity.receivers.pop(receiver, None)
+        if receiver.held:
+            self._queue.return_locked(receiver.held, now_ms, turn, failed=True)
+        self._after_hold(session)
+
+    def _end_hold(self, session: Session) -> Receiver:
+        receiver = session.holder
+        assert receiver is not None
+        self._queue.environment.deadlines.discard(
+            Due.SESSION_LOCK, session.locked_until_ms, (session,)
+        )
+        session.holder = None
+        session.locked_until_ms = 0
+        receiver.outlet = None
+        return receiver
+
+    def _after_hold(self, session: Session) -> None:
+        if session.ready.first is not None:
+            self._offer(session)
+        self._forget_if_empty(session)
+
+    # --- state ------------------------------------------------------------------------------
+
+    def set_state(self, session_id: str, state: bytes | None, now_ms: int) -> None:
+        """Keep or clear a session's state; remembering it is the caller's."""
+        session = self._by_id.get(session_id) or self._open(session_id)
+        self.state_bytes += len(state or b"") - len(session.state or b"")
+        self.state_count += (state is not None) - (session.state is not None)
+        session.state = state
+        session.state_updated_ms = now_ms
+        self._forget_if_empty(session)
+
+    def list_ids(
+        self, updated_since_ms: int | None, after_session_id: str | None, skip: int, top: int
+    ) -> list[str]:
+        """Ids in order: with messages or state, or those whose state was set after a time."""
+        if updated_since_ms is None:
+            chosen = [
+                session.id
+                for session in self._by_id.values()
+                if session.messages or session.state is not None
+            ]
+        else:
+            chosen = [
+                session.id
+                for session in self._by_id.values()
+                if session.state is not None and session.state_updated_ms > updated_since_ms
+            ]
+        chosen.sort()
+        if after_session_id is not None:
+            skip = bisect_right(chosen, after_session_id)
+        return chosen[skip : skip + top]
+
+    def _open(self, session_id: str) -> Session:
+        session = self._by_id[session_id] = Session(self._queue, session_id)
+        return session
+
+    def _forget_if_empty(self, session: Session) -> None:
+        if session.is_empty:
+            self._by_id.pop(session.id, None)

@@ -1,0 +1,242 @@
+"""A topic: one send becomes as many messages as its subscriptions' rules ask for.
+
+Owns the subscriptions and the copying; which of them take a message is decided in `rules.py`.
+A body is stored once, however many copies refer to it, and deleted with the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker.core.entities import Account, Entity
+from broker.core.overlay import EMPTY
+from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated, PayloadRow
+from broker.core.rows import rows_of
+from broker.core.rules import RuleSet, TopicRules
+from config.entities import UNLIMITED_MS, SubscriptionDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.core.effects import EntityView
+    from broker.core.environment import Environment
+    from broker.core.message import Message
+    from broker.core.overlay import Overlay
+    from broker.core.queue import Queue
+    from broker.core.rules import Routed
+    from broker.core.turn import Turn
+    from config.entities import EntityDefinition, RuleDefinition
+
+NO_SESSION_REASON = "Session id is null."
+NO_SESSION_DESCRIPTION = (
+    "Session enabled entity doesn't allow a message whose session identifier is null."
+)
+
+
+class Topic(Entity):
+    """Keeps nothing itself but what is scheduled for later."""
+
+    __slots__ = ("_routed", "_rules", "subscriptions")
+
+    def __init__(
+        self,
+        environment: Environment,
+        entity_id: int,
+        path: str,
+        definition: EntityDefinition,
+        now_ms: int,
+    ) -> None:
+        new_lock_token = environment.new_lock_token
+        self._routed: dict[Message, Sequence[Routed[Entity]]] = {}
+        """Where messages of the present command go: found out when they were screened."""
+        self.subscriptions: dict[str, Entity] = {}
+        """By name in lower case."""
+        self._rules: TopicRules[Entity] = TopicRules(
+            environment.reader.encode_property,
+            lambda: UUID(bytes=new_lock_token(), version=4),
+            environment.limits,
+        )
+        super().__init__(environment, entity_id, path, definition, now_ms, Account())
+
+    def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
+        """See `Entity.redefine`."""
+        super().redefine(definition, now_ms)
+        self.is_plain = False
+
+    # --- subscriptions ----------------------------------------------------------------------
+
+    def check_rules(self, rules: Iterable[RuleDefinition]) -> None:
+        """Raises if these rules cannot be understood."""
+        RuleSet(rules, self.environment.limits)
+
+    def subscribe(self, name: str, subscription: Entity) -> None:
+        """Add a subscription, or take on its changed rules."""
+        definition = subscription.definition
+        assert isinstance(definition, SubscriptionDefinition)
+        self._routed.clear()
+        self._rules.set(subscription, definition.rules)
+        self.subscriptions[name.lower()] = subscription
+
+    def unsubscribe(self, name: str) -> None:
+        """A subscription is gone."""
+        self._routed.clear()
+        self._rules.remove(self.subscriptions.pop(name.lower()))
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def begin_screening(self) -> None:
+        """Forget messages that were screened and then not published."""
+        self._routed.clear()
+
+    def screen(self, message: Message) -> None:
+        """Find out where a message goes. Raises if it cannot be read."""
+        self._routed[message] = self._rules.route(message, self.environment.reader)
+
+    def publish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take in messages nobody has stored yet: each goes to whoever wants it, or waits."""
+        scheduled = [m for m in messages if m.scheduled_enqueue_time_ms > now_ms]
+        if scheduled:
+            self.main.store(scheduled, now_ms, turn)
+            messages = [m for m in messages if m.scheduled_enqueue_time_ms <= now_ms]
+        copies = _Copies()
+        payloads: list[PayloadRow] = []
+        environment = self.environment
+        for message in messages:
+            self._number(message)
+            routed = self._route(message)
+            count = sum(_copies_of(one) for one in routed)
+            if not count:
+                continue
+            first_id = environment.ids.take_messages(count + (count > 1))
+            message.id = message.payload_id = first_id
+            if count > 1:
+                environment.payloads.share(first_id, count)
+            environment.payloads.resident_bytes += message.size * count
+            payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
+            copies.make(message, routed, first_id + (count > 1))
+        copies.place(now_ms)
+        if payloads:
+            turn.records.append(MessagesStored(rows_of(copies.all), payloads))
+
+    def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take over messages that are stored already, and in no queue now."""
+        payloads = self.environment.payloads
+        copies = _Copies()
+        moved = _Copies()
+        gone: list[Message] = []
+        for message in messages:
+            if not message.enqueue_sequence_number:
+                self._number(message)
+            routed = self._route(message)
+            count = sum(_copies_of(one) for one in routed)
+            if count == 1:
+                moved.make(message, routed, message.id)
+                continue
+            gone.append(message)
+            if count:
+                payloads.share(
+                    message.payload_id, count + (message.payload_id not in payloads.references)
+                )
+                payloads.resident_bytes += message.size * count
+                copies.make(message, routed, self.environment.ids.take_messages(count))
+        moved.place(now_ms)
+        copies.place(now_ms)
+        if moved.all:
+            turn.records.append(MessagesUpdated(rows_of(moved.all)))
+        if copies.all:
+            turn.records.append(MessagesStored(rows_of(copies.all), ()))
+        if gone:
+            unreferenced = payloads.release(gone)
+            turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))
+
+    def _number(self, message: Message) -> None:
+        self.main.last_sequence_number += 1
+        message.enqueue_sequence_number = self.main.last_sequence_number
+        live_ms = self.main.default_time_to_live_ms
+        if live_ms < UNLIMITED_MS and (
+            message.time_to_live_ms is None or message.time_to_live_ms > live_ms
+        ):
+            message.time_to_live_ms = live_ms
+
+    def _route(self, message: Message) -> Sequence[Routed[Entity]]:
+        routed = self._routed.pop(message, None)
+        if routed is None:
+            routed = self._rules.route(message, self.environment.reader)
+        return routed
+
+    # --- how it is shown --------------------------------------------------------------------
+
+    def view(self) -> EntityView:
+        """See `Entity.view`."""
+        return replace(
+            super().view(),
+            size_bytes=self.account.size_bytes,
+            subscription_count=len(self.subscriptions),
+        )
+
+
+class _Copies:
+    """Copies on their way into the queues of subscriptions, gathered queue by queue."""
+
+    __slots__ = ("_dead", "_live", "all")
+
+    def __init__(self) -> None:
+        self.all: list[Message] = []
+        self._live: dict[Queue, list[Message]] = {}
+        self._dead: dict[Queue, list[Message]] = {}
+
+    def make(self, message: Message, routed: Sequence[Routed[Entity]], first_id: int) -> None:
+        """One copy for each that was asked for, with ids from this one on."""
+        next_id = first_id
+        for subscription, overlays, error in routed:
+            main = subscription.main
+            for overlay in overlays:
+                copy = message.copy()
+                copy.id = next_id
+                next_id += 1
+                copy.delivery_count = 0
+                copy.expires_at_ms = 0
+                if overlay is not None:
+                    copy.overlay = overlay
+                if main.sessions is not None and copy.session_id is None:
+                    self._bury(copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
+                else:
+                    self._live.setdefault(main, []).append(copy)
+                self.all.append(copy)
+            if error is not None and _keeps_failures(subscription):
+                copy = message.copy()
+                copy.id = next_id
+                next_id += 1
+                self._bury(copy, subscription, error.reason, str(error))
+                self.all.append(copy)
+
+    def place(self, now_ms: int) -> None:
+        """Put them into their queues."""
+        for queue, copies in self._live.items():
+            queue.admit(copies, now_ms)
+        for queue, copies in self._dead.items():
+            for copy in copies:
+                copy.enqueued_time_ms = now_ms
+            queue.admit_dead(copies)
+
+    def _bury(self, copy: Message, subscription: Entity, reason: str, description: str) -> None:
+        overlay: Overlay = copy.overlay or EMPTY
+        copy.overlay = replace(
+            overlay, dead_letter_reason=reason, dead_letter_description=description
+        )
+        self._dead.setdefault(subscription.dead_letters, []).append(copy)
+
+
+def _copies_of(routed: Routed[Entity]) -> int:
+    failed = routed.error is not None and _keeps_failures(routed.subscription)
+    return len(routed.copies) + failed
+
+
+def _keeps_failures(subscription: Entity) -> bool:
+    definition = subscription.definition
+    return (
+        isinstance(definition, SubscriptionDefinition)
+        and definition.dead_lettering_on_filter_errors
+    )

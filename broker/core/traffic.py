@@ -1,0 +1,232 @@
+"""Messages in and settlements back: the commands that come with every message.
+
+Owns the answers to them, one for a whole list wherever possible; what a send or a settlement does
+is decided in `arrivals.py` and `queue.py`. Inside a transaction both are held and only checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.effects import Accepted, SendRefused, Settled, SettleRefused
+from broker.core.errors import BrokerError, EntityDisabled, MessageLockLost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.arrivals import Arrivals
+    from broker.core.commands import Send, SendBatch, Settle, Settlement
+    from broker.core.directory import Directory
+    from broker.core.links import Links, Sender
+    from broker.core.message import Message
+    from broker.core.queue import Queue
+    from broker.core.transactions import Transactions
+    from broker.core.turn import Turn
+
+
+class Traffic:
+    """Sends and settlements of attached links."""
+
+    __slots__ = ("_arrivals", "_directory", "_links", "_transactions")
+
+    def __init__(
+        self,
+        links: Links,
+        directory: Directory,
+        arrivals: Arrivals,
+        transactions: Transactions,
+    ) -> None:
+        self._links = links
+        self._directory = directory
+        self._arrivals = arrivals
+        self._transactions = transactions
+
+    def send(self, command: Send, now_ms: int, turn: Turn) -> None:
+        """Take in messages, each on its own."""
+        messages, handles = command.messages, command.handles
+        try:
+            shipment = Shipment(self._links.sender(command.peer), messages, self)
+            refused = shipment.refusals()
+            if refused:
+                for position, error in refused.items():
+                    turn.effects.append(SendRefused(command.peer, handles[position], error))
+                kept = [p for p in range(len(messages)) if p not in refused]
+                handles = [handles[position] for position in kept]
+                shipment.messages = [messages[position] for position in kept]
+            if command.transaction_id is None:
+                shipment.run(now_ms, turn)
+            else:
+                self._transactions.hold(command.transaction_id, shipment)
+        except BrokerError as error:
+            turn.effects += [SendRefused(command.peer, handle, error) for handle in handles]
+            return
+        if answered := _answered(handles):
+            turn.effects.append(Accepted(command.peer, answered))
+
+    def send_batch(self, command: SendBatch, now_ms: int, turn: Turn) -> None:
+        """Take in messages, all or none."""
+        try:
+            shipment = Shipment(self._links.sender(command.peer), command.messages, self)
+            shipment.check()
+            if command.transaction_id is None:
+                shipment.run(now_ms, turn)
+            else:
+                self._transactions.hold(command.transaction_id, shipment)
+        except BrokerError as error:
+            turn.effects.append(SendRefused(command.peer, command.handle, error))
+            return
+        if command.handle is not None:
+            turn.effects.append(Accepted(command.peer, [command.handle]))
+
+    def settle(self, command: Settle, now_ms: int, turn: Turn) -> None:
+        """Settle what is still locked; refuse what is not. Tokens are independent."""
+        tokens, handles = command.tokens, command.handles
+        receiver = self._links.receiver(command.peer)
+        if receiver is None:
+            self._refuse_settling(command, handles, MessageLockLost(), turn)
+            return
+        queue = receiver.queue
+        locks = queue.locks
+        live = [token for token in tokens if token in locks]
+        if len(live) < len(tokens) or len(set(live)) < len(live):
+            live, handles, lost = _sort_out(queue, tokens, handles)
+            self._refuse_settling(command, lost, MessageLockLost(), turn)
+            if not live:
+                return
+        try:
+            queue.check_settlement(command.settlement)
+            if command.transaction_id is None:
+                queue.settle(live, command.settlement, now_ms, turn)
+            else:
+                self.hold_settlement(command.transaction_id, queue, live, command.settlement)
+        except BrokerError as error:
+            self._refuse_settling(command, handles, error, turn)
+            return
+        if answered := _answered(handles):
+            turn.effects.append(Settled(command.peer, answered, command.settlement))
+
+    def hold_settlement(
+        self, transaction_id: bytes, queue: Queue, tokens: Sequence[bytes], settlement: Settlement
+    ) -> None:
+        """Settle under a transaction. Raises if that cannot be held."""
+        if any(self._transactions.settles(transaction_id, token) for token in tokens):
+            raise MessageLockLost
+        self._transactions.hold(transaction_id, HeldSettlement(queue, tokens, settlement))
+
+    @staticmethod
+    def _refuse_settling(
+        command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
+    ) -> None:
+        if answered := _answered(handles):
+            turn.effects.append(SettleRefused(command.peer, answered, error))
+
+    # --- where messages go ------------------------------------------------------------------
+
+    def refusals(self, sender: Sender, messages: Sequence[Message]) -> dict[int, BrokerError]:
+        """Which messages of a sender cannot be taken, and why. Raises if none of them can."""
+        entity = sender.entity
+        entity.check_sending()
+        if sender.destination is not None:
+            entity = self._directory.entity(sender.destination)
+        return dict(self._arrivals.refusals(entity, messages))
+
+    def accept(self, sender: Sender, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take in what passed `refusals`."""
+        if not messages:
+            return
+        if sender.destination is None:
+            self._arrivals.accept(sender.entity, messages, now_ms, turn)
+            return
+        via = sender.entity
+        via.accessed_time_ms = now_ms
+        for message in messages:
+            message.enqueue_sequence_number = via.main.reserve_number()
+        destination = self._directory.entity(sender.destination)
+        try:
+            destination.check_sending()
+        except EntityDisabled as error:
+            via.transfer_dead_letters.store_dead(
+                messages, type(error).__name__, str(error), now_ms, turn
+            )
+        else:
+            self._arrivals.accept(destination, messages, now_ms, turn)
+
+
+class Shipment:
+    """Messages of one sender, on their way in: a step of a transaction, or done at once."""
+
+    __slots__ = ("_sender", "_traffic", "messages", "tokens")
+
+    def __init__(self, sender: Sender, messages: Sequence[Message], traffic: Traffic) -> None:
+        self._sender = sender
+        self._traffic = traffic
+        self.messages = messages
+        self.tokens: Sequence[bytes] = ()
+
+    @property
+    def operations(self) -> int:
+        """How many messages."""
+        return len(self.messages)
+
+    @property
+    def size_bytes(self) -> int:
+        """How large they are together."""
+        return sum(message.size for message in self.messages)
+
+    def refusals(self) -> dict[int, BrokerError]:
+        """See `Traffic.refusals`."""
+        return self._traffic.refusals(self._sender, self.messages)
+
+    def check(self) -> None:
+        """Raises unless all of them can be taken."""
+        for error in self.refusals().values():
+            raise error
+
+    def run(self, now_ms: int, turn: Turn) -> None:
+        """Take them in."""
+        self._traffic.accept(self._sender, self.messages, now_ms, turn)
+
+
+class HeldSettlement:
+    """A settlement that waits for its transaction; until then the messages stay locked."""
+
+    __slots__ = ("_queue", "_settlement", "size_bytes", "tokens")
+
+    def __init__(self, queue: Queue, tokens: Sequence[bytes], settlement: Settlement) -> None:
+        self._queue = queue
+        self.tokens = tokens
+        self._settlement = settlement
+        self.size_bytes = 0
+
+    @property
+    def operations(self) -> int:
+        """How many messages."""
+        return len(self.tokens)
+
+    def check(self) -> None:
+        """Raises if a lock is lost."""
+        if any(token not in self._queue.locks for token in self.tokens):
+            raise MessageLockLost
+
+    def run(self, now_ms: int, turn: Turn) -> None:
+        """Settle."""
+        self._queue.settle(self.tokens, self._settlement, now_ms, turn)
+
+
+def _sort_out(
+    queue: Queue, tokens: Sequence[bytes], handles: Sequence[object]
+) -> tuple[list[bytes], list[object], list[object]]:
+    """Tokens that are locked, once each, their handles, and the handles of the others."""
+    live: dict[bytes, object] = {}
+    lost: list[object] = []
+    for token, handle in zip(tokens, handles, strict=True):
+        if token in queue.locks and token not in live:
+            live[token] = handle
+        else:
+            lost.append(handle)
+    return list(live), list(live.values()), lost
+
+
+def _answered(handles: Sequence[object]) -> list[object]:
+    """Those who want an answer."""
+    return [handle for handle in handles if handle is not None]

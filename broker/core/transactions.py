@@ -1,0 +1,158 @@
+"""Transactions: what was sent and settled under one id is done together, or not at all.
+
+Owns holding and discharging; what each step does is in the step. Nothing of a transaction shows
+before it is discharged, and its settlements leave their messages locked until then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.deadlines import Due
+from broker.core.effects import Reply
+from broker.core.errors import (
+    BrokerError,
+    QuotaExceeded,
+    TransactionRolledBack,
+    TransactionUnknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.commands import Declare, Discharge, Peer
+    from broker.core.environment import Environment
+    from broker.core.turn import Turn
+
+
+class Step(Protocol):
+    """A part of a transaction, held until all of it can be done."""
+
+    @property
+    def operations(self) -> int:
+        """How many messages it concerns."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it holds."""
+
+    @property
+    def tokens(self) -> Iterable[bytes]:
+        """Locks it will settle: no other step may."""
+
+    def check(self) -> None:
+        """Raises if it could not be done now."""
+
+    def run(self, now_ms: int, turn: Turn) -> None:
+        """Do it. Called right after `check`."""
+
+
+class Transaction:
+    """Steps in the order they came."""
+
+    __slots__ = ("deadline_ms", "id", "operations", "owner", "size_bytes", "steps", "tokens")
+
+    def __init__(self, transaction_id: bytes, owner: Peer, deadline_ms: int) -> None:
+        self.id = transaction_id
+        self.owner = owner
+        self.deadline_ms = deadline_ms
+        self.steps: list[Step] = []
+        self.tokens: set[bytes] = set()
+        self.operations = 0
+        self.size_bytes = 0
+
+
+class Transactions:
+    """The open transactions of a namespace."""
+
+    __slots__ = ("_environment", "_open", "_owned")
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._open: dict[bytes, Transaction] = {}
+        self._owned: dict[Peer, dict[Transaction, None]] = {}
+
+    def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
+        """Begin one."""
+        limits = self._environment.limits
+        owned = self._owned.setdefault(command.peer, {})
+        if len(owned) >= limits.transactions_per_connection_max:
+            error = QuotaExceeded(
+                f"At most {limits.transactions_per_connection_max} transactions can be open at once."
+            )
+            turn.effects.append(Reply(command.peer, command.request, error=error))
+            return
+        transaction = Transaction(
+            self._environment.new_lock_token(),
+            command.peer,
+            now_ms + limits.transaction_timeout_ms,
+        )
+        self._open[transaction.id] = transaction
+        owned[transaction] = None
+        self._environment.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
+        turn.effects.append(Reply(command.peer, command.request, transaction.id))
+
+    def hold(self, transaction_id: bytes, step: Step) -> None:
+        """Keep a step until discharge. Raises if the transaction is unknown or full."""
+        transaction = self._open.get(transaction_id)
+        if transaction is None:
+            raise TransactionUnknown("The transaction is not known: it has ended or timed out.")
+        limits = self._environment.limits
+        if transaction.operations + step.operations > limits.transaction_max_operations:
+            raise QuotaExceeded(
+                f"A transaction can hold at most {limits.transaction_max_operations} messages."
+            )
+        if transaction.size_bytes + step.size_bytes > limits.transaction_max_bytes:
+            raise QuotaExceeded(
+                f"A transaction can hold at most {limits.transaction_max_bytes} bytes."
+            )
+        transaction.steps.append(step)
+        transaction.tokens.update(step.tokens)
+        transaction.operations += step.operations
+        transaction.size_bytes += step.size_bytes
+
+    def settles(self, transaction_id: bytes, token: bytes) -> bool:
+        """Whether the transaction already has a step that settles this lock."""
+        transaction = self._open.get(transaction_id)
+        return transaction is not None and token in transaction.tokens
+
+    def discharge(self, command: Discharge, now_ms: int, turn: Turn) -> None:
+        """Do all of it in this turn, or drop all of it."""
+        transaction = self._open.get(command.transaction_id)
+        error: BrokerError | None = None
+        if transaction is None:
+            error = TransactionUnknown("The transaction is not known: it has ended or timed out.")
+        else:
+            self.drop(transaction)
+            if not command.fail:
+                error = _run(transaction.steps, now_ms, turn)
+        turn.effects.append(Reply(command.peer, command.request, error=error))
+
+    def drop(self, transaction: Transaction) -> None:
+        """Forget what was held."""
+        if self._open.pop(transaction.id, None) is None:
+            return
+        self._environment.deadlines.discard(
+            Due.TRANSACTION, transaction.deadline_ms, (transaction,)
+        )
+        owned = self._owned[transaction.owner]
+        del owned[transaction]
+        if not owned:
+            del self._owned[transaction.owner]
+
+    def drop_owned_by(self, peers: Iterable[Peer]) -> None:
+        """The links that declared them are gone."""
+        for peer in peers:
+            for transaction in list(self._owned.get(peer, ())):
+                self.drop(transaction)
+
+
+def _run(steps: Iterable[Step], now_ms: int, turn: Turn) -> BrokerError | None:
+    try:
+        for step in steps:
+            step.check()
+    except BrokerError as error:
+        return TransactionRolledBack(f"The transaction was rolled back: {error}")
+    for step in steps:
+        step.run(now_ms, turn)
+    return None
