@@ -51,9 +51,13 @@ class Listener:
         self._socket.setblocking(False)
         try:
             self._socket.bind(address)
-        except OSError:
+        except OSError as error:
             self._socket.close()
-            raise
+            raise OSError(
+                error.errno,
+                f"cannot listen on {host}:{port}: {error.strerror}; stop whatever uses that port, "
+                "or choose another (0 picks a free one)",
+            ) from error
         self.port: int = self._socket.getsockname()[1]
 
     def start(self) -> None:

@@ -110,7 +110,7 @@ class Server:
         try:
             await self._start()
         except (StoreUnusable, OSError) as error:
-            log.error("start.failed", error=str(error))  # noqa: TRY400 -- the sentence says it
+            log.error("start.failed", error=_sentence(error))  # noqa: TRY400 -- the sentence says it
             await self._stop()
             return EXIT_FAILED
         loop = asyncio.get_running_loop()
@@ -411,6 +411,11 @@ class Server:
         now_ms = self.clock.advance_ms(amount_ms)
         self._turns.tick()
         return now_ms
+
+
+def _sentence(error: Exception) -> str:
+    """What an operator needs to read: the words, not the number."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _key_rules(settings: Settings, topology: Topology) -> Iterator[KeyRule]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
     from tests.sdk.conftest import Live
 
 TIMEOUT_S = 10
+
+DYING_CONSUMER = """
+import os, sys
+from proton.utils import BlockingConnection
+connection = BlockingConnection("127.0.0.1:" + sys.argv[1], timeout=10)
+connection.create_receiver(sys.argv[2], credit=1).receive(timeout=10)
+os._exit(0)
+"""
 
 
 class SettlesSecond(LinkOption):
@@ -160,13 +170,11 @@ def test_lost_connection_gives_its_locks_back_and_counts(live: Live) -> None:
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a")
-    lost = BlockingConnection(f"127.0.0.1:{live.process.amqp_port}", timeout=TIMEOUT_S)
-    receiver = lost.create_receiver(queue, credit=1)
-    assert "a" == receiver.receive(timeout=TIMEOUT_S).body
-    lost.container.stop_events()
-    lost.conn.transport.close_tail()
-    lost.conn.transport.close_head()
-    lost.close()
+    subprocess.run(
+        [sys.executable, "-c", DYING_CONSUMER, str(live.process.amqp_port), queue],
+        check=True,
+        timeout=30,
+    )
     with connection(live) as conn:
         receiver = conn.create_receiver(queue, credit=1)
         again = receiver.receive(timeout=TIMEOUT_S)

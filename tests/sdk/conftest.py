@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import json
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -55,6 +56,12 @@ class Live:
         finally:
             connection.close()
 
+    def now_ms(self) -> int:
+        """The broker's time."""
+        status, content = self.process.request("POST", "/$peeklock/clock", {"advance_ms": 0})
+        assert status == 200, content
+        return int(json.loads(content)["now_ms"])
+
     def advance(self, *, seconds: float) -> None:
         """Move the broker's clock."""
         self.process.advance_clock(int(seconds * 1000))
@@ -65,7 +72,9 @@ def _text(value: object) -> str:
 
 
 @pytest.fixture(scope="session", params=["memory", "sqlite"])
-def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Live]:
     """One broker for all tests of a storage."""
     url = "memory:"
     if request.param == "sqlite":

@@ -1,0 +1,168 @@
+"""The broker as a process: how it starts, says it is ready, fails, and stops."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from proton.utils import BlockingConnection, ConnectionClosed
+
+from tests.support.server import ROOT, BrokerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUEUE = "queue.1"
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `peeklock serve` where it is expected to fail at once."""
+    return subprocess.run(
+        [sys.executable, "-m", "broker", "serve", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def store(folder: Path) -> str:
+    return f"sqlite:///{folder / 'peeklock.db'}"
+
+
+def send(broker: BrokerProcess, *texts: str) -> None:
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        client.get_queue_sender(QUEUE) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage(text) for text in texts])
+
+
+def receive(broker: BrokerProcess, count: int) -> list[str]:
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        client.get_queue_receiver(QUEUE) as receiver,
+    ):
+        messages = receiver.receive_messages(count, max_wait_time=5)
+        for message in messages:
+            receiver.complete_message(message)
+        return [str(message) for message in messages]
+
+
+def test_ready_in_a_second_also_on_an_existing_file(tmp_path: Path) -> None:
+    """Health is good less than a second after the process starts."""
+    with BrokerProcess(storage=store(tmp_path)) as broker:
+        first_s = broker.ready_after_s
+        send(broker, "kept")
+        broker.restart()
+        assert max(first_s, broker.ready_after_s) < 1.0
+
+
+def test_ready_line_names_every_address_and_a_connection_string() -> None:
+    """Scripts wait for the emulator's own sentence; people paste the connection string."""
+    with BrokerProcess(environment={"PEEKLOCK_LOG_FORMAT": "json"}) as broker:
+        ready = next(
+            event
+            for event in map(json.loads, broker.log_text().splitlines())
+            if event["event"] == "ready"
+        )
+        assert "Emulator Service is Successfully Up!" == ready["text"]
+        assert f"127.0.0.1:{broker.amqp_port}" == ready["amqp"]
+        assert f"127.0.0.1:{broker.http_port}" == ready["http"]
+        assert f"Endpoint=sb://localhost:{broker.amqp_port};" in ready["connection_string"]
+
+
+def test_messages_outlive_a_stop_and_a_kill(tmp_path: Path) -> None:
+    """What was accepted is there again, however the process ended."""
+    with BrokerProcess(storage=store(tmp_path)) as broker:
+        send(broker, "before the stop")
+        assert 0 == broker.terminate()
+        broker.start()
+        send(broker, "before the kill")
+        broker.kill()
+        broker.start()
+        assert ["before the stop", "before the kill"] == receive(broker, 2)
+        broker.kill()
+        broker.start()
+        assert [] == receive(broker, 1)
+
+
+def test_stop_tells_clients_why() -> None:
+    """A client that is connected when the broker stops hears the reason."""
+    with BrokerProcess() as broker:
+        connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
+        connection.create_receiver(QUEUE, credit=1)
+        assert 0 == broker.terminate()
+        with pytest.raises(ConnectionClosed, match="shutting down"):
+            connection.wait(lambda: False, timeout=5)
+
+
+def test_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    """One process owns a store; the other is told who."""
+    with BrokerProcess(storage=store(tmp_path)) as broker:
+        result = serve("--storage", store(tmp_path), "--amqp-port", "0", "--http-port", "0")
+        assert 1 == result.returncode
+        assert str(broker.process_id) in result.stdout + result.stderr
+        assert "peeklock.db" in result.stdout + result.stderr
+
+
+def test_taken_port_is_named() -> None:
+    """A port in use is an error that says which one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = serve("--storage", "memory:", "--amqp-port", port, "--http-port", "0")
+    assert 1 == result.returncode
+    assert port in result.stdout + result.stderr
+
+
+def test_bad_configuration_names_every_mistake(tmp_path: Path) -> None:
+    """All mistakes at once, exit code 2, nothing started."""
+    config = tmp_path / "Config.json"
+    config.write_text(
+        '{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": ['
+        '{"Name": "a", "Properties": {"LockDuration": "PT9H"}},'
+        '{"Name": "b", "Properties": {"MaxDeliveryCount": 0}}]}],'
+        '"Logging": {"Type": "File"}}}'
+    )
+    result = serve("--config", str(config), "--storage", "memory:")
+    assert 2 == result.returncode
+    text = result.stdout + result.stderr
+    assert "Queues[0].Properties.LockDuration" in text
+    assert "Queues[1].Properties.MaxDeliveryCount" in text
+
+
+def test_metrics_tell_depth_and_outcomes() -> None:
+    """What went through is counted, what waits is shown."""
+    with BrokerProcess() as broker:
+        send(broker, "one", "two", "three")
+        assert ["one"] == receive(broker, 1)
+        status, content = broker.request("GET", "/metrics")
+    text = content.decode()
+    assert 200 == status
+    assert f'peeklock_messages{{entity="{QUEUE}",namespace="sbemulatorns",state="active"}} 2.0' in (
+        text
+    )
+    assert f'peeklock_message_operations_total{{entity="{QUEUE}",outcome="complete"}} 1.0' in text
+    assert "peeklock_commit_seconds_count" in text
+    assert "peeklock_event_loop_lag_seconds" in text
+
+
+def test_many_clients_leave_nothing_behind() -> None:
+    """Connections that come and go are forgotten."""
+    with BrokerProcess() as broker:
+        for _ in range(5):
+            with ExitStack() as clients:
+                for _ in range(20):
+                    connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
+                    clients.callback(connection.close)
+                    connection.create_receiver(QUEUE, credit=1)
+        _, content = broker.request("GET", "/metrics")
+        assert "peeklock_connections 0.0" in content.decode()
+        assert "peeklock_links 0.0" in content.decode()
