@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker.core.overlay import EMPTY, Overlay
 from broker.core.sql import compile_action, values
-from broker.core.sql.analysis import cannot_fail, demanded_equalities, is_constant
-from broker.core.sql.compiler import compile_condition
 from broker.core.sql.errors import FilterError
-from broker.core.sql.grammar import parse_filter
 from broker.core.sql.properties import Draft, MessageProperties
 from config.entities import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
 from config.limits import RELAXED, Limits
@@ -96,14 +93,25 @@ def _select(rule_filter: Filter, limits: Limits) -> Selection | None:
             return None
         case CorrelationFilter():
             return _demand(_correlated(rule_filter), None)
-        case SqlFilter(text, parameters):
-            tree = parse_filter(text, parameters, limits.sql_text_max_characters)
-            condition = compile_condition(tree)
-            if is_constant(tree) and cannot_fail(tree):
-                # `1=1` and the like: how clients that know only SQL say true and false.
-                no_message: Any = None
-                return EVERYTHING if condition(no_message) else None
-            return _demand(demanded_equalities(tree), condition)
+        case SqlFilter():
+            return _select_by_sql(rule_filter, limits)
+
+
+def _select_by_sql(rule_filter: SqlFilter, limits: Limits) -> Selection | None:
+    # Imported with the first SQL filter: see `broker.core.sql`.
+    from broker.core.sql.analysis import cannot_fail, demanded_equalities, is_constant
+    from broker.core.sql.compiler import compile_condition
+    from broker.core.sql.grammar import parse_filter
+
+    tree = parse_filter(
+        rule_filter.expression, rule_filter.parameters, limits.sql_text_max_characters
+    )
+    condition = compile_condition(tree)
+    if is_constant(tree) and cannot_fail(tree):
+        # `1=1` and the like: how clients that know only SQL say true and false.
+        no_message: Any = None
+        return EVERYTHING if condition(no_message) else None
+    return _demand(demanded_equalities(tree), condition)
 
 
 def _correlated(correlation: CorrelationFilter) -> dict[Field, PropertyValue]:

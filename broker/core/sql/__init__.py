@@ -4,16 +4,15 @@
 
 A text is read when its rule is made, and refused there with the place of the mistake; from then on
 only functions run. The parser is written by hand rather than generated: the language is small, the
-errors say what was expected in words, and a broker without SQL rules pays nothing for it at start.
+errors say what was expected in words, and a parser generator is a long import for a short text.
+Even so parser and compiler are imported when the first text is compiled: most brokers have none.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.sql.compiler import compile_condition, compile_statements
 from broker.core.sql.errors import FilterError, SqlSyntaxError
-from broker.core.sql.grammar import parse_action, parse_filter
 from broker.core.sql.properties import Draft, MessageProperties, PropertySource
 
 if TYPE_CHECKING:
@@ -42,6 +41,9 @@ def compile_filter(
     max_characters: int = TEXT_MAX_CHARACTERS,
 ) -> Callable[[PropertySource], bool | None]:
     """A test that gives True, False, or None for unknown; only True selects a message."""
+    from broker.core.sql.compiler import compile_condition
+    from broker.core.sql.grammar import parse_filter
+
     return compile_condition(parse_filter(text, parameters, max_characters))
 
 
@@ -53,4 +55,7 @@ def compile_action(
     max_statements: int = STATEMENTS_MAX,
 ) -> Callable[[Draft], None]:
     """A change to a draft. A draft it failed on is not to be used."""
+    from broker.core.sql.compiler import compile_statements
+    from broker.core.sql.grammar import parse_action
+
     return compile_statements(parse_action(text, parameters, max_characters, max_statements))

@@ -58,7 +58,7 @@ def compile_condition(node: Node) -> Condition:
         case Comparison(operator, left, right):
             return _comparison(operator, left, right)
         case In(operand, items):
-            return _in(compile_value(operand), [compile_value(item) for item in items])
+            return _in(compile_value(operand), items)
         case Like(operand, pattern, escape):
             return _like(compile_value(operand), pattern, escape)
         case IsNull(operand):
@@ -153,14 +153,29 @@ def _user_comparison(symbol: str, key: str, constant: Any) -> Condition:
     return evaluate
 
 
-def _in(operand: Evaluate, items: Sequence[Evaluate]) -> Condition:
+def _in(operand: Evaluate, items: Sequence[Value]) -> Condition:
     """Unknown only if the left side is: an item that is unknown is not equal to it."""
+    constants = [item.value for item in items if isinstance(item, Constant)]
+    texts = frozenset(value for value in constants if isinstance(value, str))
+    if len(texts) == len(items):
+        return _in_texts(operand, texts)
+    item_values = [compile_value(item) for item in items]
 
     def evaluate(source: PropertySource) -> bool | None:
         value = operand(source)
         if value is None:
             return None
-        return any(values.compare("=", value, item(source)) for item in items)
+        return any(values.compare("=", value, item(source)) for item in item_values)
+
+    return evaluate
+
+
+def _in_texts(operand: Evaluate, texts: frozenset[str]) -> Condition:
+    """What most lists are: as quick for many texts as for one."""
+
+    def evaluate(source: PropertySource) -> bool | None:
+        value = operand(source)
+        return None if value is None else isinstance(value, str) and value in texts
 
     return evaluate
 
