@@ -7,6 +7,7 @@ Every answer of 400 and above from the entity routes has this body, whatever wen
 from __future__ import annotations
 
 import uuid
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,25 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 log = structlog.get_logger("peeklock.http")
-
-CONTENT_TYPE = "application/xml"
-
-REASONS = {
-    400: "Bad Request.",
-    401: "Unauthorized.",
-    403: "Forbidden.",
-    404: "Not Found.",
-    405: "Method Not Allowed.",
-    408: "Request Timeout.",
-    409: "Conflict.",
-    410: "Gone.",
-    411: "Length Required.",
-    413: "Payload Too Large.",
-    415: "Unsupported Media Type.",
-    500: "Internal Server Error.",
-    501: "Not Implemented.",
-    503: "Service Unavailable.",
-}
 
 
 class BodyTooLarge(BrokerError):
@@ -77,34 +59,32 @@ async def middleware(
     try:
         return await handler(request)
     except BrokerError as error:
-        return _answer(request, error)
+        refusal = refuse(error, entity=request.path.strip("/"), operation=request.method)
+        return _answer(refusal.status, refusal.text)
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return _body(error.status, f"{REASONS.get(error.status, 'Error.')} {error.text or ''}")
+        refusal = refuse(_Unserved(error.text or ""), operation=request.method)
+        return _answer(error.status, refusal.text)
     except Exception:
         tracking_id = str(uuid.uuid4())
         log.exception(
             "http.failed", method=request.method, path=request.path, tracking_id=tracking_id
         )
-        return _body(
-            500,
-            "Internal Server Error. The broker could not process the request. "
-            f"TrackingId:{tracking_id}",
-        )
+        return _answer(500, f"The request could not be processed. TrackingId:{tracking_id}")
 
 
-def _answer(request: web.Request, error: BrokerError) -> web.Response:
-    refusal = refuse(error, entity=request.path.strip("/"), operation=request.method)
-    return _body(refusal.status, f"{REASONS.get(refusal.status, 'Error.')} {refusal.text}")
+class _Unserved(BrokerError):
+    """Refused by the HTTP server itself, which chose the status."""
 
 
-def _body(status: int, sentence: str) -> web.Response:
+def _answer(status: int, sentence: str) -> web.Response:
     """The shape every SDK reads: .NET and JavaScript look for the sub-code in the detail."""
-    detail = atom.escape(f"SubCode={status}00. {sentence}")
+    reason = HTTPStatus(status).phrase
+    detail = atom.escape(f"SubCode={status}00. {reason}. {sentence}")
     return web.Response(
         status=status,
         text=f"<Error><Code>{status}</Code><Detail>{detail}</Detail></Error>",
-        content_type=CONTENT_TYPE,
+        content_type="application/xml",
         charset="utf-8",
     )

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from aiohttp import WSMsgType, web
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.http.application import ByteReceiver, Services
+
+log = structlog.get_logger("peeklock.http")
 
 PATH = "/$servicebus/websocket"
 SUBPROTOCOL = "AMQPWSB10"
@@ -62,6 +65,10 @@ async def serve(
             await wire.receive_all()
             if not wire.is_closing():
                 sender.cancel()
+    except Exception:
+        # The answer has begun long ago: an error page would only garble the stream.
+        log.exception("websocket.failed")
+        wire.abort()
     finally:
         connection.connection_lost(None)
     return socket

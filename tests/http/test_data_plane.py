@@ -6,6 +6,8 @@ import itertools
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +19,7 @@ from broker.core.commands import GetEntity
 from protocol.amqp.sections import read_message
 from protocol.amqp.values import Described, ULong, encode
 from protocol.http import rest_messages
-from tests.http.client import Answer, queue_entry, request
+from tests.http.client import Answer, entry, queue_entry, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,6 +194,41 @@ def test_waiting_ends_without_a_message(queue):
     assert 204 == queue.lock(1).status
     queue.send(b"later")
     assert b"later" == queue.lock().body
+
+
+def test_a_dead_letter_can_be_fetched(make_queue):
+    """The sub-queue is a part of the path."""
+    queue = make_queue("<DeadLetteringOnMessageExpiration>true</DeadLetteringOnMessageExpiration>")
+    queue.send(b"too late", {"BrokerProperties": '{"TimeToLive": 5}'})
+    queue.advance(6)
+    assert 204 == queue.take().status
+    dead = queue.take(part="/$DeadLetterQueue")
+    assert (200, b"too late") == (dead.status, dead.body)
+    assert '"TTLExpiredException"' == dead.headers["DeadLetterReason"]
+
+
+def test_a_topic_is_sent_to_and_its_subscription_received_from(harness):
+    """Both spellings of the path; the topic itself has nothing to receive."""
+    for path, kind in {"t1": "Topic", "t1/Subscriptions/s1": "Subscription"}.items():
+        assert (
+            201 == request(harness.port, "PUT", f"/{path}", entry(f"<{kind}Description/>")).status
+        )
+    assert 201 == request(harness.port, "POST", "/t1/messages", b"news").status
+    path = "/t1/subscriptions/s1/messages/head?timeout=0"
+    received = request(harness.port, "DELETE", path)
+    assert (200, b"news") == (received.status, received.body)
+    assert 400 == request(harness.port, "DELETE", "/t1/messages/head?timeout=0").status
+
+
+def test_a_message_can_be_scheduled(queue):
+    """It appears when its time has come."""
+    at = format_datetime(datetime.now(UTC) + timedelta(days=1000), usegmt=True)
+    queue.send(b"later", {"BrokerProperties": json.dumps({"ScheduledEnqueueTimeUtc": at})})
+    assert 204 == queue.take().status
+    queue.advance(1001 * 24 * 3600)
+    later = queue.take()
+    assert b"later" == later.body
+    assert at == broker_properties(later)["ScheduledEnqueueTimeUtc"]
 
 
 def test_a_batch_is_sent_as_several_messages(queue):
