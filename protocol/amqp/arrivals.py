@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from cproton_ffi import ffi, lib
 
 from protocol.amqp.endpoints import KINDS, Delivery, EngineHandler, EngineLink, Partial
-from protocol.amqp.outcomes import ACCEPTED, ACCEPTED_CODE, read_outcome, read_transaction_id
+from protocol.amqp.outcomes import (
+    ACCEPTED,
+    ACCEPTED_CODE,
+    RELEASED_CODE,
+    read_outcome,
+    read_transaction_id,
+)
 
 if TYPE_CHECKING:
     from protocol.amqp.endpoints import TransferKind
@@ -111,7 +117,9 @@ class Arrivals:
         aborted one, or one on a link that is not open."""
         pointer = link.pointer
         if link.closed:
-            _settle(delivery)  # under way when we ended the link; also moves on to the next
+            # Under way when we ended the link. Settling also moves on to the next.
+            lib.pn_delivery_update(delivery, RELEASED_CODE)
+            _settle(delivery)
             return True
         if not link.answered:
             return False

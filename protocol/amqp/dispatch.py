@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _UNGRANTED = "A transfer came on a link that has not been granted."
 _WRONG_WAY = "A transfer came on a link on which the client receives."
+_OPENED_TWICE = "The connection has been opened before."
 _UNREADABLE = "A frame could not be understood."
 
 _peek_event = lib.pn_collector_peek
@@ -56,6 +57,7 @@ class Dispatch:
         self.remote_closed = False
         """The client has closed the connection, or answered our close."""
         self.running = False
+        self._open_seen = False
         self._stopped = False
         self._proton = proton
         self._handler = handler
@@ -65,6 +67,8 @@ class Dispatch:
         self._arrivals = Arrivals(proton.collector, handler, max_message_size_bytes)
         self._links: dict[Any, EngineLink] = {}
         self._sessions: dict[Any, EngineSession] = {}
+        self._dead_links: list[Any] = []
+        self._dead_sessions: list[Any] = []
 
     def run(self, *, batch: bool = False, local: bool = False) -> None:
         """Tell the handler everything there is. `batch` transfers hold many messages each; `local`
@@ -118,6 +122,20 @@ class Dispatch:
         self._links.clear()
         self._sessions.clear()
 
+    def bury(self) -> bool:
+        """Free what the client is done with, once our answer has been written; false if there is
+        nothing. Proton then settles on the wire whatever was open on a link, as if we had judged
+        it: that is for the caller to suppress."""
+        if not (self._dead_links or self._dead_sessions):
+            return False
+        for pointer in self._dead_links:
+            lib.pn_link_free(pointer)
+        for pointer in self._dead_sessions:
+            lib.pn_session_free(pointer)
+        self._dead_links.clear()
+        self._dead_sessions.clear()
+        return True
+
     def _flowed(self, pointer: Any, *, local: bool) -> None:
         link = self._links.get(pointer)
         if link is None or link.is_receiver or link.closed or not link.answered:
@@ -132,6 +150,12 @@ class Dispatch:
     # --- connection and sessions -----------------------------------------------------------------
 
     def _opened(self, connection: Any) -> None:
+        if self.ending:
+            return
+        if self._open_seen:
+            self._violated("amqp:not-allowed", _OPENED_TWICE)
+            return
+        self._open_seen = True
         lib.pn_connection_open(connection)
         self._handler.on_open(
             text(lib.pn_connection_remote_hostname(connection)) or "",
@@ -159,7 +183,7 @@ class Dispatch:
         if links:
             self._handler.on_session_end(links)
         lib.pn_session_close(pointer)
-        lib.pn_session_free(pointer)
+        self._dead_sessions.append(pointer)
 
     # --- links -----------------------------------------------------------------------------------
 
@@ -193,7 +217,7 @@ class Dispatch:
                 lib.pn_link_open(pointer)
             self._handler.on_detach(link, closed)
             (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
-        lib.pn_link_free(pointer)
+        self._dead_links.append(pointer)
 
     # --- a broken protocol -------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from protocol.amqp.endpoints import (
     EngineSession,
     TransferKind,
 )
-from protocol.amqp.frames import FrameScan, last_attach, with_link_flow
+from protocol.amqp.frames import FrameScan, last_attach, with_link_flow, without_bare_settlements
 from protocol.amqp.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
@@ -134,6 +134,7 @@ class Engine:
             self._tell(local=True)
         if self._drains:
             self._answer_drains()
+        self._bury()
         output, self._output = self._output, []
         return output[0] if len(output) == 1 else b"".join(output)
 
@@ -197,6 +198,15 @@ class Engine:
             size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
         if self._dispatch.broken or (size < 0 and self._dispatch.remote_closed):
             self.finished = True
+
+    def _bury(self) -> None:
+        """Free links and sessions that are gone. All else has been written, so what comes out is
+        what Proton says about their deliveries: nothing that a client should hear."""
+        written = len(self._output)
+        if not self._lost and self._dispatch.bury():
+            self._pump()
+            output = b"".join(self._output[written:])
+            self._output[written:] = [without_bare_settlements(output)]
 
     # --- links ---------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """AMQP frames where Proton does not show or write what is needed.
 
 Inbound: which transfers carry a batch, since Proton hides the message format. Outbound: the handle
-a link was given, and a link flow made of a session flow, since Proton will not write one without
-credit. Frames pass through in order and unchanged; what is held back is less than one frame.
+a link was given, the answer to a drain without credit, and silence about the deliveries of a freed
+link. Inbound frames pass through in order and unchanged; less than one frame is ever held back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _ATTACH = b"\x00\x53\x12"
 _FLOW = b"\x00\x53\x13"
 _TRANSFER = b"\x00\x53\x14"
 _LONG_TRANSFER = b"\x00\x80" + (0x14).to_bytes(8, "big")
+_DISPOSITION = b"\x00\x53\x15"
 _SESSION_FLOW_FIELDS = 4
+_STATELESS_DISPOSITION_FIELDS = 4
 
 _read_size = Struct(">I").unpack_from
 _read_header = Struct(">IBBH").unpack_from
@@ -217,4 +219,16 @@ def with_link_flow(data: bytes, channel: int, handle: int, delivery_count: int) 
         copied = end
         break
     parts.append(data[copied:])
+    return b"".join(parts)
+
+
+def without_bare_settlements(data: bytes) -> bytes:
+    """Our output without the dispositions that settle and say no more."""
+    parts: list[bytes] = []
+    for start, body, end, _ in frames(data):
+        if data[body : body + 3] == _DISPOSITION:
+            _, count, _ = compound(data, body + 3)
+            if count <= _STATELESS_DISPOSITION_FIELDS:
+                continue
+        parts.append(data[start:end])
     return b"".join(parts)

@@ -8,6 +8,7 @@ from protocol.amqp.attach import FilterValue
 from protocol.amqp.engine import ACCEPTED, WireError
 from protocol.amqp.values import Described, Long, Symbol, UInt, ULong, encode
 from tests.support.wire import (
+    HEADER,
     Recorder,
     accepted,
     attach_receiver,
@@ -19,9 +20,11 @@ from tests.support.wire import (
     flow,
     frame,
     frames,
+    open_frame,
     opened,
     rejected,
     say,
+    served,
     source,
     target,
     transfer,
@@ -332,6 +335,26 @@ def test_late_answers_on_a_link_that_is_gone_do_nothing():
     assert [] == frames(engine.take_output())
 
 
+@pytest.mark.parametrize("ending", [detach(0) + detach(1), frame("end")], ids=["detach", "end"])
+def test_what_is_open_when_links_go_is_not_settled_on_the_wire(ending):
+    """A settlement without an outcome would tell the client that we had judged its messages."""
+    engine, recorder = opened(
+        attach_sender("to", 0),
+        attach_receiver("from", 1),
+        flow(5, handle=1),
+        handler=Recorder(accepts=False),
+    )
+    say(engine, transfer(0, b"x") + transfer(1, b"y") + transfer(2, b"half", more=True))
+    engine.send(recorder.links[1], [b"1", b"2"], [b"h"] * 2, [b"b"] * 2, False)
+    engine.take_output()
+
+    answers = say(engine, ending)
+    later = say(engine, begin_frame(1) + frame("close"))
+
+    assert {"detach", "end"} >= {answer.name for answer in answers}
+    assert ["begin", "close"] == [answer.name for answer in later]
+
+
 def test_outcomes_for_deliveries_of_a_detached_link_are_ignored():
     engine, recorder = opened(attach_receiver(), flow(5))
     engine.send(recorder.links[0], [b"t"], [b"h"], [b"b"], False)
@@ -404,19 +427,24 @@ def test_we_can_close_the_connection_with_an_error():
 
     (close,) = frames(engine.take_output())
     assert [WIRE_ERROR] == close.fields
-    assert not engine.finished
+    at_first = engine.finished
     say(engine, transfer(0, b"under way"))
     assert [] == say(engine, frame("close"))
-    assert engine.finished
+    assert [False, True] == [at_first, engine.finished]
     assert ["open", "attach"] == recorder.names()
 
 
 def test_we_can_close_before_the_client_has_opened():
-    engine, _ = opened()
+    """The answer to its open is an open and a close; nobody is told that it opened."""
+    engine, recorder = served()
     engine.close(ERROR)
     engine.close(ERROR)
 
-    assert ["close"] == [answer.name for answer in frames(engine.take_output())]
+    answers = say(engine, HEADER + open_frame() + begin_frame() + attach_sender())
+
+    assert ["open", "begin", "close"] == [answer.name for answer in answers]
+    assert [WIRE_ERROR] == answers[-1].fields
+    assert [] == recorder.names()
 
 
 def test_nothing_happens_after_the_connection_is_lost():

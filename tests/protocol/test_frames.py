@@ -7,13 +7,21 @@ import struct
 
 import pytest
 
-from protocol.amqp.frames import BATCH_NEEDLE, FrameScan, last_attach, with_link_flow
+from protocol.amqp.frames import (
+    BATCH_NEEDLE,
+    FrameScan,
+    last_attach,
+    with_link_flow,
+    without_bare_settlements,
+)
 from tests.support.wire import (
     BATCH_FORMAT,
     EMPTY_FRAME,
     HEADER,
+    accepted,
     attach_receiver,
     begin_frame,
+    disposition,
     flow,
     frame,
     frames,
@@ -184,3 +192,10 @@ def test_a_session_flow_becomes_a_drained_link_flow():
     assert frames(before) == [other, message]
     assert frames(after) == [link_flow, session_flow]
     assert [*frames(flow())[0].fields, 9, 1234, 0, None, True] == answer.fields
+
+
+def test_bare_settlements_are_left_out_and_nothing_else():
+    kept = [transfer(0, b"x"), disposition(1, state=accepted(), settled=True), flow()]
+    bare = disposition(0, 5, settled=True)
+
+    assert b"".join(kept) == without_bare_settlements(bare.join([b"", *kept, b""]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from protocol.amqp.engine import ACCEPTED, Engine
 from protocol.amqp.values import Described, Symbol, UByte, UInt, ULong, decode, encode
@@ -44,7 +44,8 @@ _NAMES = {code: name for name, code in PERFORMATIVES.items()}
 # --- frames by hand ----------------------------------------------------------------------------
 
 
-class Frame(NamedTuple):
+@dataclass(frozen=True)
+class Frame:
     """A frame, taken apart."""
 
     name: str
@@ -52,7 +53,7 @@ class Frame(NamedTuple):
     payload: bytes = b""
     channel: int = 0
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> Any:
         """A field by its number, None where the list is shorter."""
         return self.fields[index] if index < len(self.fields) else None
 
