@@ -40,7 +40,8 @@ INSERT INTO sequence_numbers (entity_id, sub_queue, sequence_number)
 SELECT * FROM (VALUES {many (?, ?, ?)}) WHERE true
 LIMIT ?
 ON CONFLICT (entity_id, sub_queue)
-DO UPDATE SET sequence_number = max(sequence_number, excluded.sequence_number)
+DO UPDATE SET sequence_number = excluded.sequence_number
+WHERE excluded.sequence_number > sequence_number
 
 -- name: set_session_states
 REPLACE INTO session_states (entity_id, session_id, state, updated_time_ms)

@@ -1,0 +1,85 @@
+"""A batch costs few statements: each is a moment in which the event loop may take the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.records import MessageIdsSeen, MessagesDeleted, MessagesStored, MessagesUpdated
+from tests.storage.facts import everything, payload, row, stored
+
+
+def statements_of(store, records) -> list[str]:
+    """What a commit runs between its BEGIN and COMMIT: the verb and the table of each."""
+    texts: list[str] = []
+    store._writer.set_trace_callback(texts.append)
+    store.commit(records)
+    store._writer.set_trace_callback(None)
+    begin, *between, commit = texts
+    assert ("BEGIN IMMEDIATE", "COMMIT") == (begin, commit)
+    words = [text.replace("OR FAIL ", "").split() for text in between]
+    return [f"{verb} {table}" for verb, _, table, *_ in words]
+
+
+@pytest.mark.parametrize("count", [1, 2, 300, 512])
+def test_messages_and_payloads_take_a_statement_each(sqlite, count):
+    """However many turns they came from, up to the largest statement."""
+    single_turns = [stored([message_id]) for message_id in range(1, count + 1)]
+    assert [
+        "INSERT messages",
+        "INSERT payloads",
+        "INSERT sequence_numbers",
+    ] == statements_of(sqlite, single_turns)
+
+
+def test_turns_that_alternate_are_drawn_together(sqlite):
+    """Sends and completions of many turns come to one statement a kind."""
+    sqlite.commit([stored(range(1, 101))])
+    batch = [
+        record
+        for turn in range(1, 51)
+        for record in (stored([100 + turn]), MessagesDeleted([turn], [turn]))
+    ]
+    assert [
+        "INSERT messages",
+        "INSERT payloads",
+        "DELETE messages",
+        "DELETE payloads",
+        "INSERT sequence_numbers",
+    ] == statements_of(sqlite, batch)
+
+
+def test_what_comes_and_goes_in_one_batch_is_never_written(sqlite):
+    """Receive-and-delete with a waiting receiver costs no body on disk."""
+    batch = [stored(range(1, 101)), MessagesDeleted(range(1, 101), range(1, 101))]
+    assert not [text for text in statements_of(sqlite, batch) if text.startswith("INSERT pay")]
+    assert {} == everything(sqlite)["payloads"]
+
+
+def test_scattered_deletes_take_a_statement_for_hundreds(sqlite):
+    """Competing consumers complete in any order."""
+    sqlite.commit([stored(range(1, 1001))])
+    gone = range(1, 1001, 2)
+    assert ["DELETE messages", "DELETE payloads"] == statements_of(
+        sqlite, [MessagesDeleted(gone, gone)]
+    )
+
+
+def test_large_bodies_are_written_a_few_at_a_time(sqlite):
+    """A statement holds its bodies in memory twice: four megabytes are not written at once."""
+    bodies = [payload(number, b"x" * 500_000) for number in range(1, 9)]
+    statements = statements_of(sqlite, [MessagesStored([], bodies)])
+    assert ["INSERT payloads"] * 4 == statements
+
+
+def test_updates_and_message_ids_take_a_statement_each(sqlite):
+    """The same holds for what abandoning and duplicate detection write."""
+    sqlite.commit([stored(range(1, 101))])
+    batch = [
+        MessagesUpdated([row(message_id, delivery_count=1) for message_id in range(1, 101)]),
+        *(MessageIdsSeen(1, [(f"id {number}", 5)]) for number in range(100)),
+    ]
+    assert [
+        "REPLACE message_ids",
+        "REPLACE messages",
+        "INSERT sequence_numbers",
+    ] == statements_of(sqlite, batch)
