@@ -7,6 +7,7 @@ There are no ETags: `If-Match` with anything in it means update, without it PUT 
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -98,7 +99,7 @@ class Administration:
     async def handle(self, request: web.Request, resource: paths.Managed) -> web.Response:
         """Answer a request for something that can be managed."""
         self._services.authorize(
-            request.headers.get("Authorization"), paths.entity_path(resource), MANAGE
+            request.headers.get("Authorization"), request.path.strip("/"), MANAGE
         )
         operation = self._operations.get((type(resource), request.method))
         if operation is None:
@@ -211,19 +212,21 @@ class Administration:
     async def _with_filter_counts(
         self, surroundings: descriptions.Surroundings, topic: EntityView
     ) -> descriptions.Surroundings:
-        subscriptions = await self._ask(
-            list,
-            lambda peer, mark: commands.ListEntities(
-                peer, mark, "subscription", topic.path, 0, topic.subscription_count
-            ),
-        )
-        sql = correlation = 0
-        for subscription in subscriptions:
-            for rule in subscription.definition.rules:
-                if isinstance(rule.filter, CorrelationFilter):
-                    correlation += 1
-                else:
-                    sql += 1
+        sql = correlation = seen = 0
+        while seen < topic.subscription_count:
+            subscriptions = await self._ask(
+                list,
+                functools.partial(
+                    commands.ListEntities, kind="subscription", topic=topic.path, skip=seen
+                ),
+            )
+            if not subscriptions:
+                break
+            seen += len(subscriptions)
+            filters = [rule.filter for one in subscriptions for rule in one.definition.rules]
+            by_correlation = sum(isinstance(one, CorrelationFilter) for one in filters)
+            correlation += by_correlation
+            sql += len(filters) - by_correlation
         return surroundings._replace(sql_filter_count=sql, correlation_filter_count=correlation)
 
     # --- rules ---------------------------------------------------------------------------------

@@ -45,7 +45,9 @@ class Services:
     """Move the clock ahead by milliseconds, return the new time; None where that is not allowed."""
     now_ms: Callable[[], int]
     authorize: Callable[[str | None, str, str], None]
-    """(Authorization header, entity path, claim): raises `Unauthorized`."""
+    """(Authorization header, request path, claim): raises `Unauthorized`.
+
+    The whole path and not the entity's: some clients sign a token for exactly the URL they ask."""
     open_amqp: Callable[[asyncio.Transport], ByteReceiver]
     namespace_name: str
     created_time_ms: int

@@ -65,7 +65,9 @@ class DataPlane:
     async def handle(self, request: web.Request, resource: paths.Runtime) -> web.Response:
         """Answer a request about messages."""
         claim = SEND if isinstance(resource, paths.Messages) else LISTEN
-        self._services.authorize(request.headers.get("Authorization"), resource.path, claim)
+        self._services.authorize(
+            request.headers.get("Authorization"), request.path.strip("/"), claim
+        )
         try:
             match resource:
                 case paths.Messages():

@@ -84,19 +84,6 @@ Managed = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription 
 Runtime = Messages | Head | LockedMessage
 
 
-def entity_path(resource: Managed) -> str:
-    """The entity a grant has to cover; empty for the whole namespace."""
-    match resource:
-        case NamespaceInfo() | EntityList():
-            return ""
-        case SubscriptionList(topic):
-            return topic
-        case Entity() | Subscription():
-            return resource.path
-        case RuleList(subscription) | Rule(subscription):
-            return subscription.path
-
-
 _PARTS = {"$deadletterqueue", "$transfer", "$management"}
 _LISTS = {"$resources/queues": EntityList("queue"), "$resources/topics": EntityList("topic")}
 

@@ -512,7 +512,7 @@ def test_a_refused_token_is_an_authentication_error(admin, harness: HttpHarness)
     finally:
         harness.refuse_token = False
     header, path, claim = harness.authorized[-1]
-    assert ("topic/Subscriptions/sub", "Manage") == (path, claim)
+    assert ("topic/subscriptions/sub/rules/rule", "Manage") == (path, claim)
     assert header is not None
     assert header.startswith("SharedAccessSignature sr=")
 
