@@ -170,9 +170,7 @@ class SqliteStore:
 
     def commit(self, records: Sequence[Record]) -> None:
         """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`."""
-        writer = self._writer
-        if writer is None:
-            raise StorageError(f"{self.path} is not open")
+        writer = self._open_connection(self._writer)
         with self._explained():
             try:
                 writer.execute("BEGIN IMMEDIATE")
@@ -196,15 +194,17 @@ class SqliteStore:
         # SQLite folds the log by itself, unless a huge transaction made it long at once or payload
         # reads follow each other so closely that it never finds a gap.
         if self._log_path.stat().st_size > LONGEST_LOG_BYTES:
-            with self._reader_lock, suppress(sqlite3.Error):
+            with self._reader_lock:
                 writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
-                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                with suppress(sqlite3.Error):
+                    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     # --- reading -------------------------------------------------------------------------------
 
     def load(self) -> Snapshot:
         """All that was committed; messages and message ids are read as they are asked for."""
+        self._open_connection(self._reader)
         one = self._statements.one
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
             (highest_message_id,) = reader.execute(one("highest_message_id")).fetchone()
@@ -235,16 +235,20 @@ class SqliteStore:
         """
         found: dict[int, tuple[bytes, bytes]] = {}
         with self._reader_lock, self._explained():
-            if self._reader is None:
-                raise StorageError(f"{self.path} is not open")
+            reader = self._open_connection(self._reader)
             for start in range(0, len(payload_ids), LARGEST_STATEMENT_ROWS):
                 chunk = padded(payload_ids[start : start + LARGEST_STATEMENT_ROWS])
                 select = self._statements.many("payloads", len(chunk))
-                for payload_id, body, annotations in self._reader.execute(select, chunk).fetchall():
+                for payload_id, body, annotations in reader.execute(select, chunk).fetchall():
                     found[payload_id] = body, annotations
         return found
 
     # --- failures ------------------------------------------------------------------------------
+
+    def _open_connection(self, connection: sqlite3.Connection | None) -> sqlite3.Connection:
+        if connection is None:
+            raise StorageError(f"{self.path} is not open")
+        return connection
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

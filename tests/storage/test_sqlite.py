@@ -83,6 +83,9 @@ def test_a_store_that_is_not_open_says_so(path):
         store.commit([stored([1])])
     with pytest.raises(StorageError, match="is not open"):
         store.read_payloads([1])
+    with pytest.raises(StorageError, match="is not open"):
+        store.load()
+    assert not path.exists()
 
 
 # --- files that cannot be used ----------------------------------------------------------------
