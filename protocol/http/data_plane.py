@@ -30,10 +30,11 @@ from broker.core.errors import (
     BrokerError,
     EntityNotFound,
     MessageLockLost,
+    MessageSizeExceeded,
     ServerBusy,
 )
 from protocol.http import bodies, paths, rest_messages
-from protocol.http.errors import Gone, NoSuchLock
+from protocol.http.errors import BodyTooLarge, Gone, NoSuchLock
 from protocol.http.rest_messages import Received
 
 if TYPE_CHECKING:
@@ -91,12 +92,13 @@ class DataPlane:
     async def _send(self, request: web.Request, path: str) -> web.Response:
         with self._exchange() as exchange:
             self._services.submit(commands.AttachSender(exchange, path))
-            await exchange.expect(SenderAttached)
-            body = await bodies.read(request, self._services.limits.http_body_max_bytes)
+            attached = await exchange.expect(SenderAttached)
             if request.content_type == rest_messages.BATCH_CONTENT_TYPE:
+                body = await _read(request, self._services.limits.http_body_max_bytes)
                 messages = rest_messages.read_batch(body)
                 self._services.submit(commands.SendBatch(exchange, messages, exchange))
             else:
+                body = await _read(request, attached.max_message_size_bytes)
                 message = rest_messages.read_single(
                     body, request.headers.get("Content-Type"), request.headers.items()
                 )
@@ -191,6 +193,14 @@ class Exchange:
         event = await self.next()
         assert isinstance(event, kind), f"expected {kind.__name__}, the core said {event!r}"
         return event
+
+
+async def _read(request: web.Request, max_bytes: int) -> bytes:
+    """The body; one that is too large is refused as AMQP refuses a message."""
+    try:
+        return await bodies.read(request, max_bytes)
+    except BodyTooLarge as error:
+        raise MessageSizeExceeded(str(error)) from None
 
 
 def _timeout_s(request: web.Request) -> int:

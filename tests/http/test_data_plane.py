@@ -328,6 +328,7 @@ def test_a_message_that_is_too_large_is_refused(make_queue):
     """403, as over AMQP."""
     queue = make_queue("<MaxMessageSizeInKilobytes>1</MaxMessageSizeInKilobytes>")
     assert 403 == queue.send(b"x" * 2000).status
+    assert 403 == queue.send(b"x" * 1020).status  # with its properties it is more than 1024
     assert 201 == queue.send(b"x" * 500).status
 
 
