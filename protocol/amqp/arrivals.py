@@ -8,7 +8,7 @@ message over the hard limit never occupies more memory than the limit.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cproton_ffi import ffi, lib
 
@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
+_UNFINISHED_MESSAGES_MAX = 4
+"""How many of the largest messages a client may have half sent, on all its links."""
+
+
+class Violation(NamedTuple):
+    """Why a connection cannot go on."""
+
+    condition: str
+    description: str
+
+
+_UNGRANTED = Violation(
+    "amqp:link:transfer-limit-exceeded", "A transfer came on a link that has not been granted."
+)
+_WRONG_WAY = Violation(
+    "amqp:not-allowed", "A transfer came on a link on which the client receives."
+)
+_TOO_MUCH_UNFINISHED = Violation(
+    "amqp:resource-limit-exceeded", "Too many large messages have been begun and not finished."
+)
 
 _peek_event = lib.pn_collector_peek
 _pop_event = lib.pn_collector_pop
@@ -65,10 +85,10 @@ class Arrivals:
         self._max_message_size_bytes = max_message_size_bytes
         # A read that is filled to the brim is either not the whole message or one too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
+        self._unfinished_bytes = 0
 
-    def take_transfers(self, link: EngineLink, *, batch: bool) -> bool:
-        """Take the transfers on a link that stand first among the events. False: the client sent
-        on a link that it has not been granted."""
+    def take_transfers(self, link: EngineLink, *, batch: bool) -> Violation | None:
+        """Take the transfers on a link that stand first among the events."""
         collector = self._collector
         pointer = link.pointer
         unsettled = link.unsettled
@@ -103,16 +123,25 @@ class Arrivals:
                     if deliveries:
                         self._handler.on_transfers(link, deliveries, payloads, group_kind)
                         deliveries, payloads = [], []
-                    if not self._take_piece(link, delivery, size, batch=batch):
-                        return False
+                    violation = self._take_piece(link, delivery, size, batch=batch)
+                    if violation is not None:
+                        return violation
             event = _peek_event(collector)
             if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
                 break
         if deliveries:
             self._handler.on_transfers(link, deliveries, payloads, group_kind)
-        return True
+        return None
 
-    def _take_piece(self, link: EngineLink, delivery: Delivery, size: int, *, batch: bool) -> bool:
+    def forget(self, link: EngineLink) -> None:
+        """Drop what is half here on a link."""
+        if link.partial is not None:
+            self._unfinished_bytes -= link.partial.kept_bytes
+            link.partial = None
+
+    def _take_piece(
+        self, link: EngineLink, delivery: Delivery, size: int, *, batch: bool
+    ) -> Violation | None:
         """Take what cannot be read in one go: part of a delivery, a large or an empty one, an
         aborted one, or one on a link that is not open."""
         pointer = link.pointer
@@ -120,30 +149,26 @@ class Arrivals:
             # Under way when we ended the link. Settling also moves on to the next.
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
-            return True
+            return None
         if not link.answered:
-            return False
+            return _UNGRANTED
+        partial = link.partial or Partial(batch=batch)
+        self.forget(link)
+        link.whole = True
         if size == _ABORTED:
-            link.partial = None
-            link.whole = True
             _settle(delivery)
             lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
-            return True
-        partial = link.partial or Partial(batch=batch)
+            return None
         while size > 0:
-            partial.size_bytes += size
-            if partial.size_bytes <= self._max_message_size_bytes:
-                partial.chunks.append(copy_buffer.view[0:size])
-            else:
-                partial.chunks.clear()
+            partial.add(copy_buffer.view[0:size], self._max_message_size_bytes)
             size = _link_recv(pointer, copy_buffer.memory, self._read_bytes)
         if _is_partial(delivery):
             link.partial = partial
             link.whole = False
-            return True
+            self._unfinished_bytes += partial.kept_bytes
+            limit = _UNFINISHED_MESSAGES_MAX * self._max_message_size_bytes
+            return _TOO_MUCH_UNFINISHED if self._unfinished_bytes > limit else None
         _link_advance(pointer)
-        link.partial = None
-        link.whole = True
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
         if partial.size_bytes > self._max_message_size_bytes:
@@ -153,44 +178,43 @@ class Arrivals:
             if self.transactional:
                 kind = _in_transaction(delivery, kind)
             self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
-        return True
+        return None
 
-    def take_outcomes(self, link: EngineLink) -> bool:
-        """Take the outcomes on a link that stand first among the events. False: the client sent
-        a transfer on a link on which it receives."""
+    def take_outcomes(self, link: EngineLink) -> Violation | None:
+        """Take the outcomes on a link that stand first among the events."""
         collector = self._collector
-        pointer = link.pointer
         unsettled = link.unsettled
         deliveries: list[Delivery] = []
         group_outcome: Outcome | None = None
         group_settled = False
         event = _peek_event(collector)
-        while True:
-            delivery = unsettled.get(_event_delivery(event))
+        delivery = unsettled.get(_event_delivery(event))
+        if delivery is None:
+            # Settled meanwhile, or none of ours.
             _pop_event(collector)
-            if delivery is None:
-                # Settled meanwhile, or none of ours.
-                if lib.pn_link_unsettled(pointer) > len(unsettled):
-                    return False
-            elif not link.closed:
-                state = _remote_state(delivery)
-                settled = _is_settled(delivery)
-                if state == ACCEPTED_CODE:
-                    outcome: Outcome | None = ACCEPTED
-                else:
-                    outcome = read_outcome(delivery, state)
-                if outcome is not None or settled:
-                    if deliveries and (outcome != group_outcome or settled != group_settled):
+            known = lib.pn_link_unsettled(link.pointer) <= len(unsettled)
+            return None if known else _WRONG_WAY
+        while delivery is not None:
+            _pop_event(collector)
+            state = _remote_state(delivery)
+            settled = _is_settled(delivery)
+            outcome = ACCEPTED if state == ACCEPTED_CODE else read_outcome(delivery, state)
+            if outcome is not None or settled:
+                if settled is not group_settled or (
+                    outcome is not group_outcome and outcome != group_outcome
+                ):
+                    if deliveries and not link.closed:
                         self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
-                        deliveries = []
+                    deliveries = []
                     group_outcome, group_settled = outcome, settled
-                    deliveries.append(delivery)
+                deliveries.append(delivery)
             event = _peek_event(collector)
-            if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
+            if not event or _event_type(event) != _DELIVERY:
                 break
-        if deliveries:
+            delivery = unsettled.get(_event_delivery(event))
+        if deliveries and not link.closed:
             self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
-        return True
+        return None
 
 
 def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:

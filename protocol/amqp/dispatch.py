@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from cproton_ffi import lib
 
-from protocol.amqp.arrivals import Arrivals
+from protocol.amqp.arrivals import Arrivals, Violation
 from protocol.amqp.attach import decoded_map, read_attach, write_refusal
 from protocol.amqp.endpoints import EngineLink, EngineSession
 from protocol.amqp.outcomes import WireError, set_condition, set_info, text
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     from protocol.amqp.endpoints import EngineHandler
 
-_UNGRANTED = "A transfer came on a link that has not been granted."
-_WRONG_WAY = "A transfer came on a link on which the client receives."
-_OPENED_TWICE = "The connection has been opened before."
-_UNREADABLE = "A frame could not be understood."
+_OPENED_TWICE = Violation("amqp:not-allowed", "The connection has been opened before.")
+_UNREADABLE = Violation("amqp:decode-error", "A frame could not be understood.")
 
 _peek_event = lib.pn_collector_peek
 _pop_event = lib.pn_collector_pop
@@ -90,11 +88,14 @@ class Dispatch:
                 link = self._links.get(lib.pn_event_link(event))
                 if link is None or self.broken:
                     _pop_event(collector)
-                elif link.is_receiver:
-                    if not arrivals.take_transfers(link, batch=batch):
-                        self._violated("amqp:link:transfer-limit-exceeded", _UNGRANTED)
-                elif not arrivals.take_outcomes(link):
-                    self._violated("amqp:not-allowed", _WRONG_WAY)
+                else:
+                    violation = (
+                        arrivals.take_transfers(link, batch=batch)
+                        if link.is_receiver
+                        else arrivals.take_outcomes(link)
+                    )
+                    if violation is not None:
+                        self._violated(violation)
             elif event_type == lib.PN_LINK_FLOW:
                 pointer = lib.pn_event_link(event)
                 _pop_event(collector)
@@ -153,7 +154,7 @@ class Dispatch:
         if self.ending:
             return
         if self._open_seen:
-            self._violated("amqp:not-allowed", _OPENED_TWICE)
+            self._violated(_OPENED_TWICE)
             return
         self._open_seen = True
         lib.pn_connection_open(connection)
@@ -179,6 +180,7 @@ class Dispatch:
         links = [link for link in session.links if not link.closed]
         for link in session.links:
             del self._links[link.pointer]
+            self._arrivals.forget(link)
             link.forget()
         if links:
             self._handler.on_session_end(links)
@@ -210,6 +212,7 @@ class Dispatch:
         link = self._links.pop(pointer)
         del link.session.links[link]
         ended_by_us, answered = link.closed, link.answered
+        self._arrivals.forget(link)
         link.forget()
         if not ended_by_us:
             if not answered:
@@ -225,28 +228,28 @@ class Dispatch:
         condition = lib.pn_transport_condition(transport)
         name = text(lib.pn_condition_get_name(condition)) or "amqp:internal-error"
         description = text(lib.pn_condition_get_description(condition)) or ""
-        self._break(name, description)
+        self._break(Violation(name, description))
 
     def _tail_closed(self, _: Any) -> None:
         """Proton takes no more bytes. It says why, except for a performative it does not know."""
         if not self.remote_closed:
-            self._violated("amqp:decode-error", _UNREADABLE)
+            self._violated(_UNREADABLE)
 
-    def _violated(self, condition: str, description: str) -> None:
+    def _violated(self, violation: Violation) -> None:
         """Close the connection, since Proton would not."""
         if not self.broken:
             connection = self._proton.connection
-            error = WireError(condition, description, self._error_info)
+            error = WireError(*violation, self._error_info)
             set_condition(lib.pn_connection_condition(connection), error)
             lib.pn_connection_open(connection)
             lib.pn_connection_close(connection)
-            self._break(condition, description)
+            self._break(violation)
 
-    def _break(self, condition: str, description: str) -> None:
+    def _break(self, violation: Violation) -> None:
         if not self.broken:
             self.broken = True
             self.end()
-            self._handler.on_transport_error(condition, description)
+            self._handler.on_transport_error(*violation)
 
     _ACTIONS: ClassVar[dict[int, tuple[Callable[[Any], Any], Callable[[Dispatch, Any], None]]]] = {
         lib.PN_CONNECTION_REMOTE_OPEN: (lib.pn_event_connection, _opened),

@@ -105,19 +105,29 @@ class EngineLink:
     def forget(self) -> None:
         """Proton's link is going, and its deliveries with it."""
         self.end()
-        self.partial = None
         self.unsettled.clear()
 
 
 class Partial:
     """A delivery of which some transfers have come."""
 
-    __slots__ = ("batch", "chunks", "size_bytes")
+    __slots__ = ("batch", "chunks", "kept_bytes", "size_bytes")
 
     def __init__(self, *, batch: bool) -> None:
         self.batch = batch
         self.chunks: list[bytes] = []
         self.size_bytes = 0
+        self.kept_bytes = 0
+
+    def add(self, chunk: bytes, limit_bytes: int) -> None:
+        """More of it; beyond the limit nothing of it is kept."""
+        self.size_bytes += len(chunk)
+        if self.size_bytes <= limit_bytes:
+            self.chunks.append(chunk)
+            self.kept_bytes = self.size_bytes
+        else:
+            self.chunks.clear()
+            self.kept_bytes = 0
 
 
 class EngineHandler(Protocol):

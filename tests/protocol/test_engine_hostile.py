@@ -117,6 +117,29 @@ def test_a_transfer_before_its_link_is_granted_ends_the_connection():
     assert ["open", "attach", "transport error"] == recorder.names()
 
 
+def test_messages_begun_and_never_finished_have_a_bound_together():
+    """Many links, each with half a message: what is kept for all of them is limited."""
+    engine, recorder = opened(max_message_size_bytes=1000)
+    for number in range(6):
+        say(engine, attach_sender(f"{number}", number))
+        say(engine, transfer(number, b"x" * 900, handle=number, more=True))
+
+    assert ["amqp:resource-limit-exceeded"] == [call[0] for call in recorder.of("transport error")]
+    assert 5 == len(recorder.links)
+
+
+def test_messages_begun_on_links_that_went_do_not_count():
+    engine, recorder = opened(max_message_size_bytes=1000)
+    for number in range(50):
+        say(engine, attach_sender(f"{number}", 0))
+        say(engine, transfer(3 * number, b"x" * 900, more=True), transfer(None, b"", aborted=True))
+        say(engine, transfer(3 * number + 1, b"x" * 900, more=True), transfer(None, b"x"))
+        say(engine, transfer(3 * number + 2, b"x" * 900, more=True), detach())
+
+    assert [] == recorder.of("transport error")
+    assert 0 == engine._dispatch._arrivals._unfinished_bytes
+
+
 def test_a_truncated_stream_keeps_the_engine_waiting():
     """Whatever is cut off, the engine says nothing more than it did for the whole frames."""
     data = transfer(0, b"hello")
