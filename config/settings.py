@@ -39,10 +39,15 @@ class Quotas(Enum):
     """Azure's own, in the tier that the settings name."""
 
 
+def data_folder() -> Path:
+    """Where this user's brokers keep what outlives them."""
+    data_home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data_home).absolute() / "peeklock"
+
+
 def default_storage() -> str:
     """An SQLite file in the user's data folder."""
-    data_home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return f"sqlite:///{Path(data_home).absolute() / 'peeklock' / 'peeklock.db'}"
+    return f"sqlite:///{data_folder() / 'peeklock.db'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,17 @@ class Settings:
     """None: no listener of its own; the others understand TLS as well."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    """None: the certificate's file holds the key as well."""
+    tls_folder: Path = field(default_factory=lambda: data_folder() / "tls")
+    """Where our own certificate authority lives, used when no certificate is given."""
+    tls_names: tuple[str, ...] = (
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "peeklock",
+        "host.docker.internal",
+    )
+    """Names and addresses our own certificate is good for."""
     storage: str = field(default_factory=default_storage)
     payload_memory_bytes: int = 512 * MEBIBYTE
     """Bodies of waiting messages beyond this stay in the store alone."""

@@ -54,6 +54,17 @@ def _existing_file(text: str) -> Path:
     return path
 
 
+def _folder(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("names or addresses with commas between them")
+    return names
+
+
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
         raise ValueError("a port from 1 to 65535, or 0 for a free one")
@@ -136,6 +147,8 @@ SETTINGS = (
     _setting("tls_port", _port, "one more port, for clients that insist on TLS"),
     _setting("tls_certificate", _existing_file, "PEM file with the certificate chain"),
     _setting("tls_key", _existing_file, "PEM file with the certificate's private key"),
+    _setting("tls_folder", _folder, "where the certificate authority made here is kept"),
+    _setting("tls_names", _names, "host names the certificate made here is for, with commas"),
     _setting("storage", _store, "memory:, sqlite:///PATH or postgresql://HOST/DATABASE"),
     _setting("payload_memory", _size, "memory for bodies of waiting messages", "bytes"),
     _setting("log_format", _one_of(LogFormat), "console or json"),

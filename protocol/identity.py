@@ -159,9 +159,8 @@ def _unquote_fully(text: str) -> str:
 
 def _path_of(resource: str) -> str:
     """`sb://host:port/Some/Path/` → `some/path`; a bare host is the whole namespace."""
-    rest = resource.partition("://")[2] or resource
-    path = unquote(rest.partition("/")[2]).strip("/").lower()
-    return path.partition("?")[0]
+    rest = (resource.partition("://")[2] or resource).partition("?")[0]
+    return unquote(rest.partition("/")[2]).strip("/").lower()
 
 
 def _json_part(part: str) -> dict[str, object]:

@@ -33,7 +33,7 @@ class Listener:
         *,
         amqp: Callable[[], asyncio.Protocol],
         http: Callable[[], asyncio.Protocol],
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext],
         first_byte_timeout_s: float,
     ) -> None:
         self._amqp = amqp
@@ -102,17 +102,13 @@ class Listener:
             return
         self._loop.remove_reader(client)
         self._undecided.pop(client).cancel()
-        is_tls = first[0] == TLS_HANDSHAKE
-        if is_tls and self._tls is None:
-            log.info("listener.tls_refused", reason="TLS is not switched on for this listener")
-            client.close()
-            return
-        task = self._loop.create_task(self._hand_on(client, self._tls if is_tls else None))
+        task = self._loop.create_task(self._hand_on(client, is_tls=first[0] == TLS_HANDSHAKE))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _hand_on(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+    async def _hand_on(self, client: socket.socket, *, is_tls: bool) -> None:
         try:
+            tls = self._tls() if is_tls else None
             await self._loop.connect_accepted_socket(
                 lambda: FirstBytes(self._amqp, self._http, self._first_byte_timeout_s),
                 client,

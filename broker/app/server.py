@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from broker.app import tls
 from broker.app.clock import Clock
 from broker.app.committer import Committer
 from broker.app.listener import Listener
@@ -37,6 +38,7 @@ from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.urls import store_for
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator, Sequence
 
     from broker.core.commands import Command
@@ -57,6 +59,9 @@ FULL_DISK_RETRY_S = 2.0
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
 """Messages are many and hold no cycles: looking for garbage at Python's usual pace costs a tenth of
 all time."""
+
+HTTP_HEADER_MAX_BYTES = 65_536
+"""Broker properties of the REST API travel in one header."""
 
 EXIT_OK, EXIT_FAILED = 0, 1
 EVERY_INTERFACE = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- shown as localhost
@@ -92,6 +97,7 @@ class Server:
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
         self._listeners: list[Listener] = []
+        self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
         self._failure: StorageError | None = None
         self._ready = False
@@ -125,6 +131,7 @@ class Server:
         opening = loop.run_in_executor(self._reads, self._store.open)
         runner = await self._build_http()
         await opening
+        self._certificate_files()
         self._restore()
         await self._committer.settle()
         settings = self._settings
@@ -223,9 +230,23 @@ class Server:
             port,
             amqp=self._new_transport,
             http=http,
-            tls=None,
+            tls=self._tls_context,
             first_byte_timeout_s=self._limits.handshake_timeout_ms / 1000,
         )
+
+    def _tls_context(self) -> ssl.SSLContext:
+        """Made when the first client wants it."""
+        if self._tls is None:
+            self._tls = tls.server_context(self._certificate_files())
+        return self._tls
+
+    def _certificate_files(self) -> tls.CertificateFiles:
+        settings = self._settings
+        if settings.tls_certificate is not None:
+            return tls.CertificateFiles(
+                settings.tls_certificate, settings.tls_key or settings.tls_certificate
+            )
+        return tls.own_certificate(settings.tls_folder, settings.tls_names)
 
     def _new_transport(self) -> AmqpTransport:
         transport = AmqpTransport(self, self._connect, self._limits.handshake_timeout_ms / 1000)
@@ -379,7 +400,13 @@ class Server:
             tier=self._settings.tier,
             limits=self._limits,
         )
-        runner = web.AppRunner(build(services), access_log=None)
+        runner = web.AppRunner(
+            build(services),
+            access_log=None,
+            handler_cancellation=True,  # a REST receiver that hangs up gives its lock back
+            max_field_size=HTTP_HEADER_MAX_BYTES,
+            shutdown_timeout=1.0,
+        )
         await runner.setup()
         self._http_runner = runner
         server = runner.server
@@ -398,7 +425,7 @@ class Server:
                 raise TokenRefused("MissingToken: The request has no Authorization header.")
             return
         token = header.removeprefix("Bearer ").strip()
-        grant = self._identity.verify_token(token, path, self.clock.now_ms())
+        grant = self._identity.verify_token(token, f"http://host/{path}", self.clock.now_ms())
         if self._identity.strict and not grant.allows(claim, path):
             raise TokenRefused(f"InsufficientClaims: '{claim}' is required on '{path}' to do this.")
 
