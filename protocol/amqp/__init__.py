@@ -1,22 +1,23 @@
 """AMQP 1.0: from the bytes of a socket to commands for the core, and back.
 
 The layers of one connection, outermost first. None of them does IO: whoever owns the socket feeds
-bytes in and writes out what it is given.
+bytes in and writes what it is given.
 
-    sasl.py         the preamble, until the client is past authentication
-    frames.py       cuts the inbound stream where Proton hides what we need
-    engine.py       Proton, driven by plain C calls: bytes in, handler calls and bytes out
-      arrivals.py     its two loops that run once per message
-      attach.py       what a client asks of a link, and our reply
-      outcomes.py     accepted, rejected, modified ... as values
-      endpoints.py    the shapes it shares with its handler
-    connection.py   the handler: one client, its rights and its links
-    links.py        what a link is for: messages, `$cbs`, `$management`, the transaction coordinator
+    sasl            the preamble, until the client is past authentication
+    frames          cuts the inbound stream where Proton hides what we need to know
+    engine          Proton, driven by plain C calls; what we do on a connection and its links
+      dispatch        what the client does, told to a handler in the order of the wire
+      arrivals        the two loops of it that run once per message
+      attach, outcomes, endpoints    what links and deliveries are made of
+    connection      that handler: one client, its rights and its links
+      links           links that carry messages; the peers of the core's commands
+      cbs, management, coordinator    the nodes a client asks things of, over `requests`
+      addresses, mapping              AMQP's words and Service Bus's
 
-Messages stay bytes: `sections` finds their parts, and `values` reads and writes single values.
+Messages stay bytes: `sections` finds and replaces their parts, `reader` reads what the core asks
+for, and `values` knows single values.
 
-The engine promises its handler calls in the order of the wire, many messages to a call. The handler
-answers whenever it likes, usually after a commit, by calling the engine with the same links and
-deliveries; an answer that comes after a link is gone does nothing. After a round of calls someone
-takes the engine's output once, so that a whole round leaves in one write.
+The handler hears of many messages in one call, and answers when it likes, usually after a commit,
+with the same links and deliveries; an answer for a link that is gone does nothing. After a round of
+calls the engine's output is taken once, so that a whole round leaves in one write.
 """

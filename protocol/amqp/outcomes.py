@@ -38,6 +38,10 @@ class WireError:
     description: str
     info: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        if not self.info:
+            raise ValueError(f"{self.condition} has no info")
+
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
@@ -293,7 +297,7 @@ def write_outcome(delivery: Any, outcome: Outcome) -> int:
             lib.pn_condition_set_name(condition, (outcome.condition or "").encode())
             if outcome.description is not None:
                 lib.pn_condition_set_description(condition, outcome.description.encode())
-            set_data(lib.pn_condition_info(condition), _symbol_map(outcome.info or {}))
+            set_data(lib.pn_condition_info(condition), _symbol_map(_info(outcome)))
             return _REJECTED_CODE
         case Modified():
             lib.pn_disposition_set_failed(local, outcome.delivery_failed)
@@ -312,13 +316,18 @@ def write_outcome(delivery: Any, outcome: Outcome) -> int:
             return _RECEIVED_CODE
 
 
+def _info(outcome: Rejected) -> Mapping[str, bytes]:
+    """Never empty, for the same reason as in `WireError`."""
+    return outcome.info or {"error-condition": encode_symbol(outcome.condition or "")}
+
+
 def _described(outcome: Outcome) -> Described:
     """An outcome nested in a transactional state."""
     match outcome:
         case Rejected(condition=None):
             return Described(ULong(_REJECTED_CODE), [])
         case Rejected():
-            error = [Symbol(outcome.condition), outcome.description, _decoded(outcome.info)]
+            error = [Symbol(outcome.condition), outcome.description, _decoded(_info(outcome))]
             return Described(ULong(_REJECTED_CODE), [Described(ULong(_ERROR_CODE), error)])
         case Modified():
             fields = [outcome.delivery_failed, outcome.undeliverable_here]
@@ -330,5 +339,5 @@ def _described(outcome: Outcome) -> Described:
             return Described(ULong(ACCEPTED_CODE), [])
 
 
-def _decoded(entries: Mapping[str, bytes] | None) -> dict[Symbol, object]:
-    return {Symbol(key): decode(value)[0] for key, value in (entries or {}).items()}
+def _decoded(entries: Mapping[str, bytes]) -> dict[Symbol, object]:
+    return {Symbol(key): decode(value)[0] for key, value in entries.items()}

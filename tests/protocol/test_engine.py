@@ -450,6 +450,22 @@ def test_a_failed_settlement_carries_an_error_with_info():
     ] == answer.fields
 
 
+def test_no_error_goes_out_without_info():
+    """One SDK hangs on an error whose info is missing or empty."""
+    engine, recorder, link = sending(Recorder(accepts=False))
+    say(engine, transfer(0, b"x") + transfer(1, b"y"))
+    first, second = recorder.of("transfers")[0][1]
+
+    engine.settle(link, [first], Rejected("amqp:not-allowed", "why"))
+    engine.settle(link, [second], Transactional(b"t", Rejected("amqp:not-allowed", "why")))
+
+    plain, nested = frames(engine.take_output())
+    assert {"error-condition": "amqp:not-allowed"} == plain[4].value[0].value[2]
+    assert {"error-condition": "amqp:not-allowed"} == nested[4].value[1].value[0].value[2]
+    with pytest.raises(ValueError, match="has no info"):
+        WireError("amqp:not-allowed", "why", {})
+
+
 # --- transactions --------------------------------------------------------------------------------
 
 
