@@ -81,10 +81,11 @@ class Deadlines:
             heappop(moments)
         return None
 
-    def take_due(self, now_ms: int) -> Iterator[tuple[Due, set[Any]]]:
-        """Take out what is due, earliest first; what is added meanwhile is seen too."""
+    def take_due(self, now_ms: int) -> Iterator[tuple[int, Due, set[Any]]]:
+        """Take out what is due, earliest first, and say since when; what is added meanwhile is
+        seen too."""
         while (at_ms := self.earliest_ms()) is not None and at_ms <= now_ms:
             heappop(self._moments)
             bucket = self._buckets.pop(at_ms)
             for kind in sorted(bucket):
-                yield kind, bucket[kind]
+                yield at_ms, kind, bucket[kind]

@@ -221,7 +221,8 @@ class Entity:
             transfer_dead_letter_count=self.transfer_dead_letters.count,
             deferred_count=main.deferred_count,
             locked_count=len(main.locks),
-            size_bytes=sum(queue.size_bytes for queue in self.queues),
+            size_bytes=sum(queue.size_bytes for queue in self.queues)
+            + (0 if main.sessions is None else main.sessions.state_bytes),
         )
 
     def record(self, namespace: str) -> EntityStored:

@@ -151,7 +151,7 @@ class Namespace:
             by_id[stored.entity_id] = namespace.restore_entity(stored, now_ms)
         for namespace in namespaces.values():
             namespace.skip_ids(remembered.highest_message_id, max(by_id, default=0))
-        restore_messages(by_id, remembered, now_ms)
+        restore_messages(by_id, remembered)
         restore_session_states(by_id, remembered.session_states)
 
     def restore_entity(self, stored: EntityStored, now_ms: int) -> Entity:
@@ -169,8 +169,8 @@ class Namespace:
         deadlines = self._environment.deadlines
         earliest_ms = deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
-            for kind, items in deadlines.take_due(now_ms):
-                self._due[kind](items, now_ms, turn)
+            for at_ms, kind, items in deadlines.take_due(now_ms):
+                self._due[kind](items, at_ms, turn)
         self._handlers[type(command)](command, now_ms, turn)
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
@@ -247,6 +247,8 @@ class Namespace:
                 payloads.evict(message)
 
     # --- deadlines --------------------------------------------------------------------------
+    # Each is given its own moment as the time: however late the timer fires, or however far a
+    # clock is moved, things happen as if nobody had been late.
 
     def _message_locks_end(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         for queue, locked in _by_queue(messages).items():

@@ -448,6 +448,9 @@ class Queue:
         self._unlock(locked)
         messages = list(self.index.walk())
         self.withdraw(messages)
+        if self.sessions is not None:
+            self.account.size_bytes -= self.sessions.state_bytes
+            self.sessions = None
         return messages
 
     def withdraw(self, messages: Sequence[Message]) -> None:

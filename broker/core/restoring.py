@@ -46,7 +46,7 @@ class Remembered(Protocol):
         """Duplicate detection: entity id, message id, until ms."""
 
 
-def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered, now_ms: int) -> None:
+def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> None:
     """Fill the queues of entities, and the duplicate windows."""
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
@@ -72,7 +72,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered, now_ms
     for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:
-            entity.duplicates.restore(message_id, until_ms, now_ms)
+            entity.duplicates.restore(message_id, until_ms)
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:

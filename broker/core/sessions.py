@@ -256,7 +256,9 @@ class Sessions:
     def set_state(self, session_id: str, state: bytes | None, now_ms: int) -> None:
         """Keep or clear a session's state; remembering it is the caller's."""
         session = self._by_id.get(session_id) or self._open(session_id)
-        self.state_bytes += len(state or b"") - len(session.state or b"")
+        grows_by = len(state or b"") - len(session.state or b"")
+        self.state_bytes += grows_by
+        self._queue.account.size_bytes += grows_by
         self.state_count += (state is not None) - (session.state is not None)
         session.state = state
         session.state_updated_ms = now_ms

@@ -1,0 +1,117 @@
+"""Duplicate detection: repeats inside the window are accepted and dropped."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import Peek, Schedule, SendBatch
+from broker.core.effects import Accepted, SendRefused
+from broker.core.errors import ArgumentError
+from broker.core.records import MessageIdsForgotten, MessageIdsSeen
+from config.entities import QueueDefinition
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    Advance,
+    Playbook,
+    S,
+    message,
+    send,
+    stored,
+    text_of,
+)
+
+WINDOW_MS = 20_000
+
+
+@pytest.fixture
+def book():
+    """A queue that remembers message ids for 20 s."""
+    return Playbook(
+        QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=WINDOW_MS)
+    )
+
+
+def texts(book):
+    return [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 99))]
+
+
+def test_a_repeat_is_accepted_and_dropped(book):
+    """The sender cannot tell the difference."""
+    assert (
+        book
+        >> send(message("a", message_id="1"))
+        << MessageIdsSeen(1, [("1", START_MS + WINDOW_MS)])
+        << stored(1)
+        << Accepted(S, ["a"])
+        >> send(message("b", message_id="1"))
+        << Accepted(S, ["b"])
+    )
+    assert ["a"] == texts(book)
+
+
+def test_a_repeat_within_one_command_is_dropped(book):
+    """Also inside a batch."""
+    book.run(send(message("a", message_id="1"), message("b", message_id="1")))
+    book.run(SendBatch(S, [message("c", message_id="2"), message("d", message_id="2")], "h"))
+    assert ["a", "c"] == texts(book)
+
+
+def test_an_id_counts_until_the_window_has_passed(book):
+    """To the millisecond."""
+    book.run(send(message("a", message_id="1")))
+    book.now_ms += WINDOW_MS - 1
+    book.run(send(message("b", message_id="1")))
+    book.now_ms += 1
+    book.run(send(message("c", message_id="1")))
+    assert ["a", "c"] == texts(book)
+
+
+def test_the_window_begins_anew_with_each_message_that_is_kept(book):
+    """Not with those that were dropped."""
+    for text in "abcd":
+        book.run(send(message(text, message_id="1")), Advance(15_000))
+    assert ["a", "c"] == texts(book)
+
+
+def test_messages_without_id_are_never_duplicates(book):
+    """There is nothing to compare."""
+    book.run(send("a", "b"))
+    assert ["a", "b"] == texts(book)
+
+
+def test_what_is_over_is_forgotten(book):
+    """In memory and in the store, a few times per window."""
+    book.run(send(message("a", message_id="1")))
+    turn = book.run(Advance(WINDOW_MS + WINDOW_MS // 20))
+    assert MessageIdsForgotten(1, book.now_ms) in turn.records
+    assert book.namespace.next_deadline_ms() is None
+
+
+def test_scheduled_messages_count_too(book):
+    """A repeat of one is dropped, and gets a number that leads nowhere."""
+    first = message("a", message_id="1", at_ms=START_MS + 60_000)
+    again = message("b", message_id="1", at_ms=START_MS + 60_000)
+    assert [1] == book.ask(Schedule(CLIENT, "s", "q", [first]))
+    assert [2] == book.ask(Schedule(CLIENT, "s", "q", [again]))
+    book.run(send(message("c", message_id="1")))
+    assert ["a"] == texts(book)
+
+
+def test_an_id_that_is_too_long_is_refused(book):
+    """128 characters are allowed."""
+    book.run(send(message("a", message_id="i" * 128)))
+    turn = book.run(send(message("b", message_id="i" * 129)))
+    (refused,) = turn.effects
+    assert isinstance(refused, SendRefused)
+    assert isinstance(refused.error, ArgumentError)
+
+
+def test_a_refused_message_is_not_remembered():
+    """It can be sent again, smaller."""
+    book = Playbook(
+        QueueDefinition(requires_duplicate_detection=True, max_message_size_kilobytes=1)
+    )
+    book.run(send(message("x" * 2000, message_id="1")))
+    book.run(send(message("a", message_id="1")))
+    assert ["a"] == texts(book)

@@ -1,0 +1,418 @@
+"""Sessions: exclusive, ordered, and outliving their holders."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    ABANDON,
+    COMPLETE,
+    DEFER,
+    Detach,
+    GetSessionState,
+    ListSessions,
+    Peek,
+    ReceiveDeferred,
+    ReceiveMode,
+    RenewLocks,
+    RenewSessionLock,
+    SetSessionState,
+    Settle,
+    SettleByToken,
+)
+from broker.core.effects import (
+    Accepted,
+    Deliver,
+    Detached,
+    Drained,
+    ReceiverAttached,
+    Refused,
+    Reply,
+    Settled,
+)
+from broker.core.errors import (
+    MessageLockLost,
+    MessageNotFound,
+    MessageSizeExceeded,
+    NotAllowed,
+    OperationTimeout,
+    QuotaExceeded,
+    SessionCannotBeLocked,
+    SessionLockLost,
+)
+from broker.core.records import SessionStateSet
+from config.entities import QueueDefinition
+from config.limits import Limits
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    T2,
+    T3,
+    Advance,
+    Named,
+    Playbook,
+    R,
+    S,
+    attach_receiver,
+    credit,
+    deleted,
+    message,
+    send,
+    stored,
+    text_of,
+    updated,
+)
+
+OTHER = Named("OTHER")
+UNTIL_MS = START_MS + 30_000
+
+
+def in_session(session, *texts):
+    return send(*[message(text, session=session) for text in texts])
+
+
+@pytest.fixture
+def book():
+    """A session queue; nobody receives yet."""
+    return Playbook(QueueDefinition(requires_session=True))
+
+
+# --- accepting -------------------------------------------------------------------------------------
+
+
+def test_a_named_session_is_accepted_even_when_empty(book):
+    """N3, N10: before or after its messages arrive."""
+    assert book >> attach_receiver(R, session="x") << ReceiverAttached(R, "x", UNTIL_MS)
+    assert book >> credit(5)
+    assert (
+        book
+        >> in_session("x", "a")
+        << stored(1)
+        << Accepted(S, ["a"])
+        << Deliver(R, [1], [T1])
+    )
+
+
+def test_a_held_session_cannot_be_accepted(book):
+    """One holder at a time."""
+    book.run(attach_receiver(R, session="x"))
+    assert book >> attach_receiver(OTHER, session="x") << Refused(OTHER, SessionCannotBeLocked)
+
+
+def test_next_available_takes_the_session_that_waits_longest(book):
+    """Fair order."""
+    book.run(in_session("x", "a"), in_session("y", "b"), in_session("x", "c"))
+    assert book >> attach_receiver(R, any_session=True) << ReceiverAttached(R, "x", UNTIL_MS)
+    assert (
+        book >> attach_receiver(OTHER, any_session=True) << ReceiverAttached(OTHER, "y", UNTIL_MS)
+    )
+
+
+def test_a_session_given_back_unfinished_goes_to_the_end(book):
+    """So that it cannot keep the others waiting."""
+    book.run(in_session("x", "a"), in_session("y", "b"))
+    book.run(attach_receiver(R, any_session=True))
+    book.run(Detach([R]))
+    assert book >> attach_receiver(R, any_session=True) << ReceiverAttached(R, "y", UNTIL_MS)
+
+
+def test_next_available_waits_for_one(book):
+    """The attach is answered when a session has something."""
+    assert book >> attach_receiver(R, any_session=True)
+    assert (
+        book
+        >> in_session("x", "a")
+        << stored(1)
+        << Accepted(S, ["a"])
+        << ReceiverAttached(R, "x", UNTIL_MS)
+    )
+
+
+def test_those_who_wait_are_served_in_order(book):
+    """First come, first served."""
+    book.run(attach_receiver(R, any_session=True), attach_receiver(OTHER, any_session=True))
+    turn = book.run(in_session("x", "a"))
+    assert [R] == [e.to for e in turn.effects if isinstance(e, ReceiverAttached)]
+
+
+def test_waiting_ends_in_time(book):
+    """With the SDKs' wording."""
+    assert book >> attach_receiver(R, any_session=True, timeout_ms=65_000)
+    assert book >> Advance(64_999)
+    turn = book.run(Advance(1))
+    (refused,) = turn.effects
+    assert isinstance(refused.error, OperationTimeout)
+    assert "within the allotted timeout of 00:01:05." in str(refused.error)
+    assert book >> in_session("x", "a") << stored(1) << Accepted(S, ["a"])
+
+
+def test_who_leaves_while_waiting_takes_no_lock(book):
+    """The session stays available for others."""
+    book.run(attach_receiver(R, any_session=True))
+    assert book >> Detach([R], connection_lost=True)
+    book.run(in_session("x", "a"))
+    assert book >> attach_receiver(OTHER, any_session=True) << ReceiverAttached(OTHER, "x", UNTIL_MS)
+
+
+def test_credit_given_while_waiting_counts(book):
+    """Clients pipeline it with the attach."""
+    book.run(attach_receiver(R, any_session=True), credit(1))
+    turn = book.run(in_session("x", "a"))
+    assert 1 == sum(isinstance(e, Deliver) for e in turn.effects)
+
+
+def test_a_session_with_only_deferred_messages_is_not_available(book):
+    """There would be nothing to deliver."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    book.run(Settle(R, [T1], ["h"], DEFER))
+    book.run(Detach([R]))
+    assert book >> attach_receiver(OTHER, any_session=True)
+
+
+# --- receiving -------------------------------------------------------------------------------------
+
+
+def test_each_session_goes_only_to_its_holder(book):
+    """N6: unheld sessions deliver to no one."""
+    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
+    book.run(credit(10), credit(10, to=OTHER))
+    turn = book.run(
+        send(*[message(t + s, session=s) for t in "12" for s in ("x", "y", "z")])
+    )
+    got = {e.to: [text_of(m) for m in e.messages] for e in turn.effects if isinstance(e, Deliver)}
+    assert {R: ["1x", "2x"], OTHER: ["1y", "2y"]} == got
+
+
+def test_an_abandoned_message_comes_next(book):
+    """N5: before those behind it."""
+    book.run(in_session("x", "a", "b", "c"), attach_receiver(R, session="x"), credit(1))
+    assert (
+        book
+        >> Settle(R, [T1], ["h"], ABANDON)
+        << updated(1)
+        << Settled(R, ["h"], ABANDON)
+        >> credit(3)
+        << Deliver(R, [1, 2], [T2, T3])
+    )
+
+
+def test_messages_are_locked_until_the_session_is(book):
+    """The session lock is the umbrella: it alone expires."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"))
+    book.run(Advance(10_000))
+    (delivered,) = book.deliveries(credit(1))
+    assert UNTIL_MS == delivered.locked_until_ms
+
+
+def test_receive_and_delete_works_in_a_session(book):
+    """Nothing is locked then but the session."""
+    book.run(in_session("x", "a"))
+    book.run(attach_receiver(R, session="x", mode=ReceiveMode.RECEIVE_AND_DELETE))
+    assert book >> credit(1) << deleted(1) << Deliver(R, [1], [None])
+
+
+def test_draining_a_session(book):
+    """As anywhere."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"))
+    assert book >> credit(5, drain=True) << Deliver(R, [1], [T1]) << Drained(R)
+    assert book >> credit(0, drain=True) << Drained(R)
+
+
+# --- ending ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("connection_lost", [False, True])
+def test_a_closed_session_returns_its_messages_uncounted(book, connection_lost):
+    """N9; they go to the next holder, in order."""
+    book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(2))
+    assert book >> Detach([R], connection_lost=connection_lost)
+    assert book >> attach_receiver(OTHER, session="x") << ReceiverAttached(OTHER, "x", UNTIL_MS)
+    assert [("a", 0), ("b", 0)] == [
+        (text_of(m), m.delivery_count) for m in book.deliveries(credit(5, to=OTHER))
+    ]
+
+
+def test_an_expired_session_counts_and_detaches_its_holder(book):
+    """N9, N11: each message it had is a failed delivery."""
+    book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
+    assert book >> Advance(30_000) << updated(1) << Detached(R, SessionLockLost)
+    assert (
+        book
+        >> attach_receiver(OTHER, any_session=True)
+        << ReceiverAttached(OTHER, "x", UNTIL_MS + 30_000)
+    )
+    assert [1, 0] == [m.delivery_count for m in book.deliveries(credit(5, to=OTHER))]
+
+
+def test_an_expired_session_can_dead_letter(book):
+    """The maximum delivery count holds here too."""
+    book = Playbook(QueueDefinition(requires_session=True, max_delivery_count=1))
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    book.run(Advance(30_000))
+    (dead,) = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
+    assert "MaxDeliveryCountExceeded" == dead.overlay.dead_letter_reason
+
+
+def test_settling_after_the_session_is_lost_changes_nothing(book):
+    """By link or by token."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    book.run(Advance(30_000))
+    turn = book.run(Settle(R, [T1], ["h"], COMPLETE))
+    assert isinstance(turn.effects[0].error, MessageLockLost)
+    with pytest.raises(SessionLockLost):
+        book.ask(SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, session_id="x"))
+
+
+def test_renewing_a_session_keeps_everything_in_it_locked(book):
+    """Any number of times."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    for _ in range(3):
+        book.run(Advance(20_000))
+        assert book.now_ms + 30_000 == book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
+    assert [book.now_ms + 30_000] == book.ask(RenewLocks(CLIENT, "r", "q", [T1]))
+    assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+
+
+def test_a_session_nobody_holds_cannot_be_renewed(book):
+    """Nor can one that does not exist."""
+    book.run(attach_receiver(R, session="x"), Detach([R]))
+    for session in ("x", "never"):
+        with pytest.raises(SessionLockLost):
+            book.ask(RenewSessionLock(CLIENT, "r", "q", session))
+
+
+def test_sessions_leave_nothing_behind(book):
+    """Once empty and without state, a session is forgotten."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    book.run(Settle(R, [T1], ["h"], COMPLETE))
+    book.run(Detach([R]))
+    assert [] == book.ask(ListSessions(CLIENT, "l", "q", 0, 100))
+    assert book.namespace.next_deadline_ms() is None
+
+
+# --- state -----------------------------------------------------------------------------------------
+
+
+def test_state_is_null_until_set_and_null_again_when_cleared(book):
+    """N7."""
+    book.run(attach_receiver(R, session="x"))
+    assert None is book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+    entity_id = 1
+    assert (
+        book
+        >> SetSessionState(CLIENT, "s", "q", "x", b"state")
+        << SessionStateSet(entity_id, "x", b"state", START_MS)
+        << Reply(CLIENT, "s")
+    )
+    assert b"state" == book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", None))
+    assert None is book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+
+
+def test_state_outlives_messages_and_holders(book):
+    """N1, N7: a session exists while it has either."""
+    book.run(attach_receiver(R, session="x"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
+    book.run(Detach([R]))
+    assert ["x"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 100))
+    book.run(attach_receiver(OTHER, session="x"))
+    assert b"state" == book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+
+
+def test_state_needs_the_session_lock(book):
+    """To read and to write."""
+    for command in (
+        GetSessionState(CLIENT, "g", "q", "x"),
+        SetSessionState(CLIENT, "s", "q", "x", b"state"),
+    ):
+        with pytest.raises(SessionLockLost):
+            book.ask(command)
+
+
+def test_state_has_a_size_limit():
+    """And the number of states is bounded."""
+    limits = Limits(session_state_max_bytes=4, session_states_per_entity_max=1)
+    book = Playbook(QueueDefinition(requires_session=True), limits=limits)
+    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
+    with pytest.raises(MessageSizeExceeded):
+        book.ask(SetSessionState(CLIENT, "s", "q", "x", b"12345"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"1234"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"4321"))
+    with pytest.raises(QuotaExceeded):
+        book.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
+
+
+def test_state_counts_toward_the_size_of_the_entity():
+    """N7."""
+    book = Playbook(QueueDefinition(requires_session=True, max_size_megabytes=1))
+    book.run(attach_receiver(R, session="x"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_000_000))
+    with pytest.raises(QuotaExceeded):
+        book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 2_000_000))
+    turn = book.run(in_session("x", "m" * 100_000))
+    assert isinstance(turn.effects[0].error, QuotaExceeded)
+
+
+# --- listing ---------------------------------------------------------------------------------------
+
+
+def test_sessions_are_listed_page_by_page(book):
+    """N8: those with messages or state."""
+    book.run(*[in_session(name, "a") for name in "cabde"])
+    assert ["a", "b"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 2))
+    assert ["c", "d"] == book.ask(ListSessions(CLIENT, "l", "q", 2, 2))
+    assert ["e"] == book.ask(ListSessions(CLIENT, "l", "q", 4, 2))
+    assert ["d", "e"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "c"))
+
+
+def test_sessions_are_listed_by_when_their_state_changed(book):
+    """N8: those whose state was set after a time."""
+    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
+    book.run(in_session("z", "a"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"1"))
+    book.run(Advance(1_000))
+    book.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
+    assert ["y"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, START_MS))
+    assert ["x", "y"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, START_MS - 1))
+
+
+def test_session_requests_need_sessions():
+    """On a plain entity they are not allowed."""
+    for command in (
+        ListSessions(CLIENT, "l", "q", 0, 9),
+        RenewSessionLock(CLIENT, "r", "q", "x"),
+        GetSessionState(CLIENT, "g", "q", "x"),
+    ):
+        with pytest.raises(NotAllowed):
+            Playbook().ask(command)
+
+
+# --- looking into sessions -------------------------------------------------------------------------
+
+
+def test_peeking_into_one_session(book):
+    """Or into all of them."""
+    book.run(send(*[message(t + s, session=s) for t in "12" for s in "xy"]))
+    assert ["1y", "2y"] == [
+        text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="y"))
+    ]
+    assert ["2y"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 3, 9, session_id="y"))]
+    assert ["1x", "1y", "2x", "2y"] == [
+        text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9))
+    ]
+    assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="none"))
+
+
+def test_deferred_messages_of_a_session_need_its_lock(book):
+    """And are fetched under it."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    book.run(Settle(R, [T1], ["h"], DEFER))
+    fetch = ReceiveDeferred(CLIENT, "f", "q", [1], ReceiveMode.PEEK_LOCK, "x")
+    with pytest.raises(MessageNotFound):
+        book.ask(fetch._replace(session_id="y"))
+    ((fetched, lock),) = book.ask(fetch)
+    assert ("a", T2, UNTIL_MS) == (text_of(fetched), lock, fetched.locked_until_ms)
+    book.run(Detach([R]))
+    with pytest.raises(SessionLockLost):
+        book.ask(fetch)

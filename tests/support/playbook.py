@@ -1,0 +1,415 @@
+"""Dialogues with the core: `>>` what is asked, `<<` what must come of it.
+
+A playbook is a namespace with a clock in hand. What a step leads to is shown in short: records as
+`Stored`, `Updated` and `Deleted` with message ids, effects as themselves with messages replaced by
+their sequence numbers and errors by their classes. Whatever is not expected is a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.core import records
+from broker.core.commands import (
+    AttachReceiver,
+    AttachSender,
+    Command,
+    Credit,
+    ReceiveMode,
+    Send,
+    SessionRequest,
+    Tick,
+)
+from broker.core.effects import Deliver, Effect, Reply
+from broker.core.errors import BrokerError, UndecodableMessage
+from broker.core.identifiers import MessageIds
+from broker.core.message import Message
+from broker.core.namespace import Namespace
+from broker.core.turn import Turn
+from config.entities import EntityDefinition, QueueDefinition
+from config.limits import RELAXED, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+START_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Named:
+    """A peer with a name."""
+
+    name: str
+
+    def receive(self, effect: Effect) -> None:
+        raise AssertionError("the core never calls a peer")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+S = Named("S")
+"""A sender, attached to `q` unless told otherwise."""
+R = Named("R")
+"""A receiver, attached to `q` in peek-lock mode unless told otherwise."""
+CLIENT = Named("CLIENT")
+"""Whoever makes requests."""
+
+
+def token(number: int) -> bytes:
+    """The n-th lock token that is given out."""
+    return b"token%011d" % number
+
+
+T1, T2, T3, T4, T5 = (token(number) for number in range(1, 6))
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def message(
+    text: str = "hello",
+    *,
+    session: str | None = None,
+    message_id: str | None = None,
+    partition_key: str | None = None,
+    time_to_live_ms: int | None = None,
+    at_ms: int = 0,
+    **properties: str,
+) -> Message:
+    """A message whose body the `PlainReader` can read."""
+    parts = [text]
+    if session is not None:
+        parts.append(f"session={session}")
+    if message_id is not None:
+        parts.append(f"id={message_id}")
+    parts += [f"{name}={value}" for name, value in properties.items()]
+    return Message(
+        ";".join(parts).encode(),
+        annotations=b"" if partition_key is None else partition_key.encode(),
+        time_to_live_ms=time_to_live_ms,
+        scheduled_enqueue_time_ms=at_ms,
+    )
+
+
+class PlainReader:
+    """Reads bodies of the form `text;session=a;id=b;color=red`."""
+
+    @staticmethod
+    def _fields(body: bytes) -> dict[str, str]:
+        if body.startswith(b"undecodable"):
+            raise UndecodableMessage("The message cannot be read.")
+        return dict(part.split("=", 1) for part in body.decode().split(";")[1:])  # type: ignore[misc]
+
+    def session_id(self, body: bytes) -> str | None:
+        return self._fields(body).get("session")
+
+    def message_id(self, body: bytes) -> str | None:
+        return self._fields(body).get("id")
+
+    def partition_key(self, annotations: bytes) -> str | None:
+        return annotations.decode() or None
+
+    def system_properties(self, message: Message) -> Mapping[str, object]:
+        fields = self._fields(message.body or b"")
+        return {"messageid": fields.get("id"), "sessionid": fields.get("session")}
+
+    def application_properties(self, message: Message) -> Mapping[str, object]:
+        return self._fields(message.body or b"")
+
+    def encode_property(self, value: object) -> bytes:
+        return str(value).encode()
+
+
+def text_of(message: Message) -> str:
+    """What was passed as text."""
+    assert message.body is not None
+    return message.body.decode().split(";")[0]
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Time passes."""
+
+    ms: int
+
+
+def send(*messages: str | Message, to: Named = S) -> Send:
+    """Send messages; each is its own handle, by text."""
+    built = [message(item) if isinstance(item, str) else item for item in messages]
+    return Send(to, built, [text_of(item) for item in built])
+
+
+def credit(limit: int, *, to: Named = R, drain: bool = False) -> Credit:
+    """A receiver takes so many in all."""
+    return Credit(to, limit, drain)
+
+
+def attach_receiver(
+    peer: Named,
+    path: str = "q",
+    *,
+    session: str | None = None,
+    any_session: bool = False,
+    timeout_ms: int = 65_000,
+    mode: ReceiveMode = ReceiveMode.PEEK_LOCK,
+) -> AttachReceiver:
+    """Attach a receiver, to a session or not."""
+    wanted = None
+    if any_session or session is not None:
+        wanted = SessionRequest(session, timeout_ms)
+    return AttachReceiver(peer, path, mode, wanted)
+
+
+# --- outcomes ------------------------------------------------------------------------------------
+
+
+class Stored(NamedTuple):
+    ids: tuple[int, ...]
+    payload_ids: tuple[int, ...]
+
+
+class Updated(NamedTuple):
+    ids: tuple[int, ...]
+
+
+class Deleted(NamedTuple):
+    ids: tuple[int, ...]
+
+
+def stored(*ids: int, payloads: tuple[int, ...] | None = None) -> Stored:
+    """Messages are new in the store, each with its payload unless told otherwise."""
+    return Stored(ids, ids if payloads is None else payloads)
+
+
+def updated(*ids: int) -> Updated:
+    """Messages have changed in the store."""
+    return Updated(ids)
+
+
+def deleted(*ids: int) -> Deleted:
+    """Messages are gone from the store."""
+    return Deleted(ids)
+
+
+def shorten(outcome: object) -> object:
+    """An outcome as a test writes it."""
+    if isinstance(outcome, records.MessagesStored):
+        ids = tuple(row.id for row in outcome.rows)
+        return Stored(ids, tuple(payload.id for payload in outcome.payloads))
+    if isinstance(outcome, records.MessagesUpdated):
+        return Updated(tuple(row.id for row in outcome.rows))
+    if isinstance(outcome, records.MessagesDeleted):
+        return Deleted(tuple(outcome.ids))
+    if isinstance(outcome, Deliver):
+        numbers = [message.sequence_number for message in outcome.messages]
+        return Deliver(outcome.to, numbers, list(outcome.tokens))  # type: ignore[arg-type]
+    if hasattr(outcome, "_replace"):
+        named: Any = outcome
+        short = {
+            name: type(value) if isinstance(value, BrokerError) else list(value)
+            for name, value in named._asdict().items()
+            if isinstance(value, BrokerError | list)
+        }
+        return named._replace(**short)
+    return outcome
+
+
+class Playbook:
+    """A namespace to talk to. Unless told otherwise, it has a queue `q` with `S` and `R`."""
+
+    def __init__(
+        self,
+        definition: EntityDefinition | None = None,
+        *,
+        entities: Mapping[str, EntityDefinition] | None = None,
+        attach: bool = True,
+        limits: Limits = RELAXED,
+        budget_bytes: int | None = None,
+        hold_locks: bool = False,
+    ) -> None:
+        self.now_ms = START_MS
+        self.ids = MessageIds()
+        self._tokens = 0
+        self.options: dict[str, Any] = {
+            "reader": PlainReader(),
+            "new_lock_token": self._new_token,
+            "limits": limits,
+            "payload_budget_bytes": budget_bytes,
+            "hold_locks_after_connection_loss": hold_locks,
+        }
+        self.namespace = Namespace("ns", ids=self.ids, **self.options)
+        self.turns: list[Turn] = []
+        self._pending: list[object] = []
+        self._log: list[str] = []
+        first = Turn()
+        if entities is None:
+            entities = {"q": definition or QueueDefinition()}
+        self.namespace.declare(entities, self.now_ms, first)
+        self.turns.append(first)
+        if attach:
+            self.tell(AttachSender(S, "q"))
+            sessionful = getattr(entities.get("q"), "requires_session", False)
+            if not sessionful and "q" in entities:
+                self.tell(attach_receiver(R))
+
+    def _new_token(self) -> bytes:
+        self._tokens += 1
+        return token(self._tokens)
+
+    # --- plain use --------------------------------------------------------------------------
+
+    def run(self, *steps: Command | Advance) -> Turn:
+        """Do steps in one turn."""
+        turn = Turn()
+        for step in steps:
+            if isinstance(step, Advance):
+                self.now_ms += step.ms
+                self.namespace.apply(Tick(), self.now_ms, turn)
+            else:
+                self.namespace.apply(step, self.now_ms, turn)
+        self.namespace.dispatch(self.now_ms, turn)
+        self.turns.append(turn)
+        return turn
+
+    def tell(self, *steps: Command | Advance) -> list[object]:
+        """What comes of steps, in short."""
+        turn = self.run(*steps)
+        return [shorten(outcome) for outcome in (*turn.records, *turn.effects)]
+
+    def ask(self, command: Command) -> Any:
+        """The value of the reply to a request; raises the refusal."""
+        for effect in self.run(command).effects:
+            if isinstance(effect, Reply):
+                if effect.error is not None:
+                    raise effect.error
+                return effect.value
+        raise AssertionError(f"no reply to {command}")
+
+    def deliveries(self, *steps: Command | Advance) -> list[Message]:
+        """The messages delivered by steps, to whomever, in order."""
+        return [
+            message
+            for effect in self.run(*steps).effects
+            if isinstance(effect, Deliver)
+            for message in effect.messages
+        ]
+
+    # --- dialogue ---------------------------------------------------------------------------
+
+    def __rshift__(self, step: Command | Advance) -> Playbook:
+        self._expect_nothing_more()
+        self._log.append(f">> {step}")
+        self._pending = self.tell(step)
+        return self
+
+    def __lshift__(self, expected: object) -> Playbook:
+        actual = self._pending.pop(0) if self._pending else "nothing"
+        self._log.append(f"   << {actual}")
+        if type(expected) is not type(actual) or expected != actual:
+            raise AssertionError(
+                "\n".join(["", *self._log, f"   expected {expected}"])
+                + "".join(f"\n   then << {later}" for later in self._pending)
+            )
+        return self
+
+    def __bool__(self) -> bool:
+        self._expect_nothing_more()
+        return True
+
+    def _expect_nothing_more(self) -> None:
+        if self._pending:
+            raise AssertionError(
+                "\n".join([*self._log, *(f"   << {left}   (not expected)" for left in self._pending)])
+            )
+
+
+# --- a store, as far as the core can tell --------------------------------------------------------
+
+
+@dataclass
+class Shelf:
+    """What a store would remember of turns: the naive way, for restoring and for checking."""
+
+    rows: dict[int, records.MessageRow] = field(default_factory=dict)
+    payloads: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    stored_entities: dict[int, records.EntityStored] = field(default_factory=dict)
+    states: dict[tuple[int, str], records.SessionStateSet] = field(default_factory=dict)
+    seen: dict[tuple[int, str], int] = field(default_factory=dict)
+    sequence_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    highest_message_id: int = 0
+
+    def commit(self, *turns: Turn) -> Shelf:
+        for turn in turns:
+            for record in turn.records:
+                self._write(record)
+        return self
+
+    def _write(self, record: records.Record) -> None:
+        match record:
+            case records.MessagesStored(rows, payloads):
+                for payload in payloads:
+                    assert payload.id not in self.payloads, f"payload {payload.id} stored twice"
+                    self.payloads[payload.id] = (payload.body, payload.annotations)
+                for row in rows:
+                    assert row.id not in self.rows, f"message {row.id} stored twice"
+                    self._put(row)
+            case records.MessagesUpdated(rows):
+                for row in rows:
+                    assert row.id in self.rows, f"message {row.id} updated before it was stored"
+                    self._put(row)
+            case records.MessagesDeleted(ids, payload_ids):
+                for message_id in ids:
+                    del self.rows[message_id]
+                for payload_id in payload_ids:
+                    del self.payloads[payload_id]
+            case records.SessionStateSet(entity_id, session_id, state, _):
+                self.states[entity_id, session_id] = record
+                if state is None:
+                    del self.states[entity_id, session_id]
+            case records.MessageIdsSeen(entity_id, seen):
+                for message_id, until_ms in seen:
+                    self.seen[entity_id, message_id] = until_ms
+            case records.MessageIdsForgotten(entity_id, until_ms):
+                self.seen = {
+                    key: until
+                    for key, until in self.seen.items()
+                    if key[0] != entity_id or until > until_ms
+                }
+            case records.EntityStored():
+                self.stored_entities[record.entity_id] = record
+            case records.EntityDeleted(entity_id):
+                del self.stored_entities[entity_id]
+                left = [row.id for row in self.rows.values() if row.entity_id == entity_id]
+                assert not left, f"entity {entity_id} deleted with messages {left} in it"
+
+    def _put(self, row: records.MessageRow) -> None:
+        assert row.payload_id in self.payloads, f"message {row.id} has no payload"
+        self.rows[row.id] = row
+        key = row.entity_id, row.sub_queue
+        self.sequence_numbers[key] = max(self.sequence_numbers.get(key, 0), row.sequence_number)
+        self.highest_message_id = max(self.highest_message_id, row.id)
+
+    # --- as a snapshot ----------------------------------------------------------------------
+
+    @property
+    def entities(self) -> list[records.EntityStored]:
+        return list(self.stored_entities.values())
+
+    @property
+    def messages(self) -> list[records.MessageRow]:
+        return sorted(
+            self.rows.values(), key=lambda row: (row.entity_id, row.sub_queue, row.sequence_number)
+        )
+
+    @property
+    def session_states(self) -> list[records.SessionStateSet]:
+        return list(self.states.values())
+
+    @property
+    def message_ids(self) -> list[tuple[int, str, int]]:
+        return [(entity_id, text, until) for (entity_id, text), until in self.seen.items()]
