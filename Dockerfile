@@ -35,7 +35,8 @@ COPY --from=build /opt/peeklock /opt/peeklock
 
 ENV PATH=/opt/peeklock/bin:$PATH \
     PEEKLOCK_HOST=0.0.0.0 \
-    PEEKLOCK_STORAGE=sqlite:////data/peeklock.db
+    PEEKLOCK_STORAGE=sqlite:////data/peeklock.db \
+    PEEKLOCK_TLS_FOLDER=/data/tls
 
 USER 10001:10001
 VOLUME /data

@@ -150,6 +150,8 @@ def _shown(field: str, default: object) -> str:
         default = format_duration(default)
     elif isinstance(default, int) and field.endswith("_bytes"):
         default = f"{default // MEBIBYTE}MiB"
+    elif isinstance(default, tuple):
+        default = ",".join(default)
     return f" ({default})".replace("%", "%%")  # argparse would fill it in
 
 

@@ -66,6 +66,7 @@ def test_what_the_image_sets_are_settings():
     assert FINAL.environment.keys() <= known
     assert "0.0.0.0" == FINAL.environment["PEEKLOCK_HOST"]
     assert "sqlite:////data/peeklock.db" == FINAL.environment["PEEKLOCK_STORAGE"]
+    assert "/data/tls" == FINAL.environment["PEEKLOCK_TLS_FOLDER"]
 
 
 def test_dependencies_are_installed_from_the_one_list():
@@ -157,6 +158,7 @@ def started(environment, tmp_path, **variables):
         "PEEKLOCK_HOST": "127.0.0.1",
         "PEEKLOCK_AMQP_PORT": str(amqp_port),
         "PEEKLOCK_STORAGE": f"sqlite:///{tmp_path / 'peeklock.db'}",
+        "PEEKLOCK_TLS_FOLDER": str(tmp_path / "tls"),
         "EMULATOR_HTTP_PORT": str(http_port),
     }
     command = json.loads(FINAL.only("ENTRYPOINT")) + json.loads(FINAL.only("CMD"))

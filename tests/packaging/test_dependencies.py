@@ -1,0 +1,50 @@
+"""What we import is what we ask for: nothing comes along by chance, nothing is asked for in vain."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+
+from tests.packaging.dockerfile import ROOT
+
+PACKAGES = ("broker", "config", "protocol", "storage")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def imported() -> set[str]:
+    """Distributions that our packages import, wherever in a file."""
+    names: set[str] = set()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    names.update(alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    names.add(node.module)
+    modules = {name.partition(".")[0] for name in names}
+    distributions = packages_distributions()
+    return {
+        normal(distributions[module][0])
+        for module in modules - set(PACKAGES) - set(sys.stdlib_module_names)
+    }
+
+
+def normal(requirement: str) -> str:
+    """The name in a requirement, as the index spells it."""
+    return re.split(r"[<>=!~;\[ ]", requirement)[0].lower().replace("_", "-")
+
+
+def test_dependencies_are_what_the_packages_import():
+    """A module that is there only because another needs it would be gone one day."""
+    assert set(map(normal, PROJECT["dependencies"])) == imported()
+
+
+def test_every_dependency_is_pinned_for_ci():
+    """The versions that are tested are written down, for development as well."""
+    wanted = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {normal(line) for line in lines if "==" in line}
+    assert set(map(normal, wanted)) <= pinned
