@@ -43,13 +43,11 @@ FINISH_TIMEOUT_S = 120.0
 
 
 def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
-    """All workloads' entities in one namespace."""
-    namespace = {
-        "Name": "sbemulatorns",
-        "Queues": [queue for workload in workloads for queue in workload.queues],
-        "Topics": [topic for workload in workloads for topic in workload.topics],
+    """All workloads' entities in one file."""
+    return {
+        "queues": {name: queue for kind in workloads for name, queue in kind.queues.items()},
+        "topics": {name: topic for kind in workloads for name, topic in kind.topics.items()},
     }
-    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
 
 
 class Killer:

@@ -42,7 +42,7 @@ def key_of(message: ServiceBusReceivedMessage) -> MessageKey:
 
 class SdkQueue(Workload):
     name = "the stock SDK on a queue"
-    queues: ClassVar[tuple[Mapping[str, Any], ...]] = ({"Name": QUEUE, "Properties": LOCK},)
+    queues: ClassVar[Mapping[str, Any]] = {QUEUE: LOCK}
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)

@@ -147,7 +147,7 @@ class VolumeQueue(VolumeWorkload):
     """One queue."""
 
     name = "volume on a queue"
-    queues: ClassVar[tuple[Mapping[str, Any], ...]] = ({"Name": "crash-raw", "Properties": LOCK},)
+    queues: ClassVar[Mapping[str, Any]] = {"crash-raw": LOCK}
     target = "crash-raw"
     sources = ("crash-raw",)
     rate_per_s = 2_000
@@ -157,15 +157,9 @@ class VolumeTopic(VolumeWorkload):
     """One topic: accepted means stored for every subscription, not for some."""
 
     name = "volume on a topic with two subscriptions"
-    topics: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "Name": "crash-topic",
-            "Subscriptions": [
-                {"Name": "one", "Properties": LOCK},
-                {"Name": "two", "Properties": LOCK},
-            ],
-        },
-    )
+    topics: ClassVar[Mapping[str, Any]] = {
+        "crash-topic": {"subscriptions": {"one": LOCK, "two": LOCK}}
+    }
     target = "crash-topic"
     sources = ("crash-topic/Subscriptions/one", "crash-topic/Subscriptions/two")
     rate_per_s = 500

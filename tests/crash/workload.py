@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.crash.ledger import Ledger
 
 NO_LIFE = -1
-LOCK = {"LockDuration": "PT5M"}
+LOCK = {"lock_duration": "PT5M"}
 """Properties of entities whose locks are never meant to run out."""
 POLL_INTERVAL_S = 0.01
 
@@ -60,9 +60,9 @@ class Workload(ABC):
     """Clients that work until told to stop, then empty their entities and judge."""
 
     name: ClassVar[str]
-    queues: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    """Entities in the form of the emulator's Config.json."""
-    topics: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    queues: ClassVar[Mapping[str, Any]] = {}
+    """Entities it needs, by name, as a config file has them."""
+    topics: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
