@@ -18,9 +18,8 @@ from protocol.amqp.values import Described, decode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
-
     from broker.core.commands import Command
+    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
 
 DECLARE, DISCHARGE = 0x31, 0x32
 COORDINATOR_CREDIT = 100

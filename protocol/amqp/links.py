@@ -24,6 +24,7 @@ from broker.core.effects import (
 )
 from broker.core.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
+from protocol.amqp.message_ids import identify
 from protocol.amqp.outcomes import ACCEPTED, Outcome, Transactional
 from protocol.amqp.sections import delivery_tag, encode_delivery, read_batch, read_message
 from protocol.amqp.values import Described, Long, Symbol, encode
@@ -31,11 +32,10 @@ from protocol.amqp.values import Described, Long, Symbol, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
-
     from broker.core.commands import Command
     from broker.core.errors import BrokerError
     from broker.core.message import Message
+    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
 
 UNIX_EPOCH_TICKS = 621_355_968_000_000_000
 TICKS_PER_MS = 10_000
@@ -86,7 +86,7 @@ class ClientSender:
         elif kind.transaction_id is not None:
             self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
         if messages:
-            self._submit(Send(self, messages, handles, kind.transaction_id))
+            self._submit(Send(self, identify(messages), handles, kind.transaction_id))
 
     def on_oversize(self, delivery: Delivery, size_bytes: int, settled: bool) -> None:
         """A message over every limit arrived; its bytes were not kept."""
@@ -120,7 +120,7 @@ class ClientSender:
             self._settle_presettled([delivery])
         elif kind.transaction_id is not None:
             self._transactions[delivery] = kind.transaction_id
-        self._submit(SendBatch(self, messages, handle, kind.transaction_id))
+        self._submit(SendBatch(self, identify(messages), handle, kind.transaction_id))
 
     def _readable(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind

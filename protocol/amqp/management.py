@@ -15,6 +15,7 @@ from broker.core.commands import ReceiveMode, Settlement, SettlementKind
 from broker.core.effects import Effect, Reply
 from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere, UndecodableMessage
 from protocol.amqp import rule_encoding
+from protocol.amqp.message_ids import identify
 from protocol.amqp.requests import Request, write_response
 from protocol.amqp.sections import encode_message, read_message
 from protocol.amqp.values import Array, ArrayCode, Int, Long, Symbol, Timestamp, encode
@@ -165,9 +166,10 @@ def _message(entry: object) -> Message:
     if not isinstance(data, bytes):
         raise ArgumentError("Each entry of 'messages' must be a map with a binary 'message'.")
     try:
-        return read_message(data)
+        message = read_message(data)
     except UndecodableMessage as error:
         raise ArgumentError(f"A message to schedule cannot be read: {error}") from error
+    return identify([message])[0]
 
 
 def _settlement(body: dict[str, Any]) -> Settlement:

@@ -18,9 +18,8 @@ from protocol.amqp.values import Described, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
-
     from protocol.amqp.addresses import Address
+    from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
     from protocol.amqp.outcomes import Outcome
 
 PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE = 0x73, 0x74, 0x75, 0x76, 0x77

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from broker.core.errors import ArgumentError
+from protocol.amqp.message_ids import identify
 from protocol.amqp.reader import moment_of, plain
 from protocol.amqp.sections import encode_message, read_message
 from protocol.amqp.values import (
@@ -177,9 +178,10 @@ def _message(
         sections.append(Described(ULong(APPLICATION_PROPERTIES), dict(properties)))
     sections.append(Described(ULong(DATA), body))
     try:
-        return read_message(b"".join(encode(section) for section in sections))
+        message = read_message(b"".join(encode(section) for section in sections))
     except ValueError as error:
         raise ArgumentError(f"A property of the message cannot be encoded: {error}") from None
+    return identify([message])[0]
 
 
 def _is_http(name: str) -> bool:
