@@ -54,6 +54,7 @@ COLUMNS = (
     ("start s", 9, lambda figures: _number(figures, "start_s", 2)),
     ("RSS MB", 8, lambda figures: _number(figures, "resident_mb", 0)),
     ("full/empty", 12, lambda figures: _number(figures, "full_to_empty", 2)),
+    ("its CPU", 9, lambda figures: _number(figures, "full_to_empty_cpu", 2)),
 )
 """Heading, width, and how the figures of a row become text."""
 

@@ -6,9 +6,11 @@ No broker and no socket here; the messages are built as the sender builds them.
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import pytest
 
+from tests.bench.cases import compared
 from tests.bench.payload import (
     DATA_SECTION,
     MIN_BODY_BYTES,
@@ -20,6 +22,7 @@ from tests.bench.payload import (
     shares,
 )
 from tests.bench.roles import Load, percentiles_us
+from tests.bench.rows import Row, row_of
 
 RUN = 7
 BODY_BYTES = 64
@@ -122,3 +125,51 @@ def test_a_body_too_small_for_its_stamp_is_refused():
     """Better no run than one whose checks cannot work."""
     with pytest.raises(ValueError, match="at least"):
         Load(port=1, address="q", count=1, body_bytes=MIN_BODY_BYTES - 1)
+
+
+def row(messages_per_s: float, broker_cpu_us: float) -> Row:
+    return Row("", {"messages_per_s": messages_per_s, "broker_cpu_us": broker_cpu_us})
+
+
+def test_a_large_queue_is_judged_by_the_middle_round():
+    """One disturbed round decides nothing, in either direction."""
+    pairs = [(row(90, 11), row(100, 10)), (row(10, 90), row(100, 10)), (row(200, 5), row(100, 10))]
+    result = compared("", pairs)
+    assert (0.9, 1.1) == (result.figures["full_to_empty"], result.figures["full_to_empty_cpu"])
+    assert result.is_clean
+
+
+def test_a_large_queue_slower_than_the_tolerance_fails():
+    """A sixth slower is too slow."""
+    assert not compared("", [(row(84, 10), row(100, 10))]).is_clean
+
+
+def result_of(role: str, begin_ns: int, end_ns: int, count: int) -> dict[str, Any]:
+    return {
+        "role": role,
+        "begin_ns": begin_ns,
+        "end_ns": end_ns,
+        "count": count,
+        "client_cpu_us_per_message": 5.0,
+        "latency_us": {"p50": 1.0},
+        "error": "",
+        "is_clean": True,
+    }
+
+
+def test_through_is_timed_from_the_first_send_to_the_last_completion():
+    """Waiting for the sender is not the receiver's time, and copies are not messages."""
+    results = [
+        result_of("receive", 0, 1_500_000_000, 100),
+        result_of("receive", 0, 1_000_000_000, 100),
+        result_of("send", 500_000_000, 900_000_000, 100),
+    ]
+    figures = row_of("", broker_cpu_s=0.001, results=results).figures
+    assert (100.0, 10.0) == (figures["messages_per_s"], figures["broker_cpu_us"])
+    assert (5.0, 10.0) == (figures["send_client_cpu_us"], figures["receive_client_cpu_us"])
+
+
+def test_a_receiver_alone_reports_no_end_to_end_latency():
+    """How long messages lay in the queue is nobody's latency."""
+    figures = row_of("", 0.0, [result_of("receive", 0, 1, 1)]).figures
+    assert not [name for name in figures if name.startswith("end_to_end")]
