@@ -213,10 +213,11 @@ def compared(case: str, pairs: Sequence[tuple[Row, Row]]) -> Row:
     """The middle one of the rounds' ratios: one disturbed round must not decide."""
 
     def ratio(name: str) -> float:
-        return statistics.median(
+        ratios: list[float] = [
             full.figures.get(name, 0.0) / max(empty.figures.get(name, 0.0), 1e-9)
             for full, empty in pairs
-        )
+        ]
+        return statistics.median(ratios)
 
     speed_ratio = ratio("messages_per_s")
     figures = {"full_to_empty": speed_ratio, "full_to_empty_cpu": ratio("broker_cpu_us")}

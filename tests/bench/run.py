@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench import observe
-from tests.bench.cases import CASES, Setting
+from tests.bench.cases import CASES, Case, Setting
+from tests.bench.rows import Row
+from tests.support.server import BrokerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.bench.rows import Row
+    from collections.abc import Iterator, Sequence
 
 QUICK_DIVISOR = 4
 CASE_WIDTH = 44
@@ -69,6 +69,15 @@ def line(row: Row) -> str:
     return text.rstrip() if row.is_clean else f"{text.rstrip()}\n  FAILED: {row.problem}"
 
 
+def rows_of(case: Case, setting: Setting) -> Iterator[Row]:
+    """The case's rows; a broker that does not even start is one of them."""
+    name = f"{setting.storage}: {case.name}"
+    try:
+        yield from case.run(setting, name)
+    except BrokerFailed as failure:
+        yield Row(name, {}, is_clean=False, problem=str(failure))
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.bench.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a quarter of the messages")
@@ -95,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-bench-") as name:
                 setting = Setting(storage, Path(name), divisor)
-                for row in case.run(setting, f"{storage}: {case.name}"):
+                for row in rows_of(case, setting):
                     rows.append(row)
                     print(line(row), flush=True)
     out = options.out or Path(tempfile.gettempdir()) / "peeklock-bench.json"
