@@ -275,8 +275,13 @@ class Connection:
         self._responses.clear()
 
     def on_transport_error(self, condition: str, description: str) -> None:
-        """The client broke the protocol, or its bytes ended in the middle of a frame."""
-        log.info(
+        """The client broke the protocol, or its bytes ended in the middle of a frame.
+
+        One that has no links left is on its way out, and some do not mind their manners: the
+        Python SDK detaches links of a session it has just ended.
+        """
+        say = log.info if self._peers else log.debug
+        say(
             "connection.failed",
             client=self._surroundings.peer_name,
             condition=condition,

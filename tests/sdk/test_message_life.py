@@ -32,7 +32,7 @@ def test_deferred_message_is_fetched_by_number_only(live: Live) -> None:
     """Receives skip it; its sequence number finds it; completing removes it."""
     queue = live.queue()
     send(live, queue, "later", "now")
-    with live.client() as client, client.get_queue_receiver(queue) as receiver:
+    with live.client(retry_total=0) as client, client.get_queue_receiver(queue) as receiver:
         later = receive(receiver, 1)[0]
         receiver.defer_message(later)
         (now,) = receive(receiver, 1)
