@@ -1,7 +1,7 @@
 """The one source of time for the whole broker, and the only one that can be moved.
 
 Locks, sessions, time-to-live, schedules, duplicate windows and idle deletion all follow it. Socket
-idle time-outs do not: those are about the real network.
+idle time-outs and tokens do not: those are about the real network and the clients' own clocks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ class Clock:
 
     def now_ms(self) -> int:
         """Now. A wall clock set back holds still until it has caught up."""
-        now_ms = time.time_ns() // 1_000_000 + self._offset_ms
+        now_ms = self.real_ms() + self._offset_ms
         if now_ms < self._last_ms:
             return self._last_ms
         self._last_ms = now_ms
         return now_ms
+
+    @staticmethod
+    def real_ms() -> int:
+        """The time outside, wherever this clock was moved: clients date their tokens by it."""
+        return time.time_ns() // 1_000_000
 
     def advance_ms(self, amount_ms: int) -> int:
         """Jump ahead; everything that would have become due becomes due now."""

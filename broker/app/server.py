@@ -261,7 +261,7 @@ class Server:
                 submit=self._submit,
                 touch=lambda: self._turns.touch(transport),
                 identity=self._identity,
-                now_ms=self.clock.now_ms,
+                now_ms=self.clock.real_ms,
                 limits=self._limits,
                 container_id=self._container_id,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
@@ -425,7 +425,7 @@ class Server:
                 raise TokenRefused("MissingToken: The request has no Authorization header.")
             return
         token = header.removeprefix("Bearer ").strip()
-        grant = self._identity.verify_token(token, f"http://host/{path}", self.clock.now_ms())
+        grant = self._identity.verify_token(token, f"http://host/{path}", self.clock.real_ms())
         if self._identity.strict and not grant.allows(claim, path):
             raise TokenRefused(f"InsufficientClaims: '{claim}' is required on '{path}' to do this.")
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.http")
 
 PATH = "/$servicebus/websocket"
-SUBPROTOCOL = "AMQPWSB10"
+SUBPROTOCOLS = ("AMQPWSB10", "amqp")
+"""The service's own name for it, and the standard's, which the Go SDK's documentation tells to use."""
 
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 """Of one WebSocket message: clients put at most what one write of theirs held into it."""
@@ -45,7 +46,7 @@ async def serve(
 ) -> web.StreamResponse:
     """Serve one client until either side ends it."""
     socket = web.WebSocketResponse(
-        protocols=(SUBPROTOCOL,),
+        protocols=SUBPROTOCOLS,
         max_msg_size=MESSAGE_MAX_BYTES,
         compress=False,
         timeout=CLOSE_TIMEOUT_S,
@@ -53,8 +54,8 @@ async def serve(
     if not socket.can_prepare(request):
         raise web.HTTPUpgradeRequired(text="This path serves AMQP over WebSocket.")
     await socket.prepare(request)
-    if socket.ws_protocol != SUBPROTOCOL:
-        await socket.close(code=1002, message=b"the subprotocol must be AMQPWSB10")
+    if socket.ws_protocol is None:
+        await socket.close(code=1002, message=b"the subprotocol must be AMQPWSB10 or amqp")
         return socket
     wire = WebSocketTransport(socket, request.transport)
     connection = open_amqp(wire)

@@ -130,6 +130,14 @@ async def test_text_is_not_amqp(harness, session):
     assert await lost(harness.echoes[-1])
 
 
+async def test_the_standard_name_of_the_subprotocol_serves_as_well(harness, session):
+    """What the Go SDK's documentation tells its users to ask for."""
+    async with session.ws_connect(url(harness), protocols=("amqp",)) as socket:
+        assert "amqp" == socket.protocol
+        await socket.send_bytes(b"x")
+        assert b"x" == await socket.receive_bytes()
+
+
 async def test_another_subprotocol_is_refused(harness, session):
     """Nothing is fed to AMQP."""
     before = len(harness.echoes)

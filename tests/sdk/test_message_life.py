@@ -274,3 +274,15 @@ def test_automatic_lock_renewal_outlasts_the_lock() -> None:
                     time.sleep(0.01)
             assert message.locked_until_utc > before
             receiver.complete_message(message)
+
+
+# --- the clock ---------------------------------------------------------------------------------
+
+
+def test_moving_the_clock_does_not_outdate_tokens(live: Live) -> None:
+    """SDKs date their tokens by the real time, wherever a test has moved the broker's."""
+    queue = live.queue()
+    live.advance(seconds=86_400)
+    send(live, queue, "tomorrow")
+    with live.client() as client, client.get_queue_receiver(queue) as receiver:
+        assert ["tomorrow"] == bodies(receive(receiver, 1))
