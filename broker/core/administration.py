@@ -236,9 +236,10 @@ class Administration:
     def _change(
         self, entity: Entity, definition: EntityDefinition, now_ms: int, turn: Turn
     ) -> None:
-        definition = _dated(definition, now_ms)
+        definition = _dated(definition, now_ms, entity.definition)
         if definition == entity.definition:
             return
+        self._directory.keys.replace(entity.path, entity.definition, definition)
         entity.redefine(definition, now_ms)
         turn.records.append(entity.record(self._namespace))
         if isinstance(definition, SubscriptionDefinition):
@@ -345,12 +346,16 @@ def _keeping_fixed(definition: EntityDefinition, entity: Entity) -> EntityDefini
     return replace(definition, **fixed)
 
 
-def _dated(definition: EntityDefinition, now_ms: int) -> EntityDefinition:
-    """The definition with the rules that have no creation time yet made now."""
+def _dated(
+    definition: EntityDefinition, now_ms: int, earlier: EntityDefinition | None = None
+) -> EntityDefinition:
+    """The definition with creation times for rules that lack one: their old one, or now."""
     if not isinstance(definition, SubscriptionDefinition):
         return definition
+    known = earlier.rules if isinstance(earlier, SubscriptionDefinition) else ()
+    created_ms = {rule.name: rule.created_time_ms for rule in known}
     rules = tuple(
-        rule if rule.created_time_ms else replace(rule, created_time_ms=now_ms)
+        replace(rule, created_time_ms=rule.created_time_ms or created_ms.get(rule.name, now_ms))
         for rule in definition.rules
     )
     return replace(definition, rules=rules)

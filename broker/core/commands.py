@@ -165,7 +165,7 @@ class Peek(NamedTuple):
     request: object
     path: str
     from_sequence_number: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
     session_id: str | None = None
 
 
@@ -248,7 +248,7 @@ class DeleteMessages(NamedTuple):
     peer: Peer
     request: object
     path: str
-    count: int
+    count: int  # type: ignore[assignment]  # see `Peek`
     before_ms: int
     session_id: str | None = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.errors import EntityNotFound
+from broker.core.keys import Keys
 from broker.core.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS
 from broker.core.topic import Topic
 
@@ -26,12 +27,14 @@ _TRANSFER_SUFFIX = "/$transfer"
 class Directory:
     """Entities by path."""
 
-    __slots__ = ("_by_path", "queue_and_topic_count")
+    __slots__ = ("_by_path", "keys", "queue_and_topic_count")
 
     def __init__(self) -> None:
         self._by_path: dict[str, Entity] = {}
         """In lower case; subscriptions too."""
         self.queue_and_topic_count = 0
+        self.keys = Keys()
+        """Who may do what, by the entities' own rules."""
 
     def __iter__(self) -> Iterator[Entity]:
         return iter(self._by_path.values())
@@ -73,6 +76,7 @@ class Directory:
     def add(self, entity: Entity) -> None:
         """An entity exists. A subscription is made known to its topic."""
         self._by_path[entity.path.lower()] = entity
+        self.keys.replace(entity.path, None, entity.definition)
         if entity.kind == "subscription":
             topic, name = self.topic_of(entity.path)
             topic.subscribe(name, entity)
@@ -83,6 +87,7 @@ class Directory:
         """An entity is gone."""
         del self._by_path[entity.path.lower()]
         entity.is_deleted = True
+        self.keys.replace(entity.path, entity.definition, None)
         if entity.kind == "subscription":
             topic, name = self.topic_of(entity.path)
             topic.unsubscribe(name)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker.core.effects import EntityView
     from broker.core.entities import Entity
     from broker.core.identifiers import MessageIds
+    from broker.core.keys import Keys
     from broker.core.message import Message, MessageReader
     from broker.core.outlet import Receiver
     from broker.core.queue import Queue
@@ -191,6 +192,11 @@ class Namespace:
     def views(self) -> Iterator[EntityView]:
         """Every entity as administration shows it."""
         return (entity.view() for entity in self._directory)
+
+    @property
+    def keys(self) -> Keys:
+        """The authorization rules of its entities."""
+        return self._directory.keys
 
     def refuse_sends(self, error: BrokerError | None) -> None:
         """Refuse every send with this error, as when there is no room to store it; None ends it."""

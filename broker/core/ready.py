@@ -102,15 +102,6 @@ class ReadyMessages:
             self._compact()
         return taken
 
-    def take_all(self) -> list[Message]:
-        """Take out everything, in order, with or without body."""
-        messages = [message for _, message in sorted(self._returned, key=lambda entry: entry[0])]
-        messages += self._fresh[self._head :]
-        self._returned.clear()
-        self._fresh.clear()
-        self._head = self._read_ahead_to = 0
-        return [message for message in messages if message.queue is not None]
-
     def to_read_ahead(self) -> list[Message]:
         """The messages whose bodies should be read back now, before their turn comes."""
         if self.blocked:

@@ -18,7 +18,6 @@ from broker.core.commands import (
     Settle,
     SettleByToken,
 )
-from broker.core.effects import Reply
 from broker.core.errors import ArgumentOutOfRange, MessageNotFound
 from broker.core.message import MessageState
 from config.entities import QueueDefinition
@@ -32,6 +31,7 @@ from tests.support.playbook import (
     Advance,
     Playbook,
     R,
+    Reply,
     credit,
     deleted,
     message,

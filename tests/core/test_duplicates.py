@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from broker.core.commands import Peek, Schedule, SendBatch
-from broker.core.effects import Accepted, SendRefused
 from broker.core.errors import ArgumentError
 from broker.core.records import MessageIdsForgotten, MessageIdsSeen
 from config.entities import QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     START_MS,
+    Accepted,
     Advance,
     Playbook,
     S,
+    SendRefused,
     message,
     send,
     stored,

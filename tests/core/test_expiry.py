@@ -13,14 +13,15 @@ from broker.core.commands import (
     Peek,
     Settle,
 )
-from broker.core.effects import Deliver, Settled
 from config.entities import QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     T1,
     Advance,
+    Deliver,
     Playbook,
     R,
+    Settled,
     attach_receiver,
     credit,
     deleted,

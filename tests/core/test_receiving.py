@@ -15,9 +15,13 @@ from broker.core.commands import (
     RenewLocks,
     Settle,
 )
-from broker.core.effects import Accepted, Deliver, Drained, ReceiverAttached, Refused, Settled
-from broker.core.errors import EntityDisabled, EntityNotFound, MessageLockLost, NotAllowed
-from broker.core.errors import QuotaExceeded
+from broker.core.errors import (
+    EntityDisabled,
+    EntityNotFound,
+    MessageLockLost,
+    NotAllowed,
+    QuotaExceeded,
+)
 from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.entities import (
     EntityStatus,
@@ -31,11 +35,17 @@ from tests.support.playbook import (
     T1,
     T2,
     T3,
+    Accepted,
     Advance,
+    Deliver,
+    Drained,
     Named,
     Playbook,
     R,
+    ReceiverAttached,
+    Refused,
     S,
+    Settled,
     attach_receiver,
     credit,
     deleted,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.core.commands import CancelScheduled, GetEntity, Peek, Schedule
-from broker.core.effects import Accepted, Deliver, Reply
 from broker.core.errors import (
     EntityDisabled,
     EntityNotFound,
@@ -19,9 +18,12 @@ from tests.support.playbook import (
     CLIENT,
     START_MS,
     T1,
+    Accepted,
     Advance,
+    Deliver,
     Playbook,
     R,
+    Reply,
     S,
     attach_receiver,
     credit,

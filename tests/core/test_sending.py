@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.core.commands import AttachSender, CreateEntity, DeleteEntity, Send, SendBatch
-from broker.core.effects import Accepted, Detached, Refused, SenderAttached, SendRefused
 from broker.core.errors import (
     ArgumentError,
     EntityDisabled,
@@ -25,9 +24,14 @@ from config.entities import (
 )
 from tests.support.playbook import (
     CLIENT,
+    Accepted,
+    Detached,
     Named,
     Playbook,
+    Refused,
     S,
+    SenderAttached,
+    SendRefused,
     message,
     send,
     stored,
@@ -36,12 +40,7 @@ from tests.support.playbook import (
 
 def test_a_send_is_stored_then_accepted():
     """One record and one answer, however many messages."""
-    assert (
-        Playbook()
-        >> send("a", "b", "c")
-        << stored(1, 2, 3)
-        << Accepted(S, ["a", "b", "c"])
-    )
+    assert Playbook() >> send("a", "b", "c") << stored(1, 2, 3) << Accepted(S, ["a", "b", "c"])
 
 
 def test_a_presettled_send_is_stored_without_answer():
@@ -171,9 +170,7 @@ def test_paths_are_found_whatever_their_case():
 def test_a_send_without_attach_is_refused():
     """Every send gets its answer."""
     stranger = Named("stranger")
-    assert (
-        Playbook() >> send("a", to=stranger) << SendRefused(stranger, "a", NotAllowed)
-    )
+    assert Playbook() >> send("a", to=stranger) << SendRefused(stranger, "a", NotAllowed)
 
 
 def test_a_send_to_a_deleted_entity_is_refused():

@@ -20,16 +20,6 @@ from broker.core.commands import (
     Settle,
     SettleByToken,
 )
-from broker.core.effects import (
-    Accepted,
-    Deliver,
-    Detached,
-    Drained,
-    ReceiverAttached,
-    Refused,
-    Reply,
-    Settled,
-)
 from broker.core.errors import (
     MessageLockLost,
     MessageNotFound,
@@ -49,11 +39,19 @@ from tests.support.playbook import (
     T1,
     T2,
     T3,
+    Accepted,
     Advance,
+    Deliver,
+    Detached,
+    Drained,
     Named,
     Playbook,
     R,
+    ReceiverAttached,
+    Refused,
+    Reply,
     S,
+    Settled,
     attach_receiver,
     credit,
     deleted,
@@ -85,13 +83,7 @@ def test_a_named_session_is_accepted_even_when_empty(book):
     """N3, N10: before or after its messages arrive."""
     assert book >> attach_receiver(R, session="x") << ReceiverAttached(R, "x", UNTIL_MS)
     assert book >> credit(5)
-    assert (
-        book
-        >> in_session("x", "a")
-        << stored(1)
-        << Accepted(S, ["a"])
-        << Deliver(R, [1], [T1])
-    )
+    assert book >> in_session("x", "a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
 
 
 def test_a_held_session_cannot_be_accepted(book):
@@ -152,7 +144,9 @@ def test_who_leaves_while_waiting_takes_no_lock(book):
     book.run(attach_receiver(R, any_session=True))
     assert book >> Detach([R], connection_lost=True)
     book.run(in_session("x", "a"))
-    assert book >> attach_receiver(OTHER, any_session=True) << ReceiverAttached(OTHER, "x", UNTIL_MS)
+    assert (
+        book >> attach_receiver(OTHER, any_session=True) << ReceiverAttached(OTHER, "x", UNTIL_MS)
+    )
 
 
 def test_credit_given_while_waiting_counts(book):
@@ -177,9 +171,7 @@ def test_each_session_goes_only_to_its_holder(book):
     """N6: unheld sessions deliver to no one."""
     book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
     book.run(credit(10), credit(10, to=OTHER))
-    turn = book.run(
-        send(*[message(t + s, session=s) for t in "12" for s in ("x", "y", "z")])
-    )
+    turn = book.run(send(*[message(t + s, session=s) for t in "12" for s in ("x", "y", "z")]))
     got = {e.to: [text_of(m) for m in e.messages] for e in turn.effects if isinstance(e, Deliver)}
     assert {R: ["1x", "2x"], OTHER: ["1y", "2y"]} == got
 
@@ -398,9 +390,7 @@ def test_peeking_into_one_session(book):
         text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="y"))
     ]
     assert ["2y"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 3, 9, session_id="y"))]
-    assert ["1x", "1y", "2x", "2y"] == [
-        text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9))
-    ]
+    assert ["1x", "1y", "2x", "2y"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9))]
     assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="none"))
 
 

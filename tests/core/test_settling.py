@@ -18,7 +18,6 @@ from broker.core.commands import (
     Settlement,
     SettlementKind,
 )
-from broker.core.effects import Deliver, Reply, Settled, SettleRefused
 from broker.core.errors import EntityNotFound, MessageLockLost, NotAllowed
 from broker.core.message import MessageState
 from config.entities import QueueDefinition
@@ -29,9 +28,13 @@ from tests.support.playbook import (
     T3,
     T4,
     Advance,
+    Deliver,
     Named,
     Playbook,
     R,
+    Reply,
+    Settled,
+    SettleRefused,
     attach_receiver,
     credit,
     deleted,
@@ -100,9 +103,7 @@ def test_dead_letter_moves_with_reason_description_and_properties(book):
     )
     sent_ms = book.now_ms
     book.run(Advance(1_000))
-    assert (
-        book >> Settle(R, [T2], ["h"], settlement) << updated(2) << Settled(R, ["h"], settlement)
-    )
+    assert book >> Settle(R, [T2], ["h"], settlement) << updated(2) << Settled(R, ["h"], settlement)
     dead = only(book, DEAD)
     assert ("Bad", "Very bad") == (
         dead.overlay.dead_letter_reason,
@@ -142,9 +143,7 @@ def test_what_counts_can_be_the_last_straw(settlement):
     """A maximum delivery count of one dead-letters on the first failure, deferral included."""
     book = Playbook(QueueDefinition(max_delivery_count=1))
     book.run(send("a"), credit(1))
-    assert (
-        book >> Settle(R, [T1], ["h"], settlement) << updated(1) << Settled(R, ["h"], settlement)
-    )
+    assert book >> Settle(R, [T1], ["h"], settlement) << updated(1) << Settled(R, ["h"], settlement)
     assert "MaxDeliveryCountExceeded" == only(book, DEAD).overlay.dead_letter_reason
 
 
@@ -247,10 +246,12 @@ def test_a_lost_connection_drops_its_locks_each_a_failed_delivery(book):
     """Semantics R13: at once, and in order."""
     book.run(attach_receiver(OTHER), credit(5, to=OTHER))
     assert (
-        book >> Detach([R], connection_lost=True) << updated(1, 2) << Deliver(OTHER, [1, 2], [T3, T4])
+        book
+        >> Detach([R], connection_lost=True)
+        << updated(1, 2)
+        << Deliver(OTHER, [1, 2], [T3, T4])
     )
     assert [1, 1] == [m.delivery_count for m in book.ask(Peek(CLIENT, "peek", "q", 0, 5))]
-
 
 
 def test_a_message_that_crashes_its_consumer_ends_as_dead_letter():

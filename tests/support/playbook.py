@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.core import records
+from broker.core import effects, records
 from broker.core.commands import (
     AttachReceiver,
     AttachSender,
     Command,
     Credit,
+    PayloadsLoaded,
     ReceiveMode,
     Send,
     SessionRequest,
     Tick,
 )
-from broker.core.effects import Deliver, Effect, Reply
 from broker.core.errors import BrokerError, UndecodableMessage
 from broker.core.identifiers import MessageIds
 from broker.core.message import Message
@@ -42,7 +42,7 @@ class Named:
 
     name: str
 
-    def receive(self, effect: Effect) -> None:
+    def receive(self, effect: effects.Effect) -> None:
         raise AssertionError("the core never calls a peer")
 
     def __repr__(self) -> str:
@@ -100,7 +100,8 @@ class PlainReader:
     def _fields(body: bytes) -> dict[str, str]:
         if body.startswith(b"undecodable"):
             raise UndecodableMessage("The message cannot be read.")
-        return dict(part.split("=", 1) for part in body.decode().split(";")[1:])  # type: ignore[misc]
+        parts = (part.partition("=") for part in body.decode().split(";")[1:])
+        return {name: value for name, _, value in parts}
 
     def session_id(self, body: bytes) -> str | None:
         return self._fields(body).get("session")
@@ -167,6 +168,20 @@ def attach_receiver(
 
 # --- outcomes ------------------------------------------------------------------------------------
 
+# Effects as tests write them, with numbers for messages and classes for errors: typed loosely.
+Accepted: Any = effects.Accepted
+Deliver: Any = effects.Deliver
+Detached: Any = effects.Detached
+Drained: Any = effects.Drained
+PayloadsNeeded: Any = effects.PayloadsNeeded
+ReceiverAttached: Any = effects.ReceiverAttached
+Refused: Any = effects.Refused
+Reply: Any = effects.Reply
+SenderAttached: Any = effects.SenderAttached
+SendRefused: Any = effects.SendRefused
+Settled: Any = effects.Settled
+SettleRefused: Any = effects.SettleRefused
+
 
 class Stored(NamedTuple):
     ids: tuple[int, ...]
@@ -207,7 +222,7 @@ def shorten(outcome: object) -> object:
         return Deleted(tuple(outcome.ids))
     if isinstance(outcome, Deliver):
         numbers = [message.sequence_number for message in outcome.messages]
-        return Deliver(outcome.to, numbers, list(outcome.tokens))  # type: ignore[arg-type]
+        return Deliver(outcome.to, numbers, list(outcome.tokens))
     if hasattr(outcome, "_replace"):
         named: Any = outcome
         short = {
@@ -244,6 +259,10 @@ class Playbook:
         }
         self.namespace = Namespace("ns", ids=self.ids, **self.options)
         self.turns: list[Turn] = []
+        self.shelf = Shelf()
+        self._committed = 0
+        self.reads: list[list[int]] = []
+        """Payload ids that were read back, read by read."""
         self._pending: list[object] = []
         self._log: list[str] = []
         first = Turn()
@@ -299,6 +318,40 @@ class Playbook:
             for message in effect.messages
         ]
 
+    # --- with a store -----------------------------------------------------------------------
+
+    def commit(self) -> Shelf:
+        """What the store holds after all turns so far."""
+        self.shelf.commit(*self.turns[self._committed :])
+        self._committed = len(self.turns)
+        return self.shelf
+
+    def serve(self, *steps: Command | Advance) -> list[Any]:
+        """Do steps, and read back whatever bodies they ask for: all effects, in order."""
+        told: list[Any] = list(self.run(*steps).effects)
+        for effect in told:  # which grows meanwhile
+            if isinstance(effect, PayloadsNeeded):
+                payloads = self.commit().payloads
+                self.reads.append(list(effect.payload_ids))
+                found = {i: payloads[i] for i in effect.payload_ids if i in payloads}
+                told += self.run(PayloadsLoaded(found)).effects
+        return told
+
+    def receive(self, *steps: Command | Advance) -> list[Message]:
+        """The messages delivered by steps, once their bodies are there."""
+        effects = self.serve(*steps)
+        return [message for e in effects if isinstance(e, Deliver) for message in e.messages]
+
+    def restarted(self, after_ms: int = 0) -> Playbook:
+        """The same broker after a restart: a new namespace over what was committed."""
+        later = Playbook(entities={}, attach=False)
+        later.shelf = self.commit()
+        later.now_ms = self.now_ms + after_ms
+        later._tokens = self._tokens
+        later.namespace = Namespace("ns", ids=later.ids, **later.options)
+        later.namespace.restore(later.shelf, later.now_ms)
+        return later
+
     # --- dialogue ---------------------------------------------------------------------------
 
     def __rshift__(self, step: Command | Advance) -> Playbook:
@@ -324,7 +377,9 @@ class Playbook:
     def _expect_nothing_more(self) -> None:
         if self._pending:
             raise AssertionError(
-                "\n".join([*self._log, *(f"   << {left}   (not expected)" for left in self._pending)])
+                "\n".join(
+                    [*self._log, *(f"   << {left}   (not expected)" for left in self._pending)]
+                )
             )
 
 
@@ -372,8 +427,7 @@ class Shelf:
                 if state is None:
                     del self.states[entity_id, session_id]
             case records.MessageIdsSeen(entity_id, seen):
-                for message_id, until_ms in seen:
-                    self.seen[entity_id, message_id] = until_ms
+                self.seen.update({(entity_id, text): until for text, until in seen})
             case records.MessageIdsForgotten(entity_id, until_ms):
                 self.seen = {
                     key: until

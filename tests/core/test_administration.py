@@ -1,0 +1,353 @@
+"""Entities come, change and go, with clients attached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.core.commands import (
+    COMPLETE,
+    DEAD_LETTER,
+    AttachSender,
+    CreateEntity,
+    DeleteEntity,
+    Detach,
+    GetEntity,
+    ListEntities,
+    Peek,
+    Settle,
+    UpdateEntity,
+)
+from broker.core.errors import (
+    ArgumentError,
+    EntityAlreadyExists,
+    EntityDisabled,
+    EntityNotFound,
+    QuotaExceeded,
+)
+from broker.core.records import EntityDeleted, EntityStored
+from broker.core.sql.errors import SqlSyntaxError
+from broker.core.turn import Turn
+from config.entities import (
+    EntityDefinition,
+    EntityStatus,
+    QueueDefinition,
+    RuleDefinition,
+    SqlFilter,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.limits import Limits
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    Advance,
+    Detached,
+    Named,
+    Playbook,
+    R,
+    Refused,
+    Reply,
+    S,
+    SenderAttached,
+    attach_receiver,
+    credit,
+    message,
+    send,
+    text_of,
+)
+
+IDLE_MS = 300_000
+
+
+def create(path, definition=None):
+    return CreateEntity(CLIENT, "create", path, definition or QueueDefinition())
+
+
+def test_a_created_entity_is_stored_shown_and_usable():
+    """At once."""
+    book = Playbook()
+    turn = book.run(create("New"))
+    (record,) = turn.records
+    assert isinstance(record, EntityStored)
+    assert ("ns", "queue", "New", START_MS) == (
+        record.namespace,
+        record.kind,
+        record.path,
+        record.created_time_ms,
+    )
+    assert "New" == turn.effects[0].value.path
+    sender = Named("sender")
+    (effect,) = book.run(AttachSender(sender, "new")).effects
+    assert isinstance(effect, SenderAttached)
+
+
+def test_a_subscription_is_created_under_its_topic():
+    """In the topic's spelling."""
+    book = Playbook(entities={"Topic": TopicDefinition()}, attach=False)
+    view = book.ask(create("topic/subscriptions/Sub", SubscriptionDefinition()))
+    assert "Topic/Subscriptions/Sub" == view.path
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (create("Q"), EntityAlreadyExists),
+        (create("q", TopicDefinition()), EntityAlreadyExists),
+        (create("none/Subscriptions/s", SubscriptionDefinition()), EntityNotFound),
+        (create("q/Subscriptions/s", SubscriptionDefinition()), EntityNotFound),
+        (create("x" * 261), ArgumentError),
+        (
+            create(
+                "t/Subscriptions/s",
+                SubscriptionDefinition(rules=(RuleDefinition("bad", SqlFilter("= 1")),)),
+            ),
+            SqlSyntaxError,
+        ),
+        (create("t/Subscriptions/" + "s" * 261, SubscriptionDefinition()), ArgumentError),
+        (DeleteEntity(CLIENT, "d", "none"), EntityNotFound),
+        (GetEntity(CLIENT, "g", "none"), EntityNotFound),
+        (UpdateEntity(CLIENT, "u", "none", QueueDefinition()), EntityNotFound),
+        (UpdateEntity(CLIENT, "u", "q", TopicDefinition()), ArgumentError),
+        (UpdateEntity(CLIENT, "u", "q", QueueDefinition(requires_session=True)), ArgumentError),
+        (
+            UpdateEntity(CLIENT, "u", "q", QueueDefinition(requires_duplicate_detection=True)),
+            ArgumentError,
+        ),
+        (UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="q")), ArgumentError),
+        (ListEntities(CLIENT, "l", "subscription", "none"), EntityNotFound),
+        (ListEntities(CLIENT, "l", "subscription", "q"), EntityNotFound),
+    ],
+)
+def test_refusals_change_nothing(command, error):
+    """Every one is told why."""
+    book = Playbook(entities={"q": QueueDefinition(), "t": TopicDefinition()})
+    before = list(book.namespace.views())
+    assert book >> command << Reply(CLIENT, command.request, None, error)
+    assert before == list(book.namespace.views())
+
+
+def test_entities_are_bounded():
+    """Queues and topics of a namespace, subscriptions of a topic, rules of a subscription."""
+    limits = Limits(
+        entities_per_namespace_max=2, subscriptions_per_topic_max=1, rules_per_subscription_max=1
+    )
+    book = Playbook(entities={"t": TopicDefinition()}, attach=False, limits=limits)
+    book.ask(create("q"))
+    with pytest.raises(QuotaExceeded):
+        book.ask(create("q2"))
+    two = SubscriptionDefinition(rules=(RuleDefinition("a"), RuleDefinition("b")))
+    with pytest.raises(QuotaExceeded):
+        book.ask(create("t/Subscriptions/s", two))
+    book.ask(create("t/Subscriptions/s", SubscriptionDefinition()))
+    with pytest.raises(QuotaExceeded):
+        book.ask(create("t/Subscriptions/s2", SubscriptionDefinition()))
+    book.ask(DeleteEntity(CLIENT, "d", "q"))
+    book.ask(create("q2"))
+
+
+def test_entities_are_listed_by_kind_and_name():
+    """Page by page."""
+    book = Playbook(
+        entities={
+            **{name: QueueDefinition() for name in "CaB"},
+            "t": TopicDefinition(),
+            "t/Subscriptions/s": SubscriptionDefinition(),
+        },
+        attach=False,
+    )
+
+    def listed(*arguments):
+        return [view.path for view in book.ask(ListEntities(CLIENT, "l", *arguments))]
+
+    assert ["a", "B", "C"] == listed("queue")
+    assert ["B"] == listed("queue", None, 1, 1)
+    assert ["t"] == listed("topic")
+    assert ["t/Subscriptions/s"] == listed("subscription", "T")
+
+
+# --- updates ---------------------------------------------------------------------------------------
+
+
+def test_an_update_holds_for_those_attached():
+    """The next lock has the new duration; the record is written."""
+    book = Playbook()
+    view = book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(lock_duration_ms=5_000)))
+    assert 5_000 == view.definition.lock_duration_ms
+    assert isinstance(book.turns[-1].records[0], EntityStored)
+    (delivered,) = book.deliveries(send("a"), credit(1))
+    assert book.now_ms + 5_000 == delivered.locked_until_ms
+
+
+def test_an_update_without_change_writes_nothing():
+    """And moves no time."""
+    book = Playbook()
+    turn = book.run(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
+    assert [] == turn.records
+
+
+def test_a_smaller_maximum_delivery_count_holds_at_the_next_failure():
+    """Messages on their way included."""
+    book = Playbook()
+    book.run(send("a"), credit(9))
+    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(max_delivery_count=1)))
+    book.run(Advance(30_000))
+    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+
+
+def test_disabling_ends_receivers_and_not_their_locks():
+    """What they have they may settle by token; senders get refusals."""
+    book = Playbook()
+    book.run(send("a"), credit(1))
+    disabled = QueueDefinition(status=EntityStatus.DISABLED)
+    assert Detached(R, EntityDisabled) in book.tell(UpdateEntity(CLIENT, "u", "q", disabled))
+    turn = book.run(send("b"))
+    assert isinstance(turn.effects[0].error, EntityDisabled)
+    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).locked_count
+    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
+    book.run(attach_receiver(R), Advance(30_000))
+    assert ["a"] == [text_of(m) for m in book.deliveries(credit(1))]
+
+
+def test_disabling_refuses_those_who_wait_for_a_session():
+    """They are not attached yet."""
+    definition = QueueDefinition(requires_session=True)
+    book = Playbook(definition)
+    book.run(attach_receiver(R, any_session=True))
+    disabled = replace(definition, status=EntityStatus.RECEIVE_DISABLED)
+    assert Refused(R, EntityDisabled) in book.tell(UpdateEntity(CLIENT, "u", "q", disabled))
+
+
+# --- deletion --------------------------------------------------------------------------------------
+
+
+def test_deleting_detaches_everybody_and_forgets_everything():
+    """Messages, dead letters, locks and deadlines."""
+    book = Playbook()
+    book.run(
+        send("a", "b", "c", message("d", time_to_live_ms=10**6), message("e", at_ms=10**12)),
+        credit(2),
+    )
+    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    outcomes = book.tell(DeleteEntity(CLIENT, "d", "q"))
+    assert Detached(R, EntityNotFound) in outcomes
+    assert Detached(S, EntityNotFound) in outcomes
+    assert EntityDeleted(1) in outcomes
+    shelf = book.commit()
+    assert ({}, {}, {}) == (shelf.rows, shelf.payloads, shelf.stored_entities)
+    assert book.namespace.next_deadline_ms() is None
+    assert book >> Detach([R, S], connection_lost=True)
+
+
+def test_an_entity_of_the_same_name_starts_empty():
+    """With numbers from one, under another id."""
+    book = Playbook()
+    book.run(send("a"))
+    book.ask(DeleteEntity(CLIENT, "d", "q"))
+    book.ask(create("q"))
+    assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 9))
+    book.run(Detach([S]), AttachSender(S, "q"), send("b"))
+    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 0, 9))
+    assert 1 == peeked.sequence_number
+
+
+def test_settling_in_a_deleted_entity_is_refused():
+    """The lock is gone with everything else."""
+    book = Playbook()
+    book.run(send("a"), credit(1))
+    book.run(DeleteEntity(CLIENT, "d", "q"))
+    (refused,) = book.run(Settle(R, [T1], ["h"], COMPLETE)).effects
+    assert ["h"] == refused.handles
+
+
+# --- idleness --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def idle_book():
+    """A queue that is deleted after five idle minutes, with nobody attached."""
+    return Playbook(QueueDefinition(auto_delete_on_idle_ms=IDLE_MS), attach=False)
+
+
+def exists(book):
+    return bool(list(book.namespace.views()))
+
+
+def test_an_idle_entity_deletes_itself(idle_book):
+    """Messages and all."""
+    idle_book.run(Advance(IDLE_MS - 1))
+    assert exists(idle_book)
+    idle_book.run(Advance(1))
+    assert not exists(idle_book)
+    assert idle_book.namespace.next_deadline_ms() is None
+
+
+def test_use_keeps_an_entity_alive(idle_book):
+    """Sending, attaching, requests."""
+    for use in (Peek(CLIENT, "p", "q", 0, 1), AttachSender(S, "q"), Detach([S])):
+        idle_book.run(Advance(IDLE_MS // 2))
+        idle_book.run(use)
+    idle_book.run(Advance(IDLE_MS - 1))
+    assert "q" in [view.path for view in idle_book.namespace.views()]
+    idle_book.run(Advance(2))
+    assert "q" not in [view.path for view in idle_book.namespace.views()]
+
+
+def test_a_link_keeps_an_entity_alive(idle_book):
+    """However quiet it is."""
+    idle_book.run(attach_receiver(R))
+    idle_book.run(Advance(IDLE_MS * 5))
+    assert exists(idle_book)
+    idle_book.run(Detach([R]))
+    idle_book.run(Advance(IDLE_MS))
+    assert not exists(idle_book)
+
+
+# --- declaring -------------------------------------------------------------------------------------
+
+
+def test_declaring_creates_and_changes():
+    """What a file says holds; what it does not name stays."""
+    book = Playbook(entities={"q": QueueDefinition(), "kept": QueueDefinition()})
+    turn = Turn()
+    changed = QueueDefinition(max_delivery_count=3)
+    book.namespace.declare(
+        {
+            "t/Subscriptions/s": SubscriptionDefinition(),
+            "t": TopicDefinition(),
+            "Q": changed,
+        },
+        book.now_ms,
+        turn,
+    )
+    assert ["t", "q", "t/Subscriptions/s"] == [record.path for record in turn.records]
+    assert {"q", "kept", "t", "t/Subscriptions/s"} == {v.path for v in book.namespace.views()}
+    assert changed == book.ask(GetEntity(CLIENT, "g", "q")).definition
+
+
+def test_declaring_again_writes_nothing():
+    """A restart with the same file changes nothing."""
+    entities: dict[str, EntityDefinition] = {
+        "q": QueueDefinition(),
+        "t": TopicDefinition(),
+        "t/Subscriptions/s": SubscriptionDefinition(),
+    }
+    book = Playbook(entities=entities)
+    turn = Turn()
+    book.now_ms += 1_000
+    book.namespace.declare(entities, book.now_ms, turn)
+    assert [] == turn.records
+
+
+@pytest.mark.parametrize("with_messages", [False, True])
+def test_declaring_sessions_waits_until_a_queue_is_empty(with_messages):
+    """What is fixed is not changed under messages that were sent before."""
+    book = Playbook()
+    if with_messages:
+        book.run(send("a"))
+    book.run(Detach([R]))
+    book.namespace.declare({"q": QueueDefinition(requires_session=True)}, book.now_ms, Turn())
+    view = book.ask(GetEntity(CLIENT, "g", "q"))
+    assert with_messages != view.definition.requires_session

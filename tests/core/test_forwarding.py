@@ -1,0 +1,316 @@
+"""Auto-forwarding: messages and dead letters that go on by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    DEAD_LETTER,
+    AttachSender,
+    CreateEntity,
+    DeleteEntity,
+    GetEntity,
+    Peek,
+    Settle,
+    UpdateEntity,
+)
+from broker.core.errors import ArgumentError, NotAllowed
+from config.entities import (
+    EntityStatus,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    Accepted,
+    Advance,
+    Deliver,
+    Detached,
+    Named,
+    Playbook,
+    R,
+    Refused,
+    S,
+    attach_receiver,
+    credit,
+    message,
+    send,
+    stored,
+    text_of,
+    updated,
+)
+
+END = Named("END")
+
+
+def peek(book, path):
+    return book.ask(Peek(CLIENT, "p", path, 0, 100))
+
+
+def chain(*paths, last="end", **entities):
+    """A book of queues each of which forwards to the next."""
+    names = [*paths, last]
+    definitions = {
+        path: QueueDefinition(forward_to=names[position + 1]) for position, path in enumerate(paths)
+    }
+    return Playbook(entities={**definitions, last: QueueDefinition(), **entities}, attach=False)
+
+
+def test_a_message_goes_on_in_the_turn_it_came_in():
+    """To whoever waits at the other end."""
+    book = chain("q")
+    book.run(AttachSender(S, "q"), attach_receiver(END, "end"), credit(1, to=END))
+    assert (
+        book
+        >> send("a")
+        << stored(1)
+        << updated(1)
+        << Accepted(S, ["a"])
+        << Deliver(END, [1], [T1])
+    )
+    assert 0 == book.ask(GetEntity(CLIENT, "g", "q")).active_count
+
+
+def test_order_is_kept_and_the_first_number_remembered():
+    """The number is issued anew; the original stays with the message."""
+    book = chain("q")
+    book.run(AttachSender(S, "q"), AttachSender(R, "end"), send("own", to=R))
+    book.run(send("a", "b"))
+    assert [("own", 1, 1), ("a", 2, 1), ("b", 3, 2)] == [
+        (text_of(m), m.sequence_number, m.enqueue_sequence_number) for m in peek(book, "end")
+    ]
+
+
+def test_four_hops_are_allowed():
+    """Then the message has arrived."""
+    book = chain("q", "b", "c", "d")
+    book.run(AttachSender(S, "q"), send("a"))
+    (arrived,) = peek(book, "end")
+    assert 4 == arrived.overlay.hops
+
+
+def test_the_fifth_hop_dead_letters_where_it_would_begin():
+    """In the queue that would have forwarded it."""
+    book = chain("q", "b", "c", "d", "e")
+    book.run(AttachSender(S, "q"), send("a"))
+    assert [] == peek(book, "end")
+    (dead,) = peek(book, "e/$DeadLetterQueue")
+    assert "MaxTransferHopCountExceeded" == dead.overlay.dead_letter_reason
+    assert "This value is set to 4." in dead.overlay.dead_letter_description
+
+
+def test_a_circle_ends():
+    """Two queues that forward to each other dead-letter instead of turning forever."""
+    book = Playbook(
+        entities={"q": QueueDefinition(forward_to="b"), "b": QueueDefinition(forward_to="q")},
+        attach=False,
+    )
+    book.run(AttachSender(S, "q"), send("a"))
+    assert 1 == len(peek(book, "q/$DeadLetterQueue"))
+
+
+@pytest.mark.parametrize(
+    ("destination", "reason"),
+    [
+        (None, "EntityNotFound"),
+        (QueueDefinition(status=EntityStatus.DISABLED), "EntityDisabled"),
+        (QueueDefinition(status=EntityStatus.SEND_DISABLED), "EntityDisabled"),
+        (QueueDefinition(max_message_size_kilobytes=1), "MessageSizeExceeded"),
+        (QueueDefinition(requires_session=True), "Session id is null."),
+    ],
+)
+def test_what_cannot_go_on_dies_at_its_source(destination, reason):
+    """In the source's dead-letter queue, saying why."""
+    entities = {"q": QueueDefinition(forward_to="end")}
+    if destination is not None:
+        entities["end"] = destination
+    book = Playbook(entities=entities, attach=False)
+    book.run(AttachSender(S, "q"), send("x" * 2000))
+    (dead,) = peek(book, "q/$DeadLetterQueue")
+    assert reason == dead.overlay.dead_letter_reason
+
+
+def test_a_full_destination_dead_letters_what_does_not_fit():
+    """What fits goes on."""
+    entities = {
+        "q": QueueDefinition(forward_to="end"),
+        "end": QueueDefinition(max_size_megabytes=1),
+    }
+    book = Playbook(entities=entities, attach=False)
+    book.run(AttachSender(S, "q"), send("x" * 600_000, "y" * 600_000, "z"))
+    assert ["x", "z"] == [text_of(m)[0] for m in peek(book, "end")]
+    (dead,) = peek(book, "q/$DeadLetterQueue")
+    assert "QuotaExceeded" == dead.overlay.dead_letter_reason
+
+
+def test_a_session_message_finds_its_session_over_there():
+    """Though the queue it was sent to knows no sessions."""
+    book = chain("q", end=QueueDefinition(requires_session=True))
+    book.run(attach_receiver(END, "end", session="x"), credit(1, to=END))
+    assert ["a"] == [
+        text_of(m) for m in book.deliveries(AttachSender(S, "q"), send(message("a", session="x")))
+    ]
+
+
+def test_a_duplicate_over_there_is_dropped():
+    """And leaves nothing in the store."""
+    book = chain("q", end=QueueDefinition(requires_duplicate_detection=True))
+    book.run(AttachSender(S, "q"), send(message("a", message_id="1")))
+    book.run(send(message("b", message_id="1")))
+    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+    shelf = book.commit()
+    assert (1, 1) == (len(shelf.rows), len(shelf.payloads))
+
+
+def test_a_scheduled_message_goes_on_when_due():
+    """Until then it waits where it was sent."""
+    book = chain("q")
+    book.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
+    assert [] == peek(book, "end")
+    book.run(Advance(1_000))
+    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+
+
+def test_time_to_live_begins_anew_with_what_the_way_left_of_it():
+    """The shortest time of all entities on the way."""
+    entities = {
+        "q": QueueDefinition(forward_to="end", default_time_to_live_ms=5_000),
+        "end": QueueDefinition(default_time_to_live_ms=50_000),
+    }
+    book = Playbook(entities=entities, attach=False)
+    book.run(AttachSender(S, "q"), send("a"))
+    (arrived,) = peek(book, "end")
+    assert START_MS + 5_000 == arrived.expires_at_ms
+    book.run(Advance(5_000))
+    assert [] == peek(book, "end")
+
+
+def test_what_waits_is_forwarded_when_forwarding_is_switched_on():
+    """And receivers of the queue are detached."""
+    book = Playbook(entities={"q": QueueDefinition(), "end": QueueDefinition()})
+    book.run(send("a", "b"), credit(1))
+    update = UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="end"))
+    outcomes = book.tell(update)
+    assert Detached(R, NotAllowed) in outcomes
+    assert ["b"] == [text_of(m) for m in peek(book, "end")]
+    book.run(Advance(30_000))
+    assert ["b", "a"] == [text_of(m) for m in peek(book, "end")]
+
+
+def test_a_forwarding_entity_takes_no_receivers():
+    """There would be nothing to receive; its dead-letter queue is another matter."""
+    book = chain("q")
+    assert book >> attach_receiver(R) << Refused(R, NotAllowed)
+    (effect,) = book.run(attach_receiver(R, "q/$DeadLetterQueue")).effects
+    assert not isinstance(effect, Refused)
+
+
+# --- dead letters ----------------------------------------------------------------------------------
+
+
+def dead_letters_forwarded(**more):
+    book = Playbook(entities={"q": QueueDefinition(forward_dead_letters_to="end"), **more})
+    book.run(send("a"), credit(1))
+    book.run(Settle(R, [T1], ["h"], DEAD_LETTER._replace(reason="Bad")))
+    return book
+
+
+def test_dead_letters_are_forwarded_with_their_source():
+    """The reason stays; the entity they died in is named."""
+    book = dead_letters_forwarded(end=QueueDefinition())
+    (arrived,) = peek(book, "end")
+    assert ("Bad", "q", 0) == (
+        arrived.overlay.dead_letter_reason,
+        arrived.overlay.dead_letter_source,
+        arrived.delivery_count,
+    )
+    assert 0 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+
+
+def test_dead_letters_stay_until_their_destination_exists():
+    """Nothing is lost while it does not."""
+    book = dead_letters_forwarded()
+    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+    book.run(CreateEntity(CLIENT, "c", "end", QueueDefinition()))
+    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+
+
+def test_a_message_can_come_home_as_its_own_dead_letter():
+    """Forwarded back to where it died, it is one message, and deliverable."""
+    entities = {"q": QueueDefinition(forward_dead_letters_to="b"), "b": QueueDefinition()}
+    book = Playbook(entities=entities)
+    book.run(send("a", "b"), credit(1))
+    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    update = UpdateEntity(CLIENT, "u", "b", QueueDefinition(forward_to="q"))
+    book.run(update)
+    assert ["b", "a"] == [text_of(m) for m in book.deliveries(credit(9))]
+
+
+# --- through topics --------------------------------------------------------------------------------
+
+
+def test_subscriptions_forward_too():
+    """Queue to topic to subscription to queue."""
+    book = chain(
+        "q",
+        last="t",
+        t=TopicDefinition(),
+        end=QueueDefinition(),
+        **{"t/Subscriptions/s": SubscriptionDefinition(forward_to="end")},
+    )
+    book.run(AttachSender(S, "q"), send("a"))
+    (arrived,) = peek(book, "end")
+    assert (2, 1) == (arrived.overlay.hops, arrived.enqueue_sequence_number)
+
+
+def test_a_forwarded_message_is_copied_with_one_payload():
+    """The original is gone, the body is stored once and deleted with the last copy."""
+    book = chain(
+        "q",
+        last="t",
+        t=TopicDefinition(),
+        **{f"t/Subscriptions/{name}": SubscriptionDefinition() for name in "xy"},
+    )
+    book.run(AttachSender(S, "q"), send("a"))
+    shelf = book.commit()
+    assert (2, 1) == (len(shelf.rows), len(shelf.payloads))
+    for name in "xy":
+        book.run(DeleteEntity(CLIENT, "d", f"t/Subscriptions/{name}"))
+    shelf = book.commit()
+    assert (0, 0) == (len(shelf.rows), len(shelf.payloads))
+
+
+def test_a_message_no_subscription_wants_is_gone():
+    """As if sent to the topic directly."""
+    book = chain("q", last="t", t=TopicDefinition())
+    book.run(AttachSender(S, "q"), send("a"))
+    assert {} == book.commit().rows
+
+
+def test_a_message_no_topic_can_read_dies_at_its_source():
+    """Rules would have to look into it."""
+    rule_reads = SubscriptionDefinition()
+    book = chain("q", last="t", t=TopicDefinition(), **{"t/Subscriptions/s": rule_reads})
+    book.run(AttachSender(S, "q"), send("undecodable"))
+    (dead,) = peek(book, "q/$DeadLetterQueue")
+    assert "UndecodableMessage" == dead.overlay.dead_letter_reason
+
+
+# --- what cannot be set up -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        QueueDefinition(forward_to="Q2"),
+        QueueDefinition(forward_dead_letters_to="q2"),
+        QueueDefinition(forward_to="q", requires_session=True),
+    ],
+)
+def test_an_entity_forwards_neither_to_itself_nor_sessions(definition):
+    """Refused when it is defined."""
+    with pytest.raises(ArgumentError):
+        Playbook().ask(CreateEntity(CLIENT, "c", "q2", definition))

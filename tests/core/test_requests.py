@@ -1,0 +1,162 @@
+"""Looking at messages without touching them, and deleting the oldest."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    COMPLETE,
+    DEFER,
+    DeleteMessages,
+    GetEntity,
+    Peek,
+    Settle,
+)
+from broker.core.errors import ArgumentOutOfRange, EntityNotFound
+from broker.core.requests import PEEK_MAX_BYTES
+from config.entities import QueueDefinition
+from config.limits import Limits
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    T2,
+    Advance,
+    Deliver,
+    Playbook,
+    R,
+    Reply,
+    credit,
+    deleted,
+    message,
+    send,
+    text_of,
+)
+
+
+def peek(book, from_number=0, count=100, path="q"):
+    return [text_of(m) for m in book.ask(Peek(CLIENT, "p", path, from_number, count))]
+
+
+def test_peek_shows_everything_in_order_and_changes_nothing():
+    """Locked, deferred and scheduled messages too."""
+    book = Playbook()
+    later = message("later", at_ms=START_MS + 60_000)
+    book.run(send("locked", "deferred", later, "active"), credit(2))
+    book.run(Settle(R, [T2], ["h"], DEFER))
+    turn = book.run(Peek(CLIENT, "p", "q", 0, 100))
+    assert ["locked", "deferred", "later", "active"] == [text_of(m) for m in turn.effects[0].value]
+    assert [] == turn.records
+    assert ["active"] == [text_of(m) for m in book.deliveries(credit(9))]
+
+
+@pytest.mark.parametrize(
+    ("from_number", "count", "expected"),
+    [(0, 2, "ab"), (1, 2, "ab"), (2, 2, "bc"), (3, 9, "cd"), (5, 9, ""), (0, 0, ""), (-1, 1, "a")],
+)
+def test_peek_starts_at_a_number(from_number, count, expected):
+    """Ascending from there, as many as asked for."""
+    book = Playbook()
+    book.run(send(*"abcd"))
+    assert list(expected) == peek(book, from_number, count)
+
+
+def test_peek_finds_its_way_through_gaps():
+    """However many messages are gone."""
+    book = Playbook()
+    book.run(send(*[str(number) for number in range(1, 3001)]))
+    for _ in range(3):
+        delivered = book.deliveries(credit(3000))
+        done = [m.lock_token or b"" for m in delivered if m.id not in (700, 2999)]
+        book.run(Settle(R, done, done, COMPLETE))
+    assert ["700", "2999"] == peek(book)
+    assert ["2999"] == peek(book, 701)
+    assert [] == peek(book, 3000)
+
+
+def test_peeked_messages_are_as_they_were_then():
+    """What happens later does not show in them."""
+    book = Playbook()
+    book.run(send("a"))
+    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 0, 1))
+    book.run(credit(1), Advance(30_000))
+    assert 0 == peeked.delivery_count
+
+
+def test_a_peek_is_bounded_in_size_and_number():
+    """At least one message, and no more than fit into a reply."""
+    book = Playbook(limits=Limits(peek_max_messages=3))
+    book.run(send("x" * (PEEK_MAX_BYTES + 1), "a", "b", "c", "d"))
+    assert 1 == len(peek(book))
+    assert ["a", "b", "c"] == peek(book, 2)
+
+
+def test_requests_about_no_entity_are_refused():
+    """404, in words some SDKs look for."""
+    with pytest.raises(EntityNotFound) as refusal:
+        Playbook().ask(Peek(CLIENT, "p", "nowhere", 0, 1))
+    assert "The messaging entity 'nowhere' could not be found." == str(refusal.value)
+
+
+def test_deleting_takes_the_oldest_unlocked_messages():
+    """Enqueued before a time; the rest stays."""
+    book = Playbook()
+    book.run(send("a", "b", "c"), credit(1))
+    book.run(Advance(1_000), send("d"))
+    request = DeleteMessages(CLIENT, "d", "q", 100, START_MS + 1_000)
+    assert book >> request << deleted(2, 3) << Reply(CLIENT, "d", 2)
+    assert ["a", "d"] == peek(book)
+    assert ["d"] == [text_of(m) for m in book.deliveries(credit(9))]
+
+
+def test_deleting_stops_at_the_count():
+    """Oldest first."""
+    book = Playbook()
+    book.run(send(*"abcd"))
+    assert 2 == book.ask(DeleteMessages(CLIENT, "d", "q", 2, START_MS + 1))
+    assert ["c", "d"] == peek(book)
+
+
+def test_deleting_leaves_what_is_deferred_or_scheduled():
+    """They are asked for by number."""
+    book = Playbook()
+    book.run(send("a", message("b", at_ms=START_MS + 60_000)), credit(1))
+    book.run(Settle(R, [T1], ["h"], DEFER))
+    assert 0 == book.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 10**6))
+
+
+@pytest.mark.parametrize("count", [0, -1, 4_001])
+def test_deleting_out_of_range_is_refused(count):
+    """500 or 4,000 at once, by tier."""
+    with pytest.raises(ArgumentOutOfRange):
+        Playbook().ask(DeleteMessages(CLIENT, "d", "q", count, START_MS))
+
+
+def test_deleting_within_a_session():
+    """Only its messages."""
+    book = Playbook(QueueDefinition(requires_session=True))
+    book.run(send(*[message(t + s, session=s) for t in "12" for s in "xy"]))
+    assert 2 == book.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 1, session_id="x"))
+    assert ["1y", "2y"] == peek(book)
+
+
+def test_deleting_what_waits_lets_the_next_through():
+    """A receiver with credit gets what comes after, in order."""
+    book = Playbook()
+    book.run(send(*"abc"))
+    book.ask(DeleteMessages(CLIENT, "d", "q", 2, START_MS + 1))
+    assert book >> credit(1) << Deliver(R, [3], [T1])
+
+
+def test_counts_follow_every_state():
+    """Active includes what is locked."""
+    book = Playbook()
+    book.run(send("a", "b", "c", message("d", at_ms=START_MS + 60_000)), credit(2))
+    book.run(Settle(R, [T1], ["h"], DEFER))
+    view = book.ask(GetEntity(CLIENT, "g", "q"))
+    assert (2, 1, 1, 1) == (
+        view.active_count,
+        view.locked_count,
+        view.deferred_count,
+        view.scheduled_count,
+    )

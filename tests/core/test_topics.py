@@ -1,0 +1,335 @@
+"""Topics: one send, as many messages as rules ask for, one stored body."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    COMPLETE,
+    AddRule,
+    AttachSender,
+    CancelScheduled,
+    DeleteEntity,
+    GetEntity,
+    ListRules,
+    Peek,
+    RemoveRule,
+    Schedule,
+    Settle,
+    UpdateEntity,
+)
+from broker.core.errors import (
+    ArgumentError,
+    EntityAlreadyExists,
+    EntityNotFound,
+    NotAllowed,
+    QuotaExceeded,
+    UndecodableMessage,
+)
+from config.entities import (
+    CorrelationFilter,
+    EntityStatus,
+    FalseFilter,
+    QueueDefinition,
+    RuleDefinition,
+    SqlAction,
+    SqlFilter,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    Accepted,
+    Advance,
+    Deliver,
+    Named,
+    Playbook,
+    R,
+    S,
+    SendRefused,
+    attach_receiver,
+    credit,
+    deleted,
+    message,
+    send,
+    stored,
+    text_of,
+)
+
+RED = RuleDefinition("red", CorrelationFilter(properties={"color": "red"}))
+BLUE = RuleDefinition("blue", SqlFilter("color = 'blue'"))
+
+
+def topic_book(topic=None, **subscriptions):
+    entities = {"t": topic or TopicDefinition()}
+    for name, definition in subscriptions.items():
+        entities[f"t/Subscriptions/{name}"] = definition
+    book = Playbook(entities=entities, attach=False)
+    book.run(AttachSender(S, "t"))
+    return book
+
+
+def having(*rules, **fields):
+    return SubscriptionDefinition(rules=rules, **fields)
+
+
+def peek(book, name, suffix=""):
+    return book.ask(Peek(CLIENT, "p", f"t/Subscriptions/{name}{suffix}", 0, 100))
+
+
+def texts(book, name):
+    return [text_of(m) for m in peek(book, name)]
+
+
+def test_each_subscription_gets_a_copy_and_the_body_is_stored_once():
+    """Three copies, one payload."""
+    book = topic_book(x=having(RuleDefinition("$Default")), y=SubscriptionDefinition())
+    assert book >> send("a") << stored(2, 3, payloads=(1,)) << Accepted(S, ["a"])
+    assert ["a"] == texts(book, "x") == texts(book, "y")
+
+
+def test_one_copy_needs_no_shared_payload():
+    """It is stored like any message."""
+    book = topic_book(x=SubscriptionDefinition())
+    assert book >> send("a") << stored(1) << Accepted(S, ["a"])
+
+
+def test_the_payload_goes_with_the_last_copy():
+    """Not before, whatever the order."""
+    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    other = Named("other")
+    book.run(attach_receiver(R, "t/Subscriptions/x"), attach_receiver(other, "t/Subscriptions/y"))
+    book.run(credit(1), credit(1, to=other), send("a"))
+    first = book.run(Settle(R, [T1], ["h"], COMPLETE)).records[0]
+    assert ([2], []) == (list(first.ids), list(first.payload_ids))
+    second = book.run(Settle(other, [b"token%011d" % 2], ["h"], COMPLETE)).records[0]
+    assert ([3], [1]) == (list(second.ids), list(second.payload_ids))
+
+
+def test_a_message_nobody_wants_is_accepted_and_stored_nowhere():
+    """No subscription, or no rule that matches."""
+    book = topic_book(x=having(RED), y=having(), z=having(RuleDefinition("no", FalseFilter())))
+    assert book >> send("a") << Accepted(S, ["a"])
+
+
+def test_rules_choose():
+    """Each subscription by its own."""
+    book = topic_book(red=having(RED), blue=having(BLUE), both=having(RED, BLUE))
+    book.run(send(message("r", color="red"), message("b", color="blue"), "n"))
+    assert (["r"], ["b"], ["r", "b"]) == tuple(
+        texts(book, name) for name in ("red", "blue", "both")
+    )
+
+
+def test_an_action_makes_a_copy_of_its_own():
+    """Rules without action add one copy between them; each with action adds its own."""
+    action = RuleDefinition("act", RED.filter, SqlAction("SET seen = 'yes'"))
+    book = topic_book(x=having(RED, action))
+    book.run(send(message("r", color="red")))
+    plain, acted = sorted(peek(book, "x"), key=lambda m: m.overlay is not None)
+    assert plain.overlay is None
+    assert b"yes" == acted.overlay.properties["seen"]
+    assert b"act" == acted.overlay.properties["RuleName"]
+
+
+def test_numbers_are_each_subscription_s_own():
+    """The topic's number is the one it was enqueued under."""
+    book = topic_book(red=having(RED), everything=SubscriptionDefinition())
+    book.run(send("n", message("r", color="red")))
+    assert [(1, 2)] == [(m.sequence_number, m.enqueue_sequence_number) for m in peek(book, "red")]
+    assert [(1, 1), (2, 2)] == [
+        (m.sequence_number, m.enqueue_sequence_number) for m in peek(book, "everything")
+    ]
+
+
+def test_a_copy_is_delivered_in_the_turn_it_came_in():
+    """To receivers of the subscription."""
+    book = topic_book(x=SubscriptionDefinition())
+    book.run(attach_receiver(R, "t/Subscriptions/x"), credit(1))
+    assert book >> send("a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
+
+
+def test_a_filter_that_fails_dead_letters():
+    """In the subscription, if it keeps such messages."""
+    failing = RuleDefinition("fails", SqlFilter("sys.nothing = 1"))
+    book = topic_book(
+        kept=having(failing), dropped=having(failing, dead_lettering_on_filter_errors=False)
+    )
+    book.run(send("a"))
+    (dead,) = peek(book, "kept", "/$DeadLetterQueue")
+    assert "FilterException" == dead.overlay.dead_letter_reason
+    assert [] == peek(book, "dropped", "/$DeadLetterQueue")
+
+
+def test_a_message_without_session_dies_in_a_session_subscription():
+    """The others get it."""
+    book = topic_book(x=SubscriptionDefinition(requires_session=True), y=SubscriptionDefinition())
+    book.run(send("a", message("b", session="s")))
+    (dead,) = peek(book, "x", "/$DeadLetterQueue")
+    assert ("a", "Session id is null.") == (text_of(dead), dead.overlay.dead_letter_reason)
+    assert ["b"] == texts(book, "x")
+    assert ["a", "b"] == texts(book, "y")
+
+
+def test_the_shortest_time_to_live_counts():
+    """Message, topic or subscription."""
+    book = topic_book(
+        TopicDefinition(default_time_to_live_ms=20_000),
+        x=SubscriptionDefinition(),
+        y=SubscriptionDefinition(default_time_to_live_ms=10_000),
+    )
+    book.run(send("a", message("b", time_to_live_ms=5_000)))
+    assert [20_000, 5_000] == [m.time_to_live_ms for m in peek(book, "x")]
+    assert [10_000, 5_000] == [m.time_to_live_ms for m in peek(book, "y")]
+
+
+def test_duplicates_are_detected_before_copying():
+    """Once for the topic."""
+    book = topic_book(
+        TopicDefinition(requires_duplicate_detection=True), x=SubscriptionDefinition()
+    )
+    book.run(send(message("a", message_id="1"), message("b", message_id="1")))
+    assert ["a"] == texts(book, "x")
+
+
+def test_a_scheduled_message_is_copied_when_due():
+    """By the rules of that moment."""
+    book = topic_book(x=SubscriptionDefinition())
+    (number,) = book.ask(Schedule(CLIENT, "s", "t", [message("a", at_ms=START_MS + 1_000)]))
+    assert (1, 1) == (number, book.ask(GetEntity(CLIENT, "g", "t")).scheduled_count)
+    assert [] == texts(book, "x")
+    book.run(Advance(1_000))
+    assert ["a"] == texts(book, "x")
+    assert 0 == book.ask(GetEntity(CLIENT, "g", "t")).scheduled_count
+
+
+def test_a_scheduled_message_can_be_cancelled():
+    """By the number the topic gave it."""
+    book = topic_book(x=SubscriptionDefinition())
+    book.ask(Schedule(CLIENT, "s", "t", [message("a", at_ms=START_MS + 1_000)]))
+    book.ask(CancelScheduled(CLIENT, "c", "t", [1]))
+    book.run(Advance(1_000))
+    assert [] == texts(book, "x")
+
+
+def test_a_message_that_cannot_be_read_is_refused():
+    """Rules may have to look into it."""
+    book = topic_book(x=having(RED))
+    refused = SendRefused(S, "undecodable", UndecodableMessage)
+    assert book >> send("undecodable") << refused
+
+
+def test_a_full_topic_refuses():
+    """What its subscriptions hold counts."""
+    book = topic_book(TopicDefinition(max_size_megabytes=1), x=SubscriptionDefinition())
+    book.run(send("x" * 900_000))
+    turn = book.run(send("y" * 900_000))
+    assert isinstance(turn.effects[0].error, QuotaExceeded)
+    assert "for Topic: 't'" in str(turn.effects[0].error)
+
+
+def test_a_disabled_subscription_still_collects():
+    """Disabled means that nobody can receive."""
+    book = topic_book(x=SubscriptionDefinition(status=EntityStatus.DISABLED))
+    book.run(send("a"))
+    assert ["a"] == texts(book, "x")
+
+
+# --- rules -----------------------------------------------------------------------------------------
+
+
+def test_rules_can_be_added_and_removed():
+    """And hold for the next message."""
+    book = topic_book(x=SubscriptionDefinition())
+    path = "t/Subscriptions/x"
+    book.ask(RemoveRule(CLIENT, "r", path, "$default"))
+    book.ask(AddRule(CLIENT, "a", path, RED))
+    book.run(send("n", message("r", color="red")))
+    assert ["r"] == texts(book, "x")
+    (rule,) = book.ask(ListRules(CLIENT, "l", path))
+    assert ("red", START_MS) == (rule.name, rule.created_time_ms)
+    assert [] == book.ask(ListRules(CLIENT, "l", path, skip=1))
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (
+            AddRule(CLIENT, "a", "t/Subscriptions/x", RuleDefinition("$DEFAULT")),
+            EntityAlreadyExists,
+        ),
+        (
+            AddRule(CLIENT, "a", "t/Subscriptions/x", RuleDefinition("bad", SqlFilter("= ="))),
+            ArgumentError,
+        ),
+        (AddRule(CLIENT, "a", "t", RED), NotAllowed),
+        (RemoveRule(CLIENT, "r", "t/Subscriptions/x", "none"), EntityNotFound),
+        (ListRules(CLIENT, "l", "t/Subscriptions/none"), EntityNotFound),
+    ],
+)
+def test_rules_are_refused(command, error):
+    """Names are unique, texts must be readable, and only subscriptions have rules."""
+    book = topic_book(x=SubscriptionDefinition())
+    with pytest.raises(error):
+        book.ask(command)
+    book.run(send("a"))
+    assert ["a"] == texts(book, "x")
+
+
+def test_updating_a_subscription_changes_its_rules():
+    """At once."""
+    book = topic_book(x=SubscriptionDefinition())
+    book.ask(UpdateEntity(CLIENT, "u", "t/Subscriptions/x", having(BLUE)))
+    book.run(send("n", message("b", color="blue")))
+    assert ["b"] == texts(book, "x")
+
+
+# --- endings ---------------------------------------------------------------------------------------
+
+
+def test_deleting_a_topic_deletes_its_subscriptions():
+    """And everything in them."""
+    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    book.run(send("a", message("later", at_ms=START_MS + 1_000)))
+    book.ask(DeleteEntity(CLIENT, "d", "t"))
+    with pytest.raises(EntityNotFound):
+        book.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x"))
+    shelf = book.commit()
+    assert ({}, {}, {}) == (shelf.rows, shelf.payloads, shelf.stored_entities)
+    assert book.namespace.next_deadline_ms() is None
+
+
+def test_deleting_a_subscription_spares_the_others():
+    """Their copies keep the body."""
+    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    book.run(send("a"))
+    book.ask(DeleteEntity(CLIENT, "d", "t/Subscriptions/x"))
+    assert 1 == len(book.commit().payloads)
+    assert ["a"] == texts(book, "y")
+    book.run(send("b"))
+    assert ["a", "b"] == texts(book, "y")
+
+
+def test_a_topic_shows_its_subscriptions_and_their_size():
+    """Administration counts them."""
+    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    book.run(send("abc"))
+    view = book.ask(GetEntity(CLIENT, "g", "t"))
+    assert (2, 6) == (view.subscription_count, view.size_bytes)
+    assert 3 == book.ask(GetEntity(CLIENT, "g", "t/subscriptions/X")).size_bytes
+
+
+def test_a_subscription_needs_its_topic():
+    """A queue is none."""
+    with pytest.raises(EntityNotFound):
+        Playbook(entities={"q": QueueDefinition(), "q/Subscriptions/s": SubscriptionDefinition()})
+
+
+def test_one_message_is_deleted_from_one_subscription_only():
+    """Copies are independent."""
+    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    book.run(attach_receiver(R, "t/Subscriptions/x"), credit(1), send("a"))
+    assert deleted(2) in book.tell(Settle(R, [T1], ["h"], COMPLETE))
+    assert ([], ["a"]) == (texts(book, "x"), texts(book, "y"))

@@ -1,0 +1,281 @@
+"""Transactions: together, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    AttachSender,
+    CancelScheduled,
+    Declare,
+    Detach,
+    Discharge,
+    Peek,
+    Schedule,
+    Send,
+    SendBatch,
+    Settle,
+    SettleByToken,
+    UpdateEntity,
+)
+from broker.core.errors import (
+    EntityNotFound,
+    MessageLockLost,
+    MessageSizeExceeded,
+    QuotaExceeded,
+    TransactionRolledBack,
+    TransactionUnknown,
+)
+from config.entities import EntityStatus, QueueDefinition
+from config.limits import Limits
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    T2,
+    T3,
+    Accepted,
+    Advance,
+    Deliver,
+    Named,
+    Playbook,
+    R,
+    Reply,
+    S,
+    SendRefused,
+    Settled,
+    SettleRefused,
+    credit,
+    deleted,
+    message,
+    send,
+    stored,
+    text_of,
+    token,
+    updated,
+)
+
+COORDINATOR = Named("COORDINATOR")
+
+
+@pytest.fixture
+def book():
+    """Two queues, `a` delivered from `q` under T1, and a transaction T2 that is open."""
+    book = Playbook(entities={"q": QueueDefinition(), "other": QueueDefinition()})
+    book.run(send("a"), credit(1))
+    assert book >> Declare(COORDINATOR, "declare") << Reply(COORDINATOR, "declare", T2)
+    return book
+
+
+def send_in(transaction_id, *texts, to=S):
+    return Send(to, [message(text) for text in texts], list(texts), transaction_id)
+
+
+def discharge(transaction_id=T2, *, fail=False):
+    return Discharge(COORDINATOR, "discharge", transaction_id, fail)
+
+
+def texts(book, path="q"):
+    return [text_of(m) for m in book.ask(Peek(CLIENT, "p", path, 0, 100))]
+
+
+def test_nothing_shows_before_the_discharge(book):
+    """Sends are accepted and settlements answered, provisionally and without a record."""
+    assert book >> send_in(T2, "b") << Accepted(S, ["b"])
+    assert book >> Settle(R, [T1], ["h"], COMPLETE, T2) << Settled(R, ["h"], COMPLETE)
+    assert ["a"] == texts(book)
+
+
+def test_a_discharge_does_all_of_it_in_one_turn(book):
+    """In the order it was asked for."""
+    book.run(send_in(T2, "b", "c"), Settle(R, [T1], ["h"], COMPLETE, T2))
+    assert book >> discharge() << stored(2, 3) << deleted(1) << Reply(COORDINATOR, "discharge")
+    assert ["b", "c"] == texts(book)
+
+
+def test_a_discharged_send_is_delivered(book):
+    """Like any other."""
+    book.run(send_in(T2, "b"), credit(2))
+    assert (
+        book >> discharge() << stored(2) << Reply(COORDINATOR, "discharge") << Deliver(R, [2], [T3])
+    )
+
+
+def test_a_failed_discharge_drops_all_of_it(book):
+    """The message stays locked by its receiver."""
+    book.run(send_in(T2, "b"), Settle(R, [T1], ["h"], COMPLETE, T2))
+    assert book >> discharge(fail=True) << Reply(COORDINATOR, "discharge")
+    assert ["a"] == texts(book)
+    assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+
+
+def test_several_entities_in_one_transaction(book):
+    """Receive from one, send to another."""
+    sender = Named("sender")
+    book.run(AttachSender(sender, "other"))
+    book.run(send_in(T2, "b", to=sender), Settle(R, [T1], ["h"], COMPLETE, T2), discharge())
+    assert ([], ["b"]) == (texts(book), texts(book, "other"))
+
+
+@pytest.mark.parametrize(("settlement", "left"), [(ABANDON, ["a"]), (DEAD_LETTER, [])])
+def test_every_settlement_can_be_part(book, settlement, left):
+    """Not only completing."""
+    book.run(Settle(R, [T1], ["h"], settlement, T2))
+    assert book >> discharge() << updated(1) << Reply(COORDINATOR, "discharge")
+    assert left == texts(book)
+
+
+def test_batches_and_tokens_can_be_part(book):
+    """Through management too."""
+    assert book >> SendBatch(S, [message("b")], "batch", T2) << Accepted(S, ["batch"])
+    by_token = SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, None, T2)
+    assert book >> by_token << Reply(CLIENT, "x")
+    assert book >> discharge() << stored(2) << deleted(1) << Reply(COORDINATOR, "discharge")
+
+
+def test_scheduling_can_be_part(book):
+    """The number is given at once, and is good for cancelling after the discharge."""
+    later = message("later", at_ms=START_MS + 60_000)
+    (number,) = book.ask(Schedule(CLIENT, "s", "q", [later], T2))
+    book.run(send("between"))
+    with_reply = book.run(discharge())
+    assert Reply(COORDINATOR, "discharge") == with_reply.effects[-1]
+    assert ["a", "later", "between"] == texts(book)
+    book.ask(CancelScheduled(CLIENT, "c", "q", [number]))
+    assert ["a", "between"] == texts(book)
+
+
+def test_a_lost_lock_rolls_back_everything(book):
+    """Found out at the discharge."""
+    book.run(send_in(T2, "b"), Settle(R, [T1], ["h"], COMPLETE, T2))
+    book.run(Advance(30_000))
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
+    assert ["a"] == texts(book)
+
+
+def test_an_entity_that_refuses_rolls_back_everything(book):
+    """A send that was fine when it was held is not any more."""
+    book.run(send_in(T2, "b"), Settle(R, [T1], ["h"], COMPLETE, T2))
+    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(status=EntityStatus.SEND_DISABLED)))
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
+    assert ["a"] == texts(book)
+
+
+def test_what_cannot_be_held_is_refused_at_once(book):
+    """And the transaction goes on without it."""
+    book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
+    book.run(Declare(COORDINATOR, "declare"))
+    large = "x" * 2000
+    assert (
+        book
+        >> send_in(T1, large, "b")
+        << SendRefused(S, large, MessageSizeExceeded)
+        << Accepted(S, ["b"])
+    )
+    assert book >> discharge(T1) << stored(1) << Reply(COORDINATOR, "discharge")
+
+
+def test_a_lock_is_settled_once_in_a_transaction(book):
+    """A second settlement of it is refused."""
+    book.run(Settle(R, [T1], ["h"], COMPLETE, T2))
+    again = Settle(R, [T1], ["i"], ABANDON, T2)
+    assert book >> again << SettleRefused(R, ["i"], MessageLockLost)
+
+
+def test_a_settlement_outside_wins(book):
+    """It was there first; the transaction is rolled back."""
+    book.run(Settle(R, [T1], ["h"], COMPLETE, T2), Settle(R, [T1], ["i"], COMPLETE))
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
+
+
+def test_an_unknown_transaction_is_refused(book):
+    """Everywhere."""
+    unknown = token(99)
+    assert book >> send_in(unknown, "b") << SendRefused(S, "b", TransactionUnknown)
+    settle = Settle(R, [T1], ["h"], COMPLETE, unknown)
+    assert book >> settle << SettleRefused(R, ["h"], TransactionUnknown)
+    refused = Reply(COORDINATOR, "discharge", None, TransactionUnknown)
+    assert book >> discharge(unknown) << refused
+
+
+def test_a_transaction_is_discharged_once(book):
+    """Then it is unknown."""
+    book.run(discharge())
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionUnknown)
+
+
+def test_two_minutes_roll_back(book):
+    """Unless discharged before."""
+    book.run(send_in(T2, "b"))
+    book.run(Advance(120_000))
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionUnknown)
+    assert "b" not in texts(book)
+
+
+def test_a_coordinator_that_goes_rolls_back(book):
+    """With its connection, or alone."""
+    book.run(send_in(T2, "b"))
+    book.run(Detach([COORDINATOR]))
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionUnknown)
+
+
+def test_a_sender_may_detach_before_the_discharge(book):
+    """What it sent is part of the transaction."""
+    book.run(send_in(T2, "b"), Detach([S]))
+    assert book >> discharge() << stored(2) << Reply(COORDINATOR, "discharge")
+
+
+def test_transactions_are_bounded():
+    """In messages, in bytes and in number."""
+    limits = Limits(
+        transaction_max_operations=2,
+        transaction_max_bytes=100,
+        transactions_per_connection_max=1,
+    )
+    book = Playbook(limits=limits)
+    book.run(Declare(COORDINATOR, "declare"))
+    refused = Reply(COORDINATOR, "again", None, QuotaExceeded)
+    assert book >> Declare(COORDINATOR, "again") << refused
+    assert book >> send_in(T1, "x" * 101) << SendRefused(S, "x" * 101, QuotaExceeded)
+    assert book >> send_in(T1, "a", "b") << Accepted(S, ["a", "b"])
+    assert book >> send_in(T1, "c") << SendRefused(S, "c", QuotaExceeded)
+    assert book >> discharge(T1) << stored(1, 2) << Reply(COORDINATOR, "discharge")
+
+
+# --- send-via --------------------------------------------------------------------------------------
+
+
+VIA = Named("VIA")
+
+
+def test_a_message_sent_via_an_entity_arrives_at_its_destination(book):
+    """The number of the entity on the way stays with it."""
+    book.run(AttachSender(VIA, "q", "other"))
+    book.run(send_in(T2, "b", to=VIA), Settle(R, [T1], ["h"], COMPLETE, T2))
+    book.run(discharge())
+    (arrived,) = book.ask(Peek(CLIENT, "p", "other", 0, 9))
+    assert ("b", 1, 2) == (
+        text_of(arrived),
+        arrived.sequence_number,
+        arrived.enqueue_sequence_number,
+    )
+    assert [] == texts(book)
+
+
+def test_a_disabled_destination_leaves_it_in_the_transfer_dead_letter_queue(book):
+    """Of the entity on the way."""
+    book.run(AttachSender(VIA, "q", "other"))
+    book.ask(UpdateEntity(CLIENT, "u", "other", QueueDefinition(status=EntityStatus.DISABLED)))
+    assert book >> send("b", to=VIA) << stored(2) << Accepted(VIA, ["b"])
+    (dead,) = book.ask(Peek(CLIENT, "p", "q/$Transfer/$DeadLetterQueue", 0, 9))
+    assert ("b", "EntityDisabled") == (text_of(dead), dead.overlay.dead_letter_reason)
+
+
+def test_a_missing_destination_is_refused():
+    """At attach, and later at the send."""
+    book = Playbook()
+    turn = book.run(AttachSender(VIA, "q", "nowhere"))
+    assert isinstance(turn.effects[0].error, EntityNotFound)
