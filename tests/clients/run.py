@@ -1,0 +1,198 @@
+"""`make clients`: every stock client there is, against one running broker.
+
+`python -m tests.clients.run [--short] [--only NAME] [--table FILE] [--readme]`. It ends with 1 if a
+scenario failed or was not reported, the broker logged an error, or (in CI) a client is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.clients import table
+from tests.clients.program import FOLDER, Outcome, ProgramFailed, Report, all_clients
+from tests.support.server import HOST, ROOT, BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tests.clients.program import Client
+
+NAME_WIDTH = 12
+ROUND_TRIP = "properties-round-trip"
+READ_TYPES = "read-types"
+_BROKEN = re.compile(
+    r"^.*(?:\[error|\[critical|Traceback \(most recent call last\)).*$", re.MULTILINE
+)
+
+
+class Matrix:
+    """One broker, and the clients that are let loose on it."""
+
+    def __init__(self, broker: BrokerProcess, folder: Path, *, short: bool, verbose: bool) -> None:
+        self._broker = broker
+        self._run = f"run-{secrets.token_hex(3)}"
+        self._verbose = verbose
+        self._scenarios = table.scenarios(short=short)
+        self._environment = _environment(broker, folder, self._run, short=short)
+        self._log_seen = 0
+        self.reports: dict[str, Report] = {}
+        self.types: dict[tuple[str, str], Outcome] = {}
+
+    def run(self, client: Client) -> Report:
+        """All scenarios of one client."""
+        report = client.start([], self._environment, self._broker.restart, self._watch)
+        for name in self._scenarios:
+            report.outcomes.setdefault(name, Outcome("failed", "was not reported"))
+        for name in report.outcomes.keys() - set(self._scenarios):
+            report.outcomes[name] = Outcome("failed", "is not in SCENARIOS.md")
+        report.problem = report.problem or self._broken()
+        self.reports[client.name] = report
+        return report
+
+    def read_types(self, reader: Client, writer: Client) -> Report:
+        """Have one client read what another has written."""
+        queue = f"{self._run}-types-{writer.name}"
+        arguments = [READ_TYPES, queue, writer.name]
+        report = reader.start(arguments, self._environment, self._broker.restart, self._watch)
+        if READ_TYPES not in report.outcomes:
+            report.outcomes[READ_TYPES] = Outcome("failed", "was not reported")
+        report.problem = report.problem or self._broken()
+        failed = Outcome("failed", report.problem)
+        self.types[reader.name, writer.name] = (
+            failed if report.problem else report.outcomes[READ_TYPES]
+        )
+        return report
+
+    def wrote_types(self, client: Client) -> bool:
+        """Whether there is something for others to read."""
+        report = self.reports.get(client.name)
+        outcome = report.outcomes.get(ROUND_TRIP) if report else None
+        return outcome is not None and outcome.outcome == "passed"
+
+    def _watch(self, name: str, outcome: Outcome) -> None:
+        if self._verbose:
+            print(f"  {outcome.outcome:8} {name}  {outcome.detail}".rstrip(), flush=True)
+
+    def _broken(self) -> str:
+        """What the broker should not have had to say since the last time."""
+        log = self._broker.log_text()
+        new, self._log_seen = log[self._log_seen :], len(log)
+        found = _BROKEN.search(new)
+        return f"the broker logged: {new[found.start() :][:2_000]}" if found else ""
+
+
+def _environment(broker: BrokerProcess, folder: Path, run: str, *, short: bool) -> dict[str, str]:
+    flag = "UseDevelopmentEmulator=true;"
+    tls = broker.connection_string.replace(flag, "").replace(HOST, "localhost")
+    environment = {
+        "PEEKLOCK_HOST": HOST,
+        "PEEKLOCK_AMQP_PORT": str(broker.amqp_port),
+        "PEEKLOCK_HTTP_PORT": str(broker.http_port),
+        "PEEKLOCK_CONNECTION_STRING": broker.connection_string,
+        "PEEKLOCK_ADMIN_CONNECTION_STRING": broker.admin_connection_string,
+        "PEEKLOCK_TLS_CONNECTION_STRING": tls,
+        "PEEKLOCK_CA_FILE": str(folder / "tls" / "ca.pem"),
+        "PEEKLOCK_TYPES_FILE": str(FOLDER / "types.json"),
+        "PEEKLOCK_RUN": run,
+    }
+    if short:
+        environment["PEEKLOCK_SHORT"] = "1"
+    return environment
+
+
+@contextmanager
+def _broker() -> Iterator[tuple[BrokerProcess, Path]]:
+    """On a file, so that a restart in the middle loses nothing."""
+    with tempfile.TemporaryDirectory(prefix="peeklock-clients-") as name:
+        folder = Path(name)
+        with BrokerProcess(
+            storage=f"sqlite:///{folder / 'peeklock.db'}",
+            environment={"PEEKLOCK_TLS_FOLDER": str(folder / "tls")},
+        ) as broker:
+            yield broker, folder
+
+
+def _ready(clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:
+    """Those that can be run, and why the others cannot."""
+    ready, absent = [], {}
+    for client in clients:
+        missing = client.missing()
+        if missing:
+            absent[client.name] = f"missing: {', '.join(missing)} not found"
+            continue
+        try:
+            client.make_ready()
+        except ProgramFailed as error:
+            absent[client.name] = f"not installed: {error}"
+        else:
+            ready.append(client)
+    return ready, absent
+
+
+def _line(name: str, report: Report, seconds: float) -> str:
+    counts = ", ".join(f"{report.count(one)} {one}" for one in ("passed", "failed", "skipped"))
+    versions = ", ".join(f"{library} {version}" for library, version in report.versions.items())
+    text = f"{name:{NAME_WIDTH}} {counts}  {seconds:.0f} s  {versions}"
+    failures = [
+        f"  {scenario}: {outcome.detail}"
+        for scenario, outcome in report.outcomes.items()
+        if outcome.outcome not in ("passed", "skipped")
+    ]
+    if report.problem:
+        failures.append(f"  {report.problem}")
+    if failures and report.output:
+        failures.append(f"--- what {name} wrote\n{report.output}\n---")
+    return "\n".join([text.rstrip(), *failures])
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    parser = argparse.ArgumentParser(prog="tests.clients.run", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="only a few scenarios of each")
+    parser.add_argument("--only", action="append", default=[], help="only this client; repeatable")
+    parser.add_argument("--table", type=Path, help="where the tables go, as Markdown")
+    parser.add_argument("--readme", action="store_true", help="put the tables into README.md")
+    parser.add_argument("--verbose", action="store_true", help="name every scenario")
+    options = parser.parse_args(arguments)
+    try:
+        clients, absent = _ready(all_clients(options.only))
+    except ProgramFailed as error:
+        parser.error(str(error))
+    good = True
+    with _broker() as (broker, folder):
+        matrix = Matrix(broker, folder, short=options.short, verbose=options.verbose)
+        for client in clients:
+            began = time.monotonic()
+            report = matrix.run(client)
+            good &= report.is_good
+            print(_line(client.name, report, time.monotonic() - began), flush=True)
+        writers = [client for client in clients if matrix.wrote_types(client)]
+        for writer in writers:
+            for reader in clients:
+                if reader is not writer:
+                    began = time.monotonic()
+                    report = matrix.read_types(reader, writer)
+                    good &= report.is_good
+                    if options.verbose or not report.is_good:
+                        name = f"{reader.name} reading {writer.name}"
+                        print(_line(name, report, time.monotonic() - began), flush=True)
+    for name, reason in absent.items():
+        print(f"{name:{NAME_WIDTH}} {reason}")
+    text = table.markdown(matrix.reports, matrix.types, table.scenarios(short=options.short))
+    if options.table:
+        options.table.write_text(text)
+    if options.readme:
+        table.insert(ROOT / "README.md", text)
+    return int(not good or (bool(absent) and environment.get("CI") == "true"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
