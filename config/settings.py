@@ -1,17 +1,33 @@
 """How this process runs: listeners, storage, logs, authorization, budgets.
 
-Plain frozen data, already checked; `sources.py` fills it from flags, environment and file. What
-entities exist is not said here. The same for as long as the process runs.
+Owns what each setting is, is called and may be; `sources.py` fills it from flags, environment and
+file. What entities exist is not said here. The same for as long as the process runs.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.limits import MEBIBYTE, MINUTE_MS, RELAXED, SECOND_MS, Limits, Tier, strict
+from config.texts import (
+    read_boolean,
+    read_duration,
+    read_existing_file,
+    read_folder,
+    read_names,
+    read_one_of,
+    read_port,
+    read_size,
+    read_store,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class LogFormat(Enum):
@@ -50,43 +66,103 @@ def default_storage() -> str:
     return f"sqlite:///{data_folder() / 'peeklock.db'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    host: str = "127.0.0.1"
-    amqp_port: int = 5672
-    """0 picks a free port, here and below."""
-    http_port: int = 5300
-    tls_port: int | None = None
-    """None: no listener of its own; the others understand TLS as well."""
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    """None: the certificate's file holds the key as well."""
-    tls_folder: Path = field(default_factory=lambda: data_folder() / "tls")
-    """Where our own certificate authority lives, used when no certificate is given."""
-    tls_names: tuple[str, ...] = (
-        "localhost",
-        "127.0.0.1",
-        "::1",
-        "peeklock",
-        "host.docker.internal",
+def _written(read: Callable[[str], Any]) -> BeforeValidator:
+    """Values come as text from outside and as themselves from within."""
+    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
+
+
+Port = Annotated[int, _written(read_port)]
+ExistingFile = Annotated[Path, _written(read_existing_file)]
+Bytes = Annotated[int, _written(read_size)]
+Milliseconds = Annotated[int, _written(read_duration)]
+Switch = Annotated[bool, _written(read_boolean)]
+
+
+class Settings(BaseModel):
+    """Everything that can be set about a broker process. Aliases leave out the unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    amqp_port: Port = Field(5672, description="port for AMQP; 0 picks a free one")
+    http_port: Port = Field(
+        5300, description="port for administration and health; 0 picks a free one"
     )
-    """Names and addresses our own certificate is good for."""
-    storage: str = field(default_factory=default_storage)
-    payload_memory_bytes: int = 512 * MEBIBYTE
-    """Bodies of waiting messages beyond this stay in the store alone."""
-    log_format: LogFormat = LogFormat.CONSOLE
-    log_level: LogLevel = LogLevel.INFO
-    authorization: Authorization = Authorization.DEVELOPMENT
-    shared_access_key_name: str = "RootManageSharedAccessKey"
-    shared_access_key: str = "SAS_KEY_VALUE"
-    create_on_first_use: bool = False
-    tier: Tier = Tier.PREMIUM
-    quotas: Quotas = Quotas.RELAXED
-    testing_api: bool = False
-    hold_locks_after_connection_loss: bool = False
-    idle_timeout_ms: int = 4 * MINUTE_MS
-    """Python's SDK keeps a connection alive only on a slow tick: two minutes are the least."""
-    shutdown_grace_ms: int = 10 * SECOND_MS
+    # None: no listener of its own; the others understand TLS as well.
+    tls_port: Port | None = Field(None, description="one more port, for clients that insist on TLS")
+    tls_certificate: ExistingFile | None = Field(
+        None, description="PEM file with the certificate chain"
+    )
+    # None: the certificate's file holds the key as well.
+    tls_key: ExistingFile | None = Field(
+        None, description="PEM file with the certificate's private key"
+    )
+    tls_folder: Annotated[Path, _written(read_folder)] = Field(
+        default_factory=lambda: data_folder() / "tls",
+        description="where the certificate authority made here is kept",
+    )
+    tls_names: Annotated[tuple[str, ...], _written(read_names)] = Field(
+        ("localhost", "127.0.0.1", "::1", "peeklock", "host.docker.internal"),
+        description="host names the certificate made here is for, with commas",
+    )
+    storage: Annotated[str, _written(read_store)] = Field(
+        default_factory=default_storage,
+        description="memory:, sqlite:///PATH or postgresql://HOST/DATABASE",
+    )
+    # Bodies of waiting messages beyond this stay in the store alone.
+    payload_memory_bytes: Bytes = Field(
+        512 * MEBIBYTE,
+        alias="payload_memory",
+        description="memory for bodies of waiting messages",
+    )
+    log_format: Annotated[LogFormat, _written(read_one_of(LogFormat))] = Field(
+        LogFormat.CONSOLE, description="console or json"
+    )
+    log_level: Annotated[LogLevel, _written(read_one_of(LogLevel))] = Field(
+        LogLevel.INFO, description="debug, info, warning or error"
+    )
+    authorization: Annotated[Authorization, _written(read_one_of(Authorization))] = Field(
+        Authorization.DEVELOPMENT,
+        description="development (the well-known key and any token pass) or strict (all is verified)",
+    )
+    shared_access_key_name: str = Field(
+        "RootManageSharedAccessKey", description="name of the key that may do everything"
+    )
+    shared_access_key: str = Field("SAS_KEY_VALUE", description="the key that may do everything")
+    # None: strict authorization takes no bearer tokens.
+    jwt_keys: ExistingFile | None = Field(
+        None,
+        description="what strict authorization verifies bearer tokens with: a file that holds a "
+        "JWK set, PEM public keys or a secret",
+    )
+    jwt_issuer: str | None = Field(None, description="who must have issued a bearer token")
+    jwt_audience: str | None = Field(
+        None, description="for whom a bearer token must have been issued"
+    )
+    create_on_first_use: Switch = Field(
+        False, description="create a queue when a client first names it"
+    )
+    tier: Annotated[Tier, _written(read_one_of(Tier))] = Field(
+        Tier.PREMIUM, description="Basic, Standard or Premium"
+    )
+    quotas: Annotated[Quotas, _written(read_one_of(Quotas))] = Field(
+        Quotas.RELAXED, description="relaxed, or strict: Azure's own in that tier"
+    )
+    testing_api: Switch = Field(
+        False, description="let tests move the clock, inject faults and reset"
+    )
+    hold_locks_after_connection_loss: Switch = Field(
+        False, description="keep the message locks of a lost connection until they expire"
+    )
+    # The Python SDK keeps a connection alive only on a slow tick: two minutes are the least.
+    idle_timeout_ms: Milliseconds = Field(
+        4 * MINUTE_MS,
+        alias="idle_timeout",
+        description="silence that ends a connection, such as 4m",
+    )
+    shutdown_grace_ms: Milliseconds = Field(
+        10 * SECOND_MS, alias="shutdown_grace", description="how long a stop may take, such as 10s"
+    )
 
     @property
     def limits(self) -> Limits:

@@ -20,7 +20,8 @@ STATIC: dict[str, list[str | Path]] = {
     "types": [BIN / "mypy", "--strict"],
     "layers": [BIN / "lint-imports"],
 }
-TESTS = [sys.executable, "-m", "pytest"]
+TESTS = [sys.executable, "-m", "pytest", "--numprocesses=4", "--dist=loadfile"]
+"""More processes than cores: tests through real clients mostly wait for those to wake up."""
 
 
 def main(arguments: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,7 @@ def test_every_setting_has_a_flag_a_variable_and_a_name_in_the_file(tmp_path, na
     (setting,) = [one for one in SETTINGS if one.name == name]
     path = tmp_path / "settings.yaml"
     path.write_text(f"settings:\n  {name}: '{text}'\n")
-    expected = replace(Settings(), **{setting.field: value})
+    expected = Settings(**{setting.field: value})
     assert expected == settings({name: text})
     assert expected == settings({}, {f"PEEKLOCK_{name.upper()}": text})
     assert expected == settings({"config": str(path)})
@@ -107,7 +107,7 @@ def test_files_of_certificates_must_exist(certificate):
 
 def test_every_setting_can_be_given():
     """A field that no flag reaches would be no setting."""
-    assert [one.name for one in fields(Settings)] == [one.field for one in SETTINGS]
+    assert list(Settings.model_fields) == [one.field for one in SETTINGS]
     assert {one.name for one in SETTINGS} == {name for name, _, _ in VALUES} | {
         "tls_certificate",
         "tls_key",
@@ -137,7 +137,7 @@ def test_the_emulators_variables_are_honoured_or_let_be():
         "MSSQL_SA_PASSWORD": "x",
         "SQL_WAIT_INTERVAL": "soon",
     }
-    assert replace(Settings(), http_port=5301) == settings({}, emulator)
+    assert Settings(http_port=5301) == settings({}, emulator)
     assert 5302 == settings({}, emulator | {"PEEKLOCK_HTTP_PORT": "5302"}).http_port
 
 
