@@ -108,6 +108,7 @@ def write_attach(
 ) -> None:
     """Fill in the local side of a link that is granted."""
     _echo_termini(link)
+    _echo_settle_modes(link)
     source = lib.pn_link_source(link)
     set_data(lib.pn_terminus_filter(source), filter_map or b"")
     if dynamic_address is not None:
@@ -119,13 +120,11 @@ def write_attach(
 
 
 def write_refusal(link: Any, error: WireError | None) -> None:
-    """Fill in the local side of a link that is refused: the end that was asked for is null, which
-    tells SDKs to wait for the error in the detach that follows."""
-    _echo_termini(link)
-    refused = (
-        lib.pn_link_target(link) if lib.pn_link_is_receiver(link) else lib.pn_link_source(link)
-    )
-    lib.pn_terminus_set_type(refused, lib.PN_UNSPECIFIED)
+    """Fill in the local side of a link that is refused: both ends are null, which tells SDKs to
+    wait for the error in the detach that follows. One null end is not enough for go-amqp."""
+    _echo_settle_modes(link)
+    for terminus in (lib.pn_link_source(link), lib.pn_link_target(link)):
+        lib.pn_terminus_set_type(terminus, lib.PN_UNSPECIFIED)
     if error is not None:
         set_condition(lib.pn_link_condition(link), error)
 
@@ -138,5 +137,8 @@ def _echo_termini(link: Any) -> None:
     for terminus, kind in ((source, lib.PN_SOURCE), (target, lib.PN_TARGET)):
         if lib.pn_terminus_get_type(terminus) == lib.PN_UNSPECIFIED:
             lib.pn_terminus_set_type(terminus, kind)
+
+
+def _echo_settle_modes(link: Any) -> None:
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
