@@ -164,14 +164,22 @@ class Administration:
     # --- rules ------------------------------------------------------------------------------
 
     def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> None:
-        """Give a subscription one more rule."""
+        """Give a subscription one more rule, or another in the place of one it has."""
         entity, definition = self._subscription(command.path)
-        if any(rule.name.lower() == command.rule.name.lower() for rule in definition.rules):
+        rule, name = command.rule, command.rule.name.lower()
+        earlier = next((one for one in definition.rules if one.name.lower() == name), None)
+        if command.replace and earlier is None:
+            raise EntityNotFound(f"{entity.path}/Rules/{rule.name}")
+        if not command.replace and earlier is not None:
             raise EntityAlreadyExists(
-                f"The subscription '{entity.path}' already has a rule '{command.rule.name}'."
+                f"The subscription '{entity.path}' already has a rule '{rule.name}'."
             )
-        rule = replace(command.rule, created_time_ms=command.rule.created_time_ms or now_ms)
-        rules = (*definition.rules, rule)
+        if earlier is None:
+            rule = replace(rule, created_time_ms=rule.created_time_ms or now_ms)
+            rules = (*definition.rules, rule)
+        else:
+            rule = replace(rule, created_time_ms=earlier.created_time_ms)
+            rules = tuple(rule if one is earlier else one for one in definition.rules)
         topic, _ = self._directory.topic_of(entity.path)
         self._check_rules(topic, rules)
         self._change(entity, replace(definition, rules=rules), now_ms, turn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.core.commands import (
@@ -253,9 +255,26 @@ def test_rules_can_be_added_and_removed():
     assert [] == book.ask(ListRules(CLIENT, "l", path, skip=1))
 
 
+def test_a_rule_can_be_replaced():
+    """By name, in its place; it is as old as the one it replaces."""
+    book = topic_book(x=SubscriptionDefinition())
+    path = "t/Subscriptions/x"
+    (old,) = book.ask(ListRules(CLIENT, "l", path))
+    book.run(Advance(1_000))
+    book.ask(AddRule(CLIENT, "a", path, replace(RED, name="$Default"), replace=True))
+    book.run(send("n", message("r", color="red")))
+    assert ["r"] == texts(book, "x")
+    (rule,) = book.ask(ListRules(CLIENT, "l", path))
+    assert (RED.filter, old.created_time_ms) == (rule.filter, rule.created_time_ms)
+
+
 @pytest.mark.parametrize(
     ("command", "error"),
     [
+        (
+            AddRule(CLIENT, "a", "t/Subscriptions/x", RuleDefinition("none"), replace=True),
+            EntityNotFound,
+        ),
         (
             AddRule(CLIENT, "a", "t/Subscriptions/x", RuleDefinition("$DEFAULT")),
             EntityAlreadyExists,
