@@ -279,7 +279,10 @@ def _set_session_state(node: ManagementNode, request: Request, body: dict[str, A
     state = body.get("session-state")
     if state is not None and not isinstance(state, bytes):
         raise ArgumentError("'session-state' must be binary or null.")
-    return commands.SetSessionState(node, request, node.path, _text(body, "session-id"), state)
+    # Go has no null here and clears a state with an empty one.
+    return commands.SetSessionState(
+        node, request, node.path, _text(body, "session-id"), state or None
+    )
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -126,6 +126,15 @@ def test_state_is_null_until_set_and_outlives_messages(live: Live) -> None:
             assert receiver.session.get_state() is None
 
 
+def test_an_empty_state_is_no_state(live: Live) -> None:
+    """A client that cannot say null clears the state so."""
+    queue = live.queue(RequiresSession=True)
+    with live.client() as client, client.get_queue_receiver(queue, session_id="x") as receiver:
+        receiver.session.set_state(b"step 1")
+        receiver.session.set_state(b"")
+        assert receiver.session.get_state() is None
+
+
 def test_session_lock_is_renewed(live: Live) -> None:
     """Renewing keeps the session, and with it the locks of its messages."""
     queue = live.queue(RequiresSession=True, LockDuration="PT30S")
