@@ -62,7 +62,11 @@ class Limits:
 
     # --- messages ---------------------------------------------------------------------------
     message_max_bytes: int = 100 * MEBIBYTE
-    """The most an entity may be set to take; also what it takes when nothing is set."""
+    """The most an entity may be set to take."""
+    message_default_kilobytes: int = 1024
+    """What an entity takes when nothing is set, as the cloud's premium tier does."""
+    message_default_allowance_bytes: int = 64 * KIBIBYTE
+    """On top of that default, so that a body of just that size passes with its properties."""
     batch_max_bytes: int = 100 * MEBIBYTE
     batch_max_messages: int = 100_000
     message_id_max_characters: int = 128
@@ -127,6 +131,7 @@ STRICT = Limits(
     authorization_rules_per_entity_max=12,
     duplicate_window_min_ms=20 * SECOND_MS,
     entity_size_max_megabytes=80 * 1024,
+    message_default_allowance_bytes=0,
     batch_max_bytes=1 * MEBIBYTE,
     batch_max_messages=4_500,
     peek_max_messages=250,
@@ -141,6 +146,7 @@ _STANDARD = replace(
     STRICT,
     entity_size_max_megabytes=5 * 1024,
     message_max_bytes=256 * KIBIBYTE,
+    message_default_kilobytes=256,
     batch_max_bytes=256 * KIBIBYTE,
     session_state_max_bytes=256 * KIBIBYTE,
     delete_max_messages=500,

@@ -111,7 +111,7 @@ class Settings(BaseModel):
     )
     # Bodies of waiting messages beyond this stay in the store alone.
     payload_memory_bytes: Bytes = Field(
-        512 * MEBIBYTE,
+        128 * MEBIBYTE,
         alias="payload_memory",
         description="memory for bodies of waiting messages",
     )
