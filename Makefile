@@ -12,10 +12,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 	--config-settings editable_mode=compat
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench crash soak image clean
+.PHONY: help run test check bench clients crash soak image clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672, its administration on 5300
 	@# Where PYTHONDONTWRITEBYTECODE is set, a start would compile everything again.
@@ -31,6 +31,10 @@ check: $(VENV)/.developed ## the fast half of it: lint, types, layers
 bench: $(VENV)/.developed ## throughput, latency, memory, start-up
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
+
+clients: $(VENV)/.developed ## every stock client in its own language against a live broker
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@$(BIN)/python -m tests.clients.run $(ARGS)
 
 crash: $(VENV)/.developed ## kill the broker under load, again and again, and count what it kept
 	@$(BIN)/python -m tests.crash.run $(ARGS)
