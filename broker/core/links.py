@@ -7,9 +7,10 @@ those of a connection that is lost end with it, unless they are held on purpose.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from broker.core.effects import ReceiverAttached, Refused, SenderAttached
-from broker.core.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
+from broker.core.errors import BrokerError, NotAllowed, QuotaExceeded
 from broker.core.outlet import Receiver
 from broker.core.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.sessions import Session
@@ -36,7 +37,14 @@ class Sender(NamedTuple):
 class Links:
     """All attached links of a namespace."""
 
-    __slots__ = ("_directory", "_environment", "_holds_locks", "_receivers", "_senders")
+    __slots__ = (
+        "_directory",
+        "_environment",
+        "_holds_locks",
+        "_lingering",
+        "_receivers",
+        "_senders",
+    )
 
     def __init__(self, environment: Environment, directory: Directory, *, hold_locks: bool) -> None:
         self._environment = environment
@@ -44,20 +52,19 @@ class Links:
         self._holds_locks = hold_locks
         self._senders: dict[Peer, Sender] = {}
         self._receivers: dict[Peer, Receiver] = {}
-        """Attached ones, and detached ones through which something is still locked."""
+        self._lingering: WeakValueDictionary[Peer, Receiver] = WeakValueDictionary()
+        """Detached ones through which something is still locked: the locks keep them alive."""
 
     def sender(self, peer: Peer) -> Sender:
-        """The sender attached as this peer, to an entity that exists. Raises otherwise."""
+        """The sender attached as this peer. Raises if there is none."""
         sender = self._senders.get(peer)
         if sender is None:
             raise NotAllowed("The link is not attached.")
-        if sender.entity.is_deleted:
-            raise EntityNotFound(sender.entity.path)
         return sender
 
     def receiver(self, peer: Peer) -> Receiver | None:
         """The receiver that was attached as this peer."""
-        return self._receivers.get(peer)
+        return self._receivers.get(peer) or self._lingering.get(peer)
 
     # --- attaching --------------------------------------------------------------------------
 
@@ -138,14 +145,15 @@ class Links:
             if sender is not None:
                 sender.entity.senders.pop(peer, None)
                 sender.entity.accessed_time_ms = now_ms
-            receiver = self._receivers.get(peer)
+            receiver = self.receiver(peer)
             if receiver is None:
                 continue
+            self._receivers.pop(peer, None)
             self.release(receiver, now_ms, turn)
             if connection_lost and receiver.held and not self._holds_locks:
                 receiver.queue.return_locked(receiver.held, now_ms, turn, failed=True)
-            if not receiver.held:
-                del self._receivers[peer]
+            elif receiver.held:
+                self._lingering[peer] = receiver
 
     def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         """A receiver gets nothing any more; a session it holds is closed."""

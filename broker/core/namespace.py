@@ -167,11 +167,9 @@ class Namespace:
 
     def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
         """Do what a command asks, after everything that was due before it."""
-        deadlines = self._environment.deadlines
-        earliest_ms = deadlines.earliest_ms()
+        earliest_ms = self._environment.deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
-            for at_ms, kind, items in deadlines.take_due(now_ms):
-                self._due[kind](items, at_ms, turn)
+            self._act_on_due(now_ms, turn)
         self._handlers[type(command)](command, now_ms, turn)
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
@@ -230,14 +228,14 @@ class Namespace:
         loaded = self._environment.payloads.loaded(command.payloads)
         for queue, messages in _by_queue(loaded).items():
             queue.touch(messages)
-            late = [
-                message
-                for message in messages
-                if message.state is MessageState.SCHEDULED
-                and message.scheduled_enqueue_time_ms <= now_ms
-            ]
-            if late:
-                self._arrivals.activate(late, now_ms, turn)
+            late: dict[int, list[Message]] = {}
+            for message in messages:
+                at_ms = message.scheduled_enqueue_time_ms
+                if message.state is MessageState.SCHEDULED and at_ms <= now_ms:
+                    late.setdefault(at_ms, []).append(message)
+            for at_ms in sorted(late):
+                self._arrivals.activate(late[at_ms], at_ms, turn)
+        self._act_on_due(now_ms, turn)  # what came late may be over already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
         for request, needed in awaiting:
             self._answer(request, now_ms, turn)
@@ -255,6 +253,10 @@ class Namespace:
     # --- deadlines --------------------------------------------------------------------------
     # Each is given its own moment as the time: however late the timer fires, or however far a
     # clock is moved, things happen as if nobody had been late.
+
+    def _act_on_due(self, now_ms: int, turn: Turn) -> None:
+        for at_ms, kind, items in self._environment.deadlines.take_due(now_ms):
+            self._due[kind](items, at_ms, turn)
 
     def _message_locks_end(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         for queue, locked in _by_queue(messages).items():

@@ -32,6 +32,7 @@ class Receiver:
     """A receiver: its credit, and what is locked through it."""
 
     __slots__ = (
+        "__weakref__",
         "burst",
         "burst_bytes",
         "delivered",

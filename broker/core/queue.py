@@ -197,7 +197,7 @@ class Queue:
             self.account.size_bytes += message.size
             self._hold_until_due(message)
         if self.sessions is not None:
-            self.sessions.enter(changed)
+            self.sessions.enter_late(changed)
         turn.records.append(MessagesUpdated(rows_of(changed)))
 
     def restore(self, message: Message) -> None:

@@ -113,6 +113,7 @@ class Requests:
     ) -> list[tuple[Message, bytes | None]]:
         """Fetch deferred messages by number, all or none."""
         queue = self._receivable(command.path, now_ms)
+        queue.entity.check_receiving()
         limit = self._environment.limits.receive_deferred_max_messages
         if len(command.sequence_numbers) > limit:
             raise ArgumentOutOfRange(f"At most {limit} messages can be fetched at once.")

@@ -21,7 +21,7 @@ from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.ready import ReadyMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from broker.core.commands import SessionRequest
     from broker.core.message import Message
@@ -120,6 +120,12 @@ class Sessions:
                 session = self._open(message.session_id)
             message.session_id = session.id  # one string for all of them
             session.messages[message.sequence_number] = message
+
+    def enter_late(self, messages: Sequence[Message]) -> None:
+        """Messages have come in whose numbers were set aside: higher ones may be here already."""
+        self.enter(messages)
+        for session in dict.fromkeys(map(self.of, messages)):
+            session.messages = dict(sorted(session.messages.items()))
 
     def leave(self, message: Message) -> None:
         """A message is no longer in the queue."""

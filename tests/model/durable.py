@@ -1,0 +1,80 @@
+"""What the store knows when a client is told: nothing may be promised that is not there.
+
+Owns the commits of a run and the check at each release. A promise that can change later in the same
+turn (a deferred message is fetched again) is left to the comparison after a restart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import SettlementKind
+from broker.core.effects import Accepted, Deliver, Settled
+from broker.core.records import MessagesStored
+from tests.model.world import fields_of, mark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.effects import Effect
+    from broker.core.records import Record
+    from storage.memory import MemoryStore
+
+
+class Durable:
+    """A store, and what has ever been in it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._ever: set[str] = set()
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """The store takes a batch."""
+        self._store.commit(records)
+        for record in records:
+            if isinstance(record, MessagesStored):
+                self._ever.update(fields_of(payload.body)[0] for payload in record.payloads)
+
+    def check(self, effects: Sequence[Effect], vanished: set[str]) -> None:
+        """These are about to be told; `vanished` were accepted and rightly kept nowhere."""
+        for effect in effects:
+            if isinstance(effect, Accepted):
+                for handle in effect.handles:
+                    assert isinstance(handle, Sent)
+                    lost = set() if handle.held else set(handle.marks) - self._ever - vanished
+                    assert not lost, f"{lost} were accepted and are not stored"
+            elif isinstance(effect, Deliver):
+                for message, token in zip(effect.messages, effect.tokens, strict=True):
+                    if token is None:
+                        assert not self._has(message.id), f"{mark_of(message)} would come again"
+            elif isinstance(effect, Settled) and effect.settlement.kind is SettlementKind.COMPLETE:
+                for handle in effect.handles:
+                    assert isinstance(handle, Given)
+                    assert handle.held or not self._has(handle.id), f"{handle} would come again"
+
+    def _has(self, message_id: int) -> bool:
+        return message_id in self._store._messages
+
+
+class Sent:
+    """The handle of a send: which messages it was about."""
+
+    def __init__(self, marks: Sequence[str], *, held: bool) -> None:
+        self.marks = tuple(marks)
+        self.held = held
+        """Inside a transaction: nothing is stored yet."""
+
+    def __repr__(self) -> str:
+        return f"sent {','.join(self.marks)}"
+
+
+class Given:
+    """The handle of a settlement: which message was given to the client under which token."""
+
+    def __init__(self, mark: str, message_id: int, *, held: bool) -> None:
+        self.mark = mark
+        self.id = message_id
+        self.held = held
+
+    def __repr__(self) -> str:
+        return f"given {self.mark}"

@@ -1,0 +1,101 @@
+"""What always holds inside the machine, whatever the model says.
+
+Owns looking under the covers: the books of queues, locks, sessions, links and bodies must agree
+with each other after every turn, and be empty when all is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.message import MessageState
+
+if TYPE_CHECKING:
+    from broker.core.message import Message
+    from broker.core.namespace import Namespace
+    from broker.core.queue import Queue
+    from storage.memory import MemoryStore
+
+
+def check_invariants(namespace: Namespace) -> None:
+    """After every turn."""
+    places: dict[int, Queue] = {}
+    for entity in namespace._directory:
+        for queue in entity.queues:
+            numbers = []
+            for message in queue.index.walk():
+                assert message.queue is queue
+                assert message.id not in places, "a message is in two places"
+                places[message.id] = queue
+                numbers.append(message.sequence_number)
+            assert numbers == sorted(set(numbers))
+            assert not numbers or numbers[-1] <= queue.last_sequence_number
+            _check_counts(queue)
+            _check_locks(queue)
+            _check_sessions(queue)
+    for receiver in namespace._links._receivers.values():
+        assert not receiver.burst
+
+
+def _check_counts(queue: Queue) -> None:
+    messages = list(queue.index.walk())
+    states = [message.state for message in messages]
+    assert queue.count == len(messages)
+    assert queue.deferred_count == states.count(MessageState.DEFERRED)
+    assert queue.scheduled_count == states.count(MessageState.SCHEDULED)
+    assert queue.size_bytes == sum(message.size for message in messages)
+    if queue.max_delivery_count:
+        for message in messages:
+            assert message.delivery_count < queue.max_delivery_count
+
+
+def _check_locks(queue: Queue) -> None:
+    locked = [message for message in queue.index.walk() if message.lock_token is not None]
+    assert queue.locks == {message.lock_token: message for message in locked}
+    for message in locked:
+        assert message.state is not MessageState.SCHEDULED
+        assert message.lock_holder is not None
+        assert message in message.lock_holder.held
+        assert message.body is not None, "a locked message has lost its body"
+
+
+def _check_sessions(queue: Queue) -> None:
+    sessions = queue.sessions
+    if sessions is None:
+        return
+    grouped: dict[str | None, list[Message]] = {}
+    for message in queue.index.walk():
+        grouped.setdefault(message.session_id, []).append(message)
+    for session in sessions._by_id.values():
+        expected = grouped.pop(session.id, [])
+        assert expected == list(session.messages.values())
+        assert not session.is_empty, "an empty session is remembered"
+        if session.holder is None:
+            assert all(message.lock_token is None for message in expected)
+        else:
+            assert session.holder.outlet is session
+            assert session not in sessions._available
+    assert not grouped, "a message is in no session"
+    holders = [s.holder for s in sessions._by_id.values() if s.holder is not None]
+    assert len(holders) == len(set(holders)), "a receiver holds two sessions"
+
+
+def check_nothing_is_left(namespace: Namespace, store: MemoryStore) -> None:
+    """After everything was deleted and everybody detached."""
+    environment = namespace._environment
+    assert not list(namespace._directory)
+    assert not environment.deadlines._buckets, "something still waits for its time"
+    assert not environment.payloads.references
+    assert not environment.payloads._awaited, "bodies are still awaited"
+    assert 0 == environment.payloads.resident_bytes
+    assert not namespace._awaiting_bodies
+    assert not namespace._links._senders
+    assert not namespace._links._receivers, "receivers are remembered for ever"
+    assert not namespace._transactions._open
+    assert not namespace._transactions._owned
+    snapshot = store.load()
+    assert not snapshot.entities
+    assert not list(snapshot.messages)
+    assert not store._payloads, "bodies are stored that nothing refers to"
+    assert not snapshot.session_states
+    assert not list(snapshot.message_ids)

@@ -1,0 +1,538 @@
+"""What random clients do: each move is one command, made from what the clients have been told.
+
+Owns the choice of commands, by hypothesis or by a seeded generator alike; whether the broker reacts
+rightly is `pair.py`'s. Clients make mistakes too: stale tokens, wrong numbers, wrong entities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from broker.core import commands as ask
+from broker.core import effects as tell
+from broker.core.commands import ReceiveMode, SessionRequest, Settlement, SettlementKind
+from config.entities import EntityStatus, TopicDefinition
+from tests.model.durable import Given, Sent
+from tests.model.model import DEAD_SUFFIX
+from tests.model.naive import DEFERRED, SCHEDULED
+from tests.model.world import (
+    ENTITIES,
+    FOCUSES,
+    LABELS,
+    LARGEST_KILOBYTES,
+    LIVE_MS,
+    LOCK_MS,
+    MESSAGE_IDS,
+    SESSIONS,
+    WINDOW_MS,
+    Client,
+    mark_of,
+    new_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.core.commands import Command
+    from broker.core.effects import Effect
+    from broker.core.message import Message
+    from tests.model.pair import Pair
+
+T = TypeVar("T")
+
+PAUSES_MS = (1, 1_000, LOCK_MS // 2, LOCK_MS, LOCK_MS + 1, LIVE_MS, WINDOW_MS, 61_000)
+STATE_BYTES = (1, 3, 300 * 1024)
+LARGE_BYTES = (LARGEST_KILOBYTES - 10) * 1024
+TOO_LARGE_BYTES = (LARGEST_KILOBYTES + 1) * 1024
+
+
+class Choices(Protocol):
+    """Where chance comes from."""
+
+    def number(self, low: int, high: int) -> int:
+        """Both included; low is the simplest."""
+
+    def pick(self, options: Sequence[T]) -> T:
+        """The first is the simplest."""
+
+    def rarely(self, one_in: int) -> bool:
+        """False is the simplest."""
+
+
+@dataclass(eq=False)
+class Taken:
+    """A message a client has been given under a lock."""
+
+    path: str
+    token: bytes
+    mark: str
+    id: int
+    session_id: str | None
+
+
+@dataclass(eq=False)
+class Known:
+    """What clients have been told so far."""
+
+    senders: dict[Client, str] = field(default_factory=dict)
+    asked: dict[Client, str] = field(default_factory=dict)
+    """Receivers that wait for the answer to their attach."""
+    receivers: dict[Client, str] = field(default_factory=dict)
+    got: dict[Client, int] = field(default_factory=dict)
+    """How many messages a receiver has got."""
+    gone: list[Client] = field(default_factory=list)
+    """Links the broker or the client ended."""
+    taken: list[Taken] = field(default_factory=list)
+    transactions: list[bytes] = field(default_factory=list)
+
+
+class Moves:
+    """A run's clients. Call a move by name with a source of choices; it returns its command."""
+
+    def __init__(self, pair: Pair, choices: Choices) -> None:
+        self.pair = pair
+        self.focus = choices.pick(FOCUSES)
+        self.known = Known()
+        self._numbers = 0
+        self._requests: dict[object, Command] = {}
+        self._turn: list[Command] = []
+        for path in self.focus:
+            if "/Subscriptions/" not in path:
+                self._do(choices, ask.AttachSender(self._client("sender"), path), alone=True)
+
+    # --- plumbing ---------------------------------------------------------------------------
+
+    def _name(self, kind: str) -> str:
+        self._numbers += 1
+        return f"{kind}{self._numbers}"
+
+    def _client(self, kind: str) -> Client:
+        return Client(self._name(kind), self._told)
+
+    def _do(self, choices: Choices, command: Command, *, alone: bool = False) -> None:
+        """Have a command run now, or in one turn with the next."""
+        request = getattr(command, "request", None)
+        if request is not None:
+            self._requests[request] = command
+        if alone:
+            self.end_turn()
+        if isinstance(command, ask.AttachSender):
+            self.known.asked[command.peer] = command.path  # type: ignore[index]
+        if isinstance(command, ask.AttachReceiver):
+            self.known.asked[command.peer] = command.path  # type: ignore[index]
+        self._turn.append(command)
+        together = not alone and not self.pair.bodies_may_be_away and choices.rarely(4)
+        if not together:
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        """Run what has gathered."""
+        if self._turn:
+            commands, self._turn = self._turn, []
+            self.pair.run(*commands)
+
+    def _told(self, client: Client, effect: Effect) -> None:
+        known = self.known
+        if client in known.gone:
+            return  # it has hung up meanwhile
+        match effect:
+            case tell.SenderAttached():
+                known.senders[client] = known.asked.pop(client)
+            case tell.ReceiverAttached():
+                known.receivers[client] = known.asked.pop(client)
+                known.got[client] = 0
+            case tell.Refused() | tell.Detached():
+                for clients in (known.asked, known.senders, known.receivers):
+                    clients.pop(client, None)
+                known.gone.append(client)
+            case tell.Deliver():
+                path = known.receivers[client]
+                known.got[client] += len(effect.messages)
+                for message, token in zip(effect.messages, effect.tokens, strict=True):
+                    self._take(path, message, token)
+            case tell.Reply():
+                self._answered(effect)
+            case _:
+                pass
+
+    def _take(self, path: str, message: Message, token: bytes | None) -> None:
+        if token is not None:
+            taken = Taken(path, token, mark_of(message), message.id, message.session_id)
+            self.known.taken.append(taken)
+
+    def _answered(self, reply: tell.Reply) -> None:
+        command = self._requests.pop(reply.request)
+        if reply.error is not None:
+            return
+        if isinstance(command, ask.Declare):
+            assert isinstance(reply.value, bytes)
+            self.known.transactions.append(reply.value)
+        elif isinstance(command, ask.ReceiveDeferred):
+            assert isinstance(reply.value, list)
+            for message, token in reply.value:
+                self._take(command.path, message, token)
+
+    # --- choosing ---------------------------------------------------------------------------
+
+    def _send_path(self, choices: Choices) -> str:
+        return choices.pick([path for path in self.focus if "/Subscriptions/" not in path])
+
+    def _receive_path(self, choices: Choices) -> str:
+        path = choices.pick(
+            [path for path in self.focus if not isinstance(ENTITIES[path], TopicDefinition)]
+        )
+        return path + DEAD_SUFFIX if choices.rarely(4) else path
+
+    def _has_sessions(self, path: str) -> bool:
+        definition = ENTITIES.get(path)
+        return definition is not None and getattr(definition, "requires_session", False)
+
+    def _transaction(self, choices: Choices) -> bytes | None:
+        transactions = self.known.transactions
+        return choices.pick(transactions[-3:]) if transactions and choices.rarely(2) else None
+
+    def _message(self, choices: Choices, path: str, *, scheduled: bool = False) -> Message:
+        wants_session = self._has_sessions(path) or choices.rarely(3)
+        session_id = choices.pick(SESSIONS) if wants_session and not choices.rarely(12) else None
+        size = None
+        if choices.rarely(12):
+            size = choices.pick((LARGE_BYTES, TOO_LARGE_BYTES))
+        when_ms = 0
+        if scheduled or choices.rarely(8):
+            when_ms = self.pair.now_ms + choices.pick(PAUSES_MS)
+        return new_message(
+            self._name("m"),
+            session_id=session_id,
+            message_id=choices.pick(MESSAGE_IDS),
+            label=choices.pick(LABELS),
+            time_to_live_ms=choices.pick(PAUSES_MS) if choices.rarely(6) else None,
+            scheduled_for_ms=when_ms,
+            size=size,
+        )
+
+    def _messages(self, choices: Choices, path: str, *, scheduled: bool = False) -> list[Message]:
+        many = choices.number(1, 3)
+        return [self._message(choices, path, scheduled=scheduled) for _ in range(many)]
+
+    def _numbers_of(self, choices: Choices, path: str, state: int) -> list[int]:
+        """Numbers to ask for: mostly such as exist."""
+        if path.removesuffix(DEAD_SUFFIX) not in self.pair.model.places:
+            return [1]
+        place, sub = self.pair.model.find(path)
+        there = [i.number for i in self.pair.model.content(place, sub) if i.state == state]
+        options = [*there, 1, place.last_number[sub], 10_000]
+        return [choices.pick(options) for _ in range(choices.number(1, 2))]
+
+    # --- moves: sending ---------------------------------------------------------------------
+
+    def send(self, choices: Choices) -> None:
+        if not self.known.senders:
+            self.attach_sender(choices)
+            return
+        sender = choices.pick(list(self.known.senders))
+        messages = self._messages(choices, self.known.senders[sender])
+        transaction_id = self._transaction(choices)
+        held = transaction_id is not None
+        if choices.rarely(3):
+            handle = Sent([mark_of(message) for message in messages], held=held)
+            command: Command = ask.SendBatch(sender, messages, handle, transaction_id)
+        else:
+            handles = [
+                None if choices.rarely(8) else Sent([mark_of(message)], held=held)
+                for message in messages
+            ]
+            command = ask.Send(sender, messages, handles, transaction_id)
+        self._do(choices, command)
+
+    def schedule(self, choices: Choices) -> None:
+        path = self._send_path(choices)
+        messages = self._messages(choices, path, scheduled=not choices.rarely(6))
+        self._do(
+            choices,
+            ask.Schedule(
+                self._client("asker"),
+                self._name("schedule"),
+                path,
+                messages,
+                self._transaction(choices),
+            ),
+        )
+
+    def cancel(self, choices: Choices) -> None:
+        path = self._send_path(choices)
+        numbers = self._numbers_of(choices, path, SCHEDULED)
+        asker = self._client("asker")
+        self._do(choices, ask.CancelScheduled(asker, self._name("cancel"), path, numbers))
+
+    # --- moves: links -----------------------------------------------------------------------
+
+    def attach_sender(self, choices: Choices) -> None:
+        path = choices.pick(self.focus)
+        path += DEAD_SUFFIX if choices.rarely(12) else ""
+        self._do(choices, ask.AttachSender(self._client("sender"), path))
+
+    def attach_receiver(self, choices: Choices) -> None:
+        path = self._receive_path(choices)
+        session = None
+        if self._has_sessions(path) != choices.rarely(12):
+            session_id = choices.pick((*SESSIONS, None, None, None))
+            session = SessionRequest(session_id, choices.pick((1_000, 15_000, 65_000)))
+        modes = (ReceiveMode.PEEK_LOCK, ReceiveMode.PEEK_LOCK, ReceiveMode.RECEIVE_AND_DELETE)
+        client = self._client("receiver")
+        self._do(choices, ask.AttachReceiver(client, path, choices.pick(modes), session))
+        if choices.rarely(2):
+            self._do(choices, ask.Credit(client, choices.number(1, 3)))
+
+    def credit(self, choices: Choices) -> None:
+        if not self.known.receivers:
+            self.attach_receiver(choices)
+            return
+        receiver = choices.pick(list(self.known.receivers))
+        limit = self.known.got[receiver] + choices.number(0, 4)
+        drain = choices.rarely(5)
+        # What arrives in the same turn may or may not be drained: that would be a race.
+        self._do(choices, ask.Credit(receiver, limit, drain), alone=drain)
+
+    def detach(self, choices: Choices) -> None:
+        known = self.known
+        links = [*known.receivers, *known.asked, *known.senders, *known.gone[-3:]]
+        if not links:
+            return
+        peers = [choices.pick(links)]
+        if choices.rarely(3):
+            peers.append(choices.pick([link for link in links if link not in peers] or peers))
+        for peer in peers:
+            for clients in (known.receivers, known.asked, known.senders):
+                clients.pop(peer, None)
+            if peer not in known.gone:
+                known.gone.append(peer)
+        self._do(choices, ask.Detach(list(dict.fromkeys(peers)), choices.rarely(2)))
+
+    # --- moves: settling --------------------------------------------------------------------
+
+    def _settlement(self, choices: Choices) -> Settlement:
+        kind = choices.pick(list(SettlementKind))
+        if kind in (SettlementKind.COMPLETE, SettlementKind.RELEASE):
+            return Settlement(kind)
+        reason = choices.pick((None, "bad")) if kind is SettlementKind.DEAD_LETTER else None
+        return Settlement(kind, {"tried": b"yes"} if choices.rarely(4) else None, reason)
+
+    def _some_taken(self, choices: Choices, path: str) -> list[Taken]:
+        taken = [one for one in reversed(self.known.taken) if one.path == path][:6]
+        if not taken:
+            return []
+        return [choices.pick(taken) for _ in range(choices.number(1, 2))]
+
+    def settle(self, choices: Choices) -> None:
+        paths = [one.path for one in self.known.taken]
+        receivers = [one for one, path in self.known.receivers.items() if path in paths]
+        if not receivers:
+            self.settle_by_token(choices)
+            return
+        receiver = choices.pick(receivers)
+        taken = self._some_taken(choices, self.known.receivers[receiver])
+        transaction_id = self._transaction(choices)
+        held = transaction_id is not None
+        handles = [
+            None if choices.rarely(8) else Given(one.mark, one.id, held=held) for one in taken
+        ]
+        tokens = [one.token for one in taken]
+        settlement = self._settlement(choices)
+        self._do(choices, ask.Settle(receiver, tokens, handles, settlement, transaction_id))
+
+    def settle_by_token(self, choices: Choices) -> None:
+        if not self.known.taken:
+            self.credit(choices)
+            return
+        one = choices.pick(self.known.taken[-6:])
+        taken = [one, *self._some_taken(choices, one.path)]
+        self._do(
+            choices,
+            ask.SettleByToken(
+                self._client("asker"),
+                self._name("settle"),
+                one.path,
+                [one.token for one in taken],
+                self._settlement(choices),
+                one.session_id if self._has_sessions(one.path) else None,
+                self._transaction(choices),
+            ),
+        )
+
+    def renew(self, choices: Choices) -> None:
+        if not self.known.taken:
+            return
+        one = choices.pick(self.known.taken[-6:])
+        tokens = list(
+            dict.fromkeys([one.token, *[o.token for o in self._some_taken(choices, one.path)]])
+        )
+        asker = self._client("asker")
+        self._do(choices, ask.RenewLocks(asker, self._name("renew"), one.path, tokens))
+
+    # --- moves: looking and fetching --------------------------------------------------------
+
+    def peek(self, choices: Choices) -> None:
+        path = self._receive_path(choices)
+        session_id = choices.pick((None, *SESSIONS)) if self._has_sessions(path) else None
+        command = ask.Peek(
+            self._client("asker"),
+            self._name("peek"),
+            path,
+            choices.pick((0, 1, 3, 5)),
+            choices.pick((100, 1, 2)),
+            session_id,
+        )
+        self._do(choices, command)
+
+    def fetch(self, choices: Choices) -> None:
+        path = self._receive_path(choices)
+        numbers = self._numbers_of(choices, path, DEFERRED)
+        session_id = None
+        if self._has_sessions(path) and choices.rarely(2):
+            session_id = choices.pick(SESSIONS)
+        command = ask.ReceiveDeferred(
+            self._client("asker"),
+            self._name("fetch"),
+            path,
+            numbers,
+            choices.pick(list(ReceiveMode)),
+            session_id,
+        )
+        self._do(choices, command)
+
+    def delete_messages(self, choices: Choices) -> None:
+        path = self._receive_path(choices)
+        before_ms = self.pair.now_ms - choices.pick((0, -1, LOCK_MS))
+        session_id = choices.pick((None, *SESSIONS)) if self._has_sessions(path) else None
+        count = choices.pick((1, 2, 5, 6))
+        asker = self._client("asker")
+        command = ask.DeleteMessages(
+            asker, self._name("delete"), path, count, before_ms, session_id
+        )
+        self._do(choices, command)
+
+    # --- moves: sessions --------------------------------------------------------------------
+
+    def session(self, choices: Choices) -> None:
+        paths = [path for path in self.focus if self._has_sessions(path)] or [self.focus[-1]]
+        path = choices.pick(paths)
+        session_id = choices.pick(SESSIONS)
+        asker, request = self._client("asker"), self._name("session")
+        what = choices.pick(("set", "renew", "get", "clear", "list", "list since"))
+        since_ms = self.pair.now_ms - choices.pick((0, LOCK_MS))
+        commands: dict[str, Command] = {
+            "renew": ask.RenewSessionLock(asker, request, path, session_id),
+            "set": ask.SetSessionState(
+                asker, request, path, session_id, bytes(choices.pick(STATE_BYTES))
+            ),
+            "clear": ask.SetSessionState(asker, request, path, session_id, None),
+            "get": ask.GetSessionState(asker, request, path, session_id),
+            "list": ask.ListSessions(asker, request, path, choices.number(0, 1), 2),
+            "list since": ask.ListSessions(asker, request, path, 0, 100, since_ms),
+        }
+        self._do(choices, commands[what])
+
+    # --- moves: entities --------------------------------------------------------------------
+
+    def change_entity(self, choices: Choices) -> None:
+        path = choices.pick(self.focus)
+        place = self.pair.model.places.get(path)
+        asker, request = self._client("asker"), self._name("change")
+        if place is None:
+            command: Command = ask.CreateEntity(asker, request, path, ENTITIES[path])
+        elif choices.rarely(3):
+            command = ask.DeleteEntity(asker, request, path)
+        else:
+            definition = replace(place.definition, status=choices.pick(list(EntityStatus)))
+            if not isinstance(definition, TopicDefinition):
+                most = choices.pick((LOCK_MS, LOCK_MS // 2))
+                definition = replace(definition, lock_duration_ms=most)
+            command = ask.UpdateEntity(asker, request, path, definition)
+        self._do(choices, command, alone=True)
+
+    def heal(self, choices: Choices) -> None:
+        """Every entity of the focus is there and enabled again."""
+        for path in self.focus:
+            place = self.pair.model.places.get(path)
+            asker, request = self._client("asker"), self._name("heal")
+            if place is None:
+                topic = path.partition("/Subscriptions/")[0]
+                if topic == path or topic in self.pair.model.places:
+                    create = ask.CreateEntity(asker, request, path, ENTITIES[path])
+                    self._do(choices, create, alone=True)
+            elif place.definition.status is not EntityStatus.ACTIVE:
+                definition = replace(place.definition, status=EntityStatus.ACTIVE)
+                update = ask.UpdateEntity(asker, request, path, definition)
+                self._do(choices, update, alone=True)
+
+    def get_entity(self, choices: Choices) -> None:
+        path = choices.pick(self.focus)
+        self._do(choices, ask.GetEntity(self._client("asker"), self._name("get"), path))
+
+    # --- moves: transactions ----------------------------------------------------------------
+
+    def declare(self, choices: Choices) -> None:
+        self._do(choices, ask.Declare(self._client("coordinator"), self._name("declare")))
+
+    def discharge(self, choices: Choices) -> None:
+        if not self.known.transactions:
+            self.declare(choices)
+            return
+        transaction_id = choices.pick(self.known.transactions[-3:])
+        asker, request = self._client("asker"), self._name("discharge")
+        self._do(choices, ask.Discharge(asker, request, transaction_id, choices.rarely(3)))
+
+    # --- moves: time and store --------------------------------------------------------------
+
+    def wait(self, choices: Choices) -> None:
+        self.end_turn()
+        self.pair.advance(choices.pick(PAUSES_MS))
+        if choices.rarely(2):
+            self._do(choices, ask.Tick())
+
+    def commit(self, choices: Choices) -> None:
+        self.end_turn()
+        self.pair.commit(choices.number(1, 5))
+
+    def restart(self, choices: Choices) -> None:
+        self.end_turn()
+        self.pair.restart(read_bodies=not choices.rarely(3))
+        self.known = Known(taken=self.known.taken, transactions=self.known.transactions)
+        self._requests.clear()
+
+
+WEIGHTS: dict[str, int] = {
+    "send": 12,
+    "credit": 10,
+    "settle": 10,
+    "attach_receiver": 6,
+    "wait": 6,
+    "settle_by_token": 4,
+    "fetch": 4,
+    "schedule": 3,
+    "peek": 3,
+    "session": 3,
+    "detach": 3,
+    "renew": 2,
+    "heal": 2,
+    "attach_sender": 2,
+    "declare": 2,
+    "discharge": 2,
+    "commit": 4,
+    "cancel": 1,
+    "delete_messages": 1,
+    "change_entity": 1,
+    "get_entity": 1,
+    "restart": 1,
+}
+"""How often each move is made, by a run that has no better idea."""
+
+
+def play(moves: Moves, choices: Choices, steps: int) -> None:
+    """So many random moves."""
+    names = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
+    for _ in range(steps):
+        move: Callable[[Choices], None] = getattr(moves, choices.pick(names))
+        move(choices)
+    moves.end_turn()

@@ -1,0 +1,451 @@
+"""Service Bus in the most obvious way: lists, full scans, one message at a time.
+
+Written from the promises to users, not from the broker. Owns what must happen; where the promises
+leave a choice (which of several receivers, which free session), `dispatch.py` checks the broker's.
+Each message is one `Item` in one list, so it is in exactly one place by construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from broker.core.commands import ReceiveMode, SettlementKind
+from config.entities import (
+    UNLIMITED_MS,
+    CorrelationFilter,
+    EntityStatus,
+    SubscriptionDefinition,
+    TopicDefinition,
+    TrueFilter,
+)
+from tests.model.world import fields_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from broker.core.commands import Peer, Settlement
+    from broker.core.message import Message
+    from config.entities import EntityDefinition
+    from config.limits import Limits
+
+MAIN, DEAD, TRANSFER_DEAD = 0, 1, 2
+ACTIVE, DEFERRED, SCHEDULED = 0, 1, 2
+
+
+class Refusal(Exception):
+    """Refused, with the name of the error."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(eq=False)
+class Place:
+    """An entity."""
+
+    path: str
+    definition: EntityDefinition
+    last_number: list[int] = field(default_factory=lambda: [0, 0, 0])
+    highest_number: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Of all that a message ever had."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """Duplicate detection: message id, and until when."""
+    states: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    """Session states and when they were set."""
+
+    @property
+    def is_topic(self) -> bool:
+        return isinstance(self.definition, TopicDefinition)
+
+    def has_sessions(self, sub: int) -> bool:
+        return sub == MAIN and getattr(self.definition, "requires_session", False)
+
+    def __repr__(self) -> str:
+        return self.path
+
+
+@dataclass(eq=False)
+class Lock:
+    token: bytes | None
+    """None until the broker has told it."""
+    until_ms: int
+    """Of a lock under a session: what its receiver was told; the session's own end counts."""
+    by: Listener | None
+    in_session: bool = False
+
+
+@dataclass(eq=False)
+class Item:
+    """A message, or one copy of it."""
+
+    mark: str
+    session_id: str | None
+    message_id: str | None
+    label: str | None
+    size: int
+    live_ms: int | None
+    scheduled_for_ms: int
+    place: Place
+    sub: int = MAIN
+    number: int = 0
+    first_number: int = 0
+    state: int = ACTIVE
+    count: int = 0
+    enqueued_ms: int = 0
+    expires_ms: int = 0
+    lock: Lock | None = None
+    reason: str | None = None
+    source: str | None = None
+    hops: int = 0
+    properties: dict[str, bytes | None] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<{self.mark} #{self.number} of {self.place}/{self.sub}>"
+
+
+@dataclass(eq=False)
+class Listener:
+    """A receiver."""
+
+    peer: Peer
+    place: Place
+    sub: int
+    mode: ReceiveMode
+    attached: bool = True
+    limit: int = 0
+    delivered: int = 0
+    draining: bool = False
+    waits_until_ms: int = 0
+    """Waiting for any session until then; 0 if it does not."""
+    session_id: str | None = None
+    session_until_ms: int = 0
+
+    @property
+    def room(self) -> int:
+        return max(0, self.limit - self.delivered)
+
+
+class World:
+    """All that exists, and what can happen to a message in it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.now_ms = 0
+        self.places: dict[str, Place] = {}
+        self.items: list[Item] = []
+        self.listeners: list[Listener] = []
+        self.answers: list[tuple[object, ...]] = []
+        """What clients must be told, in no particular order."""
+        self.vanished: set[str] = set()
+        """Messages that were accepted and are kept nowhere: repeats, or nobody wanted them."""
+
+    # --- looking ----------------------------------------------------------------------------
+
+    def content(self, place: Place, sub: int) -> list[Item]:
+        """All messages of a queue, in order."""
+        found = [item for item in self.items if item.place is place and item.sub == sub]
+        return sorted(found, key=lambda item: item.number)
+
+    def ready(self, place: Place, sub: int) -> list[Item]:
+        """Those that can be delivered, in order."""
+        return [i for i in self.content(place, sub) if i.state == ACTIVE and i.lock is None]
+
+    def ready_sessions(self, place: Place) -> set[str]:
+        """Sessions nobody holds that have something to deliver."""
+        return {
+            item.session_id
+            for item in self.ready(place, MAIN)
+            if item.session_id is not None and self.holder(place, item.session_id) is None
+        }
+
+    def holder(self, place: Place, session_id: str) -> Listener | None:
+        """Who has the session locked."""
+        for listener in self.listeners:
+            if listener.place is place and listener.session_id == session_id and listener.attached:
+                return listener
+        return None
+
+    def locked(self, place: Place, sub: int, token: bytes) -> Item | None:
+        """The message a token locks."""
+        for item in self.content(place, sub):
+            if item.lock is not None and item.lock.token == token:
+                return item
+        return None
+
+    def subscriptions(self, topic: Place) -> list[Place]:
+        """Of a topic."""
+        prefix = f"{topic.path}/Subscriptions/"
+        return [place for path, place in self.places.items() if path.startswith(prefix)]
+
+    def used_bytes(self, place: Place) -> int:
+        """What counts toward an entity's size: messages of all its queues, and session states."""
+        places = [place, *self.subscriptions(place)] if place.is_topic else [place]
+        messages = sum(item.size for item in self.items if item.place in places)
+        return messages + sum(len(state) for p in places for state, _ in p.states.values())
+
+    # --- arriving ---------------------------------------------------------------------------
+
+    def refusal(self, place: Place, item: Item, before_bytes: int) -> str | None:
+        """Why a message cannot be taken, after so many bytes before it."""
+        definition = place.definition
+        assert not isinstance(definition, SubscriptionDefinition)
+        assert definition.max_message_size_kilobytes is not None
+        if item.size > definition.max_message_size_kilobytes * 1024:
+            return "MessageSizeExceeded"
+        most = definition.max_size_megabytes * 1024 * 1024
+        if self.used_bytes(place) + before_bytes + item.size > most:
+            return "QuotaExceeded"
+        if place.has_sessions(MAIN) and item.session_id is None:
+            return "NotAllowed"
+        return None
+
+    def is_repeated(self, place: Place, item: Item) -> bool:
+        """Duplicate detection. What is new is remembered."""
+        definition = place.definition
+        if not getattr(definition, "requires_duplicate_detection", False):
+            return False
+        if item.message_id is None:
+            return False
+        if place.seen.get(item.message_id, 0) > self.now_ms:
+            return True
+        assert not isinstance(definition, SubscriptionDefinition)
+        place.seen[item.message_id] = self.now_ms + definition.duplicate_window_ms
+        return False
+
+    def arrive(self, place: Place, item: Item) -> None:
+        """A message that was not refused comes in; repeats vanish."""
+        if self.is_repeated(place, item):
+            self.vanished.add(item.mark)
+            return
+        if place.is_topic and item.scheduled_for_ms <= self.now_ms:
+            self.publish(place, item)
+        else:
+            self.enqueue(place, item)
+
+    def enqueue(self, place: Place, item: Item) -> None:
+        """Number a message and put it in its queue."""
+        place.last_number[MAIN] += 1
+        item.place, item.sub = place, MAIN
+        item.number = place.last_number[MAIN]
+        place.highest_number[MAIN] = item.number
+        item.first_number = item.first_number or item.number
+        item.enqueued_ms = self.now_ms
+        item.expires_ms = 0
+        if item.scheduled_for_ms > self.now_ms:
+            item.state = SCHEDULED
+        else:
+            item.state = ACTIVE
+            lives = [place.definition.default_time_to_live_ms]
+            lives += [item.live_ms] if item.live_ms is not None else []
+            if min(lives) < UNLIMITED_MS:
+                item.live_ms = min(lives)
+                item.expires_ms = self.now_ms + item.live_ms
+        self.items.append(item)
+
+    def publish(self, topic: Place, item: Item) -> None:
+        """One copy for each subscription one of whose rules takes the message."""
+        if not item.first_number:
+            topic.last_number[MAIN] += 1
+            item.first_number = topic.last_number[MAIN]
+            live_ms = topic.definition.default_time_to_live_ms
+            if live_ms < UNLIMITED_MS:
+                item.live_ms = min(live_ms, item.live_ms or live_ms)
+        wanted = False
+        for subscription in self.subscriptions(topic):
+            definition = subscription.definition
+            assert isinstance(definition, SubscriptionDefinition)
+            if not any(_takes(rule.filter, item) for rule in definition.rules):
+                continue
+            wanted = True
+            copy = replace(item, number=0, lock=None, count=0)
+            copy.properties = dict(item.properties)
+            if definition.requires_session and item.session_id is None:
+                copy.place = subscription
+                copy.enqueued_ms = self.now_ms
+                self.items.append(copy)
+                self.bury([copy], "Session id is null.")
+            else:
+                self.enqueue(subscription, copy)
+        if not wanted:
+            self.vanished.add(item.mark)
+
+    # --- leaving ----------------------------------------------------------------------------
+
+    def delete(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self.items.remove(item)
+
+    def bury(self, items: Iterable[Item], reason: str | None) -> None:
+        """To the dead-letter queue: a new number there, nothing else changes but the reason."""
+        for item in items:
+            item.place.last_number[DEAD] += 1
+            item.sub = DEAD
+            item.number = item.place.highest_number[DEAD] = item.place.last_number[DEAD]
+            item.first_number = item.first_number or item.number
+            item.state = ACTIVE
+            item.expires_ms = 0
+            item.lock = None
+            item.reason = reason
+
+    def expire(self, items: Sequence[Item]) -> None:
+        """Time to live is over."""
+        for item in items:
+            if getattr(item.place.definition, "dead_lettering_on_expiration", False):
+                self.bury([item], "TTLExpiredException")
+            else:
+                self.delete([item])
+
+    def is_expired(self, item: Item) -> bool:
+        return 0 < item.expires_ms <= self.now_ms
+
+    # --- after a lock -----------------------------------------------------------------------
+
+    def settle(self, items: Sequence[Item], settlement: Settlement) -> None:
+        """Do what the holder of the locks asks."""
+        for item in items:
+            item.lock = None
+            if settlement.properties:
+                item.properties.update(settlement.properties)
+        kind = settlement.kind
+        if kind is SettlementKind.COMPLETE:
+            self.delete(items)
+        elif kind is SettlementKind.DEAD_LETTER:
+            self.bury(items, settlement.reason)
+        elif kind is SettlementKind.RELEASE:
+            self.give_back(items)
+        else:
+            left = self.count_failure(items)
+            if kind is SettlementKind.DEFER:
+                for item in left:
+                    item.state = DEFERRED
+            self.give_back(left)
+
+    def lose_locks(self, items: Sequence[Item], *, failed: bool) -> None:
+        """Locks end without settlement. Failures of dead letters are not counted."""
+        items = sorted(items, key=lambda item: item.number)
+        for item in items:
+            item.lock = None
+        if failed:
+            counted = [item for item in items if item.sub == MAIN]
+            left = self.count_failure(counted)
+            items = [item for item in items if item not in counted or item in left]
+        self.give_back(items)
+
+    def count_failure(self, items: Sequence[Item]) -> list[Item]:
+        """One more failed delivery each; those not worn out by it."""
+        left = []
+        for item in items:
+            item.count += 1
+            most = getattr(item.place.definition, "max_delivery_count", 0)
+            if item.sub == MAIN and item.count >= most:
+                self.bury([item], "MaxDeliveryCountExceeded")
+            else:
+                left.append(item)
+        return left
+
+    def give_back(self, items: Sequence[Item]) -> None:
+        """Unlocked messages are where they were, unless their time has run out meanwhile."""
+        self.expire([i for i in items if i.state == ACTIVE and self.is_expired(i)])
+
+    # --- receivers --------------------------------------------------------------------------
+
+    def end_session(self, listener: Listener, *, failed: bool) -> None:
+        """A session is given up, or lost; its locked messages go back."""
+        session_id = listener.session_id
+        listener.session_id = None
+        locked = [
+            item
+            for item in self.content(listener.place, MAIN)
+            if item.session_id == session_id and item.lock is not None
+        ]
+        self.lose_locks(locked, failed=failed)
+
+    def stop_listening(self, listener: Listener) -> None:
+        """A receiver is gone: a session is closed, message locks stay."""
+        if not listener.attached:
+            return
+        if listener.session_id is not None:
+            self.end_session(listener, failed=False)
+        listener.attached = False
+        listener.waits_until_ms = 0
+
+    def detach_all(self, place: Place, error: str, subs: Sequence[int]) -> None:
+        """The broker ends the receivers of an entity."""
+        for listener in self.listeners:
+            if listener.place is place and listener.attached and listener.sub in subs:
+                answer = "refused" if listener.waits_until_ms else "detached"
+                self.answers.append((answer, listener.peer, error))
+                self.stop_listening(listener)
+
+    # --- forwarding -------------------------------------------------------------------------
+
+    def forward_everything(self) -> None:
+        """Until nothing moves any more."""
+        while any(self._forward(*way) for way in list(self._ways())):
+            pass
+
+    def _ways(self) -> Iterator[tuple[Place, int, str]]:
+        for place in self.places.values():
+            if place.is_topic:
+                continue
+            assert not isinstance(place.definition, TopicDefinition)
+            if place.definition.forward_to is not None:
+                yield place, MAIN, place.definition.forward_to
+            if place.definition.forward_dead_letters_to is not None:
+                yield place, DEAD, place.definition.forward_dead_letters_to
+
+    def _forward(self, place: Place, sub: int, path: str) -> bool:
+        moved = False
+        for item in self.ready(place, sub):
+            obstacle = self._obstacle(item, path)
+            if obstacle is None:
+                self.items.remove(item)
+                item.hops += 1
+                item.count = 0
+                item.expires_ms = 0
+                if sub == DEAD:
+                    item.source = item.source or place.path
+                self.arrive(self.places[path], item)
+                moved = True
+            elif sub == MAIN:
+                self.bury([item], obstacle)
+                moved = True
+        return moved
+
+    def _obstacle(self, item: Item, path: str) -> str | None:
+        destination = self.places.get(path)
+        if destination is None:
+            return "EntityNotFound"
+        if destination.definition.status in NO_SENDING:
+            return "EntityDisabled"
+        if item.hops >= self.limits.forward_hops_max:
+            return "MaxTransferHopCountExceeded"
+        error = self.refusal(destination, item, 0)
+        return "Session id is null." if error == "NotAllowed" else error
+
+
+NO_SENDING = (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED)
+NO_RECEIVING = (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
+
+
+def item_from(message: Message, place: Place) -> Item:
+    """The naive form of a message as it was sent."""
+    mark, session_id, message_id, label = fields_of(message.body or b"")
+    return Item(
+        mark,
+        session_id,
+        message_id,
+        label,
+        message.size,
+        message.time_to_live_ms,
+        message.scheduled_enqueue_time_ms,
+        place,
+    )
+
+
+def _takes(rule_filter: object, item: Item) -> bool:
+    if isinstance(rule_filter, CorrelationFilter):
+        return rule_filter.label == item.label
+    return isinstance(rule_filter, TrueFilter)

@@ -1,0 +1,441 @@
+"""The real machine and the model side by side: same commands, same time, same answers.
+
+Owns running a turn on both and comparing all there is to see. Records are committed late on
+purpose, and clients are told only then, so that nobody knows more than the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from copy import deepcopy
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core import effects as tell
+from broker.core.commands import Declare, PayloadsLoaded, Peek, Tick
+from broker.core.effects import PayloadsNeeded
+from broker.core.turn import Turn
+from storage.memory import MemoryStore
+from tests.model.dispatch import Handed, dispatch
+from tests.model.durable import Durable
+from tests.model.invariants import check_invariants, check_nothing_is_left
+from tests.model.model import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX, Model, shown, undated
+from tests.model.naive import DEAD, MAIN, TRANSFER_DEAD
+from tests.model.world import (
+    ENTITIES,
+    LIMITS,
+    START_MS,
+    Client,
+    counted_tokens,
+    fields_of,
+    mark_of,
+    new_namespace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from broker.core.commands import Command, Peer
+    from broker.core.effects import Effect
+    from broker.core.message import Message
+    from broker.core.namespace import Namespace
+    from broker.core.queue import Queue
+    from config.entities import EntityDefinition
+
+SUFFIXES = {MAIN: "", DEAD: DEAD_SUFFIX, TRANSFER_DEAD: TRANSFER_DEAD_SUFFIX}
+MOST_READS = 30
+"""Rounds of reading bodies back that one turn may take before it must be settled."""
+
+
+class Pending(NamedTuple):
+    """A turn that is not durable yet, and the model as it was after it."""
+
+    turn: Turn
+    model: Model
+
+
+class Pair:
+    """`run` commands, `advance` time, `commit` what waits, `restart`; any difference raises."""
+
+    def __init__(
+        self,
+        entities: Mapping[str, EntityDefinition] = ENTITIES,
+        *,
+        commits_late: bool = False,
+        payload_budget_bytes: int | None = None,
+        hold_locks: bool = False,
+    ) -> None:
+        assert payload_budget_bytes is None or not commits_late
+        self.now_ms = START_MS
+        self.commits_late = commits_late
+        self.steps = 0
+        self.log: list[str] = []
+        self.store = MemoryStore()
+        self.durable = Durable(self.store)
+        self.model = Model(LIMITS, hold_locks=hold_locks)
+        self._budget_bytes = payload_budget_bytes
+        self._hold_locks = hold_locks
+        self._new_lock_token = counted_tokens()
+        self._pending: deque[Pending] = deque()
+        self._requests: dict[object, Any] = {}
+        self.bodies_may_be_away = payload_budget_bytes is not None
+        """One command a turn then: requests may be answered after others."""
+        self.real = self._new_namespace()
+        self._declare(entities)
+
+    def _new_namespace(self) -> Namespace:
+        return new_namespace(
+            payload_budget_bytes=self._budget_bytes,
+            hold_locks=self._hold_locks,
+            new_lock_token=self._new_lock_token,
+        )
+
+    def _declare(self, entities: Mapping[str, EntityDefinition]) -> None:
+        turn = Turn()
+        self.real.declare(entities, self.now_ms, turn)
+        self.real.dispatch(self.now_ms, turn)
+        self.model.declare(
+            {path: self.real._directory.entity(path).definition for path in entities}
+        )
+        self._later(turn)
+        self.commit()
+        self.compare_states()
+
+    # --- what happens -----------------------------------------------------------------------
+
+    def advance(self, milliseconds: int) -> None:
+        """Time passes; nobody notices before the next command."""
+        self.now_ms += milliseconds
+        if self.bodies_may_be_away:
+            self.run(Tick())
+
+    def run(self, *commands: Command) -> None:
+        """One turn on both sides."""
+        self.steps += 1
+        turn = Turn()
+        for command in commands:
+            self.log.append(f"{self.now_ms - START_MS:>7} {described(command)}")
+            request = getattr(command, "request", None)
+            if request is not None:
+                self._requests[request] = command
+            self.model.apply(command, self.now_ms)  # first: the broker writes into messages
+            self.real.apply(command, self.now_ms, turn)
+        self.real.dispatch(self.now_ms, turn)
+        self._read_bodies(turn)
+        self._compare(turn.effects)
+        self._later(turn)
+        assert not self.real._environment.touched, "something was not dispatched"
+        self.compare_states()
+
+    def _read_bodies(self, turn: Turn) -> None:
+        """Answer requests for bodies until there are none; only then the turn is over."""
+        written = 0
+        for _ in range(MOST_READS):
+            needed = [
+                payload_id
+                for effect in turn.effects
+                if isinstance(effect, PayloadsNeeded)
+                for payload_id in effect.payload_ids
+            ]
+            if not needed:
+                return
+            turn.effects = [one for one in turn.effects if not isinstance(one, PayloadsNeeded)]
+            if self._budget_bytes is not None:
+                self.durable.commit(turn.records[written:])
+                written = len(turn.records)
+            payloads = self.store.read_payloads(needed)
+            if written:
+                turn.records, written = [], 0
+            self.real.apply(PayloadsLoaded(payloads), self.now_ms, turn)
+            self.real.dispatch(self.now_ms, turn)
+        raise AssertionError("bodies are read back again and again, and nothing comes of it")
+
+    def _later(self, turn: Turn) -> None:
+        # A copy only where it may be needed: it is most of the cost of a step.
+        model = self._copy() if self.commits_late else self.model
+        self._pending.append(Pending(turn, model))
+        if not self.commits_late:
+            self.commit()
+
+    def _copy(self) -> Model:
+        definitions = [place.definition for place in self.model.places.values()]
+        return deepcopy(self.model, {id(one): one for one in definitions})
+
+    def commit(self, turns: int | None = None) -> None:
+        """The store takes so many turns, or all; their effects are released."""
+        for _ in range(len(self._pending) if turns is None else min(turns, len(self._pending))):
+            turn = self._pending[0].turn
+            self.durable.commit(turn.records)
+            self.durable.check(turn.effects, self.model.vanished)
+            # The newest one stays: a restart begins with the model of the last commit.
+            self._last = self._pending.popleft()
+            for effect in turn.effects:
+                effect.to.receive(effect)
+
+    def restart(self, *, read_bodies: bool = True) -> None:
+        """The broker is killed: what was not committed is lost, and nobody had been told."""
+        self.log.append(f"{self.now_ms - START_MS:>7} killed, {len(self._pending)} turns lost")
+        if self.commits_late:
+            self.model = self._last.model
+            self._last = self._last._replace(model=self._copy())
+        self._pending.clear()
+        self._requests.clear()
+        self.real = self._new_namespace()
+        self.real.restore(self.store.load(), self.now_ms)
+        self.model.restart()
+        self._adopt_numbers()
+        self.compare_states()
+        self.bodies_may_be_away = True
+        if read_bodies and self._budget_bytes is None:
+            self.run(Tick())
+            nobody = Client("warming")
+            for number, (path, _) in enumerate(list(self._queues())):
+                self.run(Peek(nobody, ("warming", self.steps, number), path, 0, 1_000))
+            self.bodies_may_be_away = False
+
+    def _adopt_numbers(self) -> None:
+        """A number nobody stored may come again; one that a message had, never."""
+        for place in self.model.places.values():
+            for sub, queue in enumerate(self.real._directory.entity(place.path).queues):
+                last = queue.last_sequence_number
+                assert last <= place.last_number[sub]
+                if not place.is_topic:
+                    assert place.highest_number[sub] <= last, "a number would be given twice"
+                place.last_number[sub] = last
+
+    def finish(self) -> None:
+        """Delete and detach everything: then nothing may be left, of either."""
+        self.commit()
+        nobody = Client("end")
+        from broker.core.commands import DeleteEntity, Detach
+
+        peers = {id(one.peer): one.peer for one in self.model.listeners}
+        peers |= {id(peer): peer for peer in self.model.senders}
+        peers |= {id(bundle.owner): bundle.owner for bundle in self.model.bundles.values()}
+        self.run(Detach(list(peers.values())))
+        for path in [path for path in self.model.places if "/Subscriptions/" not in path]:
+            self.run(DeleteEntity(nobody, ("end", path), path))
+        self.commit()
+        check_nothing_is_left(self.real, self.store)
+
+    # --- comparing what was told ------------------------------------------------------------
+
+    def _compare(self, effects: Sequence[Effect]) -> None:
+        model = self.model
+        waiting = {one.peer for one in model.listeners if one.attached and one.waits_until_ms}
+        sessions: list[tuple[Peer, str]] = []
+        deliveries: dict[Peer, list[Handed]] = {}
+        told: list[tuple[object, ...]] = []
+        for effect in effects:
+            if isinstance(effect, tell.Deliver):
+                deliveries.setdefault(effect.to, []).extend(_handed(effect))
+                continue
+            if isinstance(effect, tell.ReceiverAttached) and effect.to in waiting:
+                assert effect.session_id is not None
+                sessions.append((effect.to, effect.session_id))
+            told += self._told(effect)
+        _check_order(effects)
+        dispatch(model, sessions, deliveries)
+        expected, model.answers = sorted(map(repr, model.answers)), []
+        assert expected == sorted(map(repr, told))
+
+    def _told(self, effect: Effect) -> Iterator[tuple[object, ...]]:
+        """An effect in the words of the model."""
+        match effect:
+            case tell.SenderAttached():
+                yield "sender attached", effect.to
+            case tell.ReceiverAttached():
+                locked_until_ms = effect.session_locked_until_ms
+                yield "receiver attached", effect.to, effect.session_id, locked_until_ms
+            case tell.Refused():
+                yield "refused", effect.to, type(effect.error).__name__
+            case tell.Detached():
+                yield "detached", effect.to, type(effect.error).__name__
+            case tell.Accepted():
+                for handle in effect.handles:
+                    yield "accepted", effect.to, handle
+            case tell.SendRefused():
+                yield "send refused", effect.to, effect.handle, type(effect.error).__name__
+            case tell.Settled():
+                for handle in effect.handles:
+                    yield "settled", effect.to, handle, effect.settlement.kind
+            case tell.SettleRefused():
+                for handle in effect.handles:
+                    yield "settle refused", effect.to, handle, type(effect.error).__name__
+            case tell.Drained():
+                yield "drained", effect.to
+            case tell.Reply():
+                error = None if effect.error is None else type(effect.error).__name__
+                value = None if error else self._value(effect)
+                yield "reply", effect.request, value, error
+            case _:
+                raise AssertionError(f"unexpected: {effect}")
+
+    def _value(self, reply: tell.Reply) -> object:
+        value: Any = reply.value
+        if isinstance(self._requests[reply.request], Declare):
+            (bundle,) = [b for request, b in self.model.declared if request == reply.request]
+            self.model.declared = [d for d in self.model.declared if d[1] is not bundle]
+            self.model.bundles[value] = bundle
+            return "any id"
+        if isinstance(value, tell.EntityView):
+            return view_of(value)
+        if not isinstance(value, list) or not value or isinstance(value[0], int | str):
+            return value
+        if isinstance(value[0], tuple):
+            for message, token in value:
+                self._adopt_token(message, token)
+            return [seen(message) for message, _ in value]
+        return [seen(message) for message in value]
+
+    def _adopt_token(self, message: Message, token: bytes | None) -> None:
+        same = (mark_of(message), message.sequence_number)
+        for item in self.model.items:
+            untold = item.lock is not None and item.lock.token is None
+            if untold and same == (item.mark, item.number):
+                assert item.lock is not None
+                assert token is not None
+                item.lock.token = token
+
+    # --- comparing what is there ------------------------------------------------------------
+
+    def _queues(self) -> Iterator[tuple[str, Queue]]:
+        for path in self.model.places:
+            for suffix in SUFFIXES.values():
+                yield path + suffix, self.real._directory.queue(path + suffix)
+
+    def compare_states(self) -> None:
+        """Messages, locks, counts and numbers are the same on both sides."""
+        real, model = self.real, self.model
+        views = {view.path: view_of(view) for view in real.views()}
+        assert {place.path: model.view(place) for place in model.places.values()} == views
+        for path, queue in self._queues():
+            place, sub = model.find(path)
+            expected = [
+                (*shown(item), None if item.lock is None else item.lock.token)
+                for item in model.content(place, sub)
+            ]
+            assert expected == [
+                (*seen(message, self._mark(message)), message.lock_token)
+                for message in queue.index.walk()
+            ], f"in {path}"
+            assert place.last_number[sub] == queue.last_sequence_number, f"in {path}"
+        self._compare_sessions()
+        earliest_ms = min((event[0] for event in model.events()), default=None)
+        if earliest_ms is not None:
+            next_ms = real.next_deadline_ms()
+            assert next_ms is not None, f"nothing will happen at {earliest_ms}"
+            assert next_ms <= earliest_ms
+        check_invariants(real)
+
+    def _mark(self, message: Message) -> str:
+        if message.body is not None:
+            return mark_of(message)
+        (payload,) = self.store.read_payloads([message.payload_id]).values()
+        return fields_of(payload[0])[0]
+
+    def _compare_sessions(self) -> None:
+        for place in self.model.places.values():
+            sessions = self.real._directory.entity(place.path).main.sessions
+            if sessions is None:
+                continue
+            held = {
+                one.session_id: (one.peer, one.session_until_ms)
+                for one in self.model.listeners
+                if one.place is place and one.attached and one.session_id is not None
+            }
+            assert held == {
+                session.id: (session.holder.peer, session.locked_until_ms)
+                for session in sessions._by_id.values()
+                if session.holder is not None
+            }
+            assert place.states == {
+                session.id: (session.state, session.state_updated_ms)
+                for session in sessions._by_id.values()
+                if session.state is not None
+            }
+
+
+def described(command: Command) -> str:
+    """A command in a line; messages by their marks."""
+    fields = []
+    for name, value in command._asdict().items():
+        if name == "messages":
+            fields.append(f"messages={[described_message(message) for message in value]}")
+        elif name in ("tokens", "transaction_id") and value:
+            tokens = [value] if isinstance(value, bytes) else value
+            fields.append(f"{name}={[int.from_bytes(token, 'big') for token in tokens]}")
+        elif value not in (None, False) and name != "definition":
+            fields.append(f"{name}={value if name != 'state' else len(value)}")
+        elif name == "definition":
+            fields.append(
+                f"status={value.status.value} lock={getattr(value, 'lock_duration_ms', 0)}"
+            )
+    return f"{type(command).__name__}({', '.join(fields)})"
+
+
+def described_message(message: Message) -> str:
+    """A message as it was sent."""
+    mark, session_id, message_id, label = fields_of(message.body or b"")
+    marks = {"session": session_id, "id": message_id, "label": label}
+    live_ms = message.time_to_live_ms
+    marks["lives"] = None if live_ms is None else str(live_ms)
+    at_ms = message.scheduled_enqueue_time_ms
+    marks["at"] = str(at_ms - START_MS) if at_ms else None
+    marks["size"] = str(message.size) if message.size > 1_000 else None
+    return " ".join([mark, *[f"{name}={one!r}" for name, one in marks.items() if one is not None]])
+
+
+def seen(message: Message, mark: str | None = None) -> tuple[object, ...]:
+    """A real message in the words of the model."""
+    overlay = message.overlay
+    return (
+        mark or mark_of(message),
+        message.sequence_number,
+        message.enqueue_sequence_number,
+        int(message.state),
+        message.delivery_count,
+        overlay and overlay.dead_letter_reason,
+        overlay and overlay.dead_letter_source,
+        tuple(sorted(overlay.properties.items())) if overlay else (),
+        message.enqueued_time_ms,
+        message.expires_at_ms,
+    )
+
+
+def view_of(view: tell.EntityView) -> tuple[object, ...]:
+    """An entity's counts in the words of the model."""
+    return (
+        view.path,
+        undated(view.definition),
+        view.active_count,
+        view.deferred_count,
+        view.scheduled_count,
+        view.dead_letter_count,
+        view.transfer_dead_letter_count,
+        view.locked_count,
+        view.size_bytes,
+    )
+
+
+def _handed(effect: tell.Deliver) -> Iterator[Handed]:
+    for message, token in zip(effect.messages, effect.tokens, strict=True):
+        yield Handed(seen(message), token, message.locked_until_ms)
+
+
+def _check_order(effects: Sequence[Effect]) -> None:
+    """To each client: attached before delivered, delivered before drained, ended last of all."""
+    stages = {
+        tell.ReceiverAttached: 0,
+        tell.Deliver: 1,
+        tell.Drained: 2,
+        tell.Detached: 3,
+        tell.Refused: 3,
+    }
+    last: dict[Peer, int] = {}
+    for effect in effects:
+        stage = stages.get(type(effect))
+        if stage is not None:
+            peer = effect.to
+            assert last.get(peer, 0) <= stage, f"{peer} was told {effect} too late"
+            last[peer] = stage

@@ -1,0 +1,136 @@
+"""Every failure the random runs have found, made small and given a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    DEFER,
+    AttachSender,
+    Declare,
+    DeleteEntity,
+    Detach,
+    Discharge,
+    Peek,
+    ReceiveDeferred,
+    ReceiveMode,
+    Schedule,
+    Send,
+    Settle,
+    UpdateEntity,
+)
+from broker.core.errors import EntityDisabled, TransactionRolledBack
+from config.entities import (
+    EntityDefinition,
+    EntityStatus,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    Advance,
+    Playbook,
+    R,
+    S,
+    credit,
+    message,
+    send,
+    text_of,
+)
+
+
+def texts(messages):
+    return [text_of(one) for one in messages]
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+def test_a_deferred_message_cannot_be_fetched_while_receiving_is_disabled():
+    """Fetching by number is receiving too."""
+    book = Playbook()
+    book.tell(send("hello"), credit(1))
+    book.tell(Settle(R, [T1], ["hello"], DEFER))
+    disabled = QueueDefinition(status=EntityStatus.RECEIVE_DISABLED)
+    book.tell(UpdateEntity(CLIENT, 1, "q", disabled))
+    with pytest.raises(EntityDisabled):
+        book.ask(ReceiveDeferred(CLIENT, 2, "q", [1], ReceiveMode.PEEK_LOCK))
+    book.tell(UpdateEntity(CLIENT, 3, "q", QueueDefinition()))
+    assert 1 == len(book.ask(ReceiveDeferred(CLIENT, 4, "q", [1], ReceiveMode.PEEK_LOCK)))
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+def test_a_detached_receiver_is_forgotten_with_its_last_lock():
+    """Clients that come and go, leaving locks behind, cost nothing in the end."""
+    book = Playbook()
+    book.tell(send("hello"), credit(1))
+    book.tell(Detach([R]))
+    assert book.namespace._links.receiver(R) is not None
+    book.tell(Advance(30_000))
+    assert book.namespace._links.receiver(R) is None
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+def test_numbers_promised_in_a_transaction_keep_their_place_in_a_session():
+    """A message scheduled first and stored last is peeked in the order of its number."""
+    book = Playbook(QueueDefinition(requires_session=True))
+    transaction_id = book.ask(Declare(CLIENT, 1))
+    scheduled = message("scheduled", session="a", at_ms=START_MS + 1_000)
+    book.ask(Schedule(CLIENT, 2, "q", [scheduled], transaction_id))
+    book.tell(send(message("sent", session="a")))
+    book.ask(Discharge(CLIENT, 3, transaction_id, fail=False))
+    assert ["scheduled", "sent"] == texts(book.ask(Peek(CLIENT, 4, "q", 0, 10, "a")))
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_transaction_that_sends_to_a_deleted_entity_is_rolled_back(scheduled):
+    """Nothing is stored for an entity that is gone, and nobody is told that it was."""
+    book = Playbook()
+    transaction_id = book.ask(Declare(CLIENT, 1))
+    if scheduled:
+        later = message("later", at_ms=START_MS + 1_000)
+        book.ask(Schedule(CLIENT, 2, "q", [later], transaction_id))
+    else:
+        book.tell(Send(S, [message("now")], ["now"], transaction_id))
+    book.tell(DeleteEntity(CLIENT, 3, "q"))
+    with pytest.raises(TransactionRolledBack):
+        book.ask(Discharge(CLIENT, 4, transaction_id, fail=False))
+    assert {} == book.commit().rows
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+TOPIC: dict[str, EntityDefinition] = {
+    "t": TopicDefinition(),
+    "t/Subscriptions/s": SubscriptionDefinition(),
+}
+
+
+def test_what_fell_due_while_the_broker_was_down_comes_in_the_order_of_its_time():
+    """Messages to a topic whose bodies must be read back first keep their own times."""
+    book = Playbook(entities=TOPIC, attach=False)
+    book.tell(AttachSender(S, "t"))
+    book.tell(send(message("second", at_ms=START_MS + 20_000)))
+    book.tell(send(message("first", at_ms=START_MS + 10_000)))
+    later = book.restarted(after_ms=60_000)
+    later.serve(Advance(0))
+    peeked = later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
+    assert ["first", "second"] == texts(peeked)
+    assert [START_MS + 10_000, START_MS + 20_000] == [one.enqueued_time_ms for one in peeked]
+
+
+def test_what_fell_due_and_expired_while_the_broker_was_down_is_not_delivered():
+    """Time to live counts from the scheduled time, however late the body is read back."""
+    book = Playbook(entities=TOPIC, attach=False)
+    book.tell(AttachSender(S, "t"))
+    book.tell(send(message("old", at_ms=START_MS + 10_000, time_to_live_ms=5_000)))
+    later = book.restarted(after_ms=60_000)
+    later.serve(Advance(0))
+    assert [] == later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))

@@ -1,0 +1,231 @@
+"""What the runs are made of: entities, clients, messages that can be told apart, and their reader.
+
+A body is plain text, `mark|session|message id|label`, so that neither side needs an AMQP codec.
+Nothing here knows the model or how it is compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from broker.core.identifiers import MessageIds, lock_tokens
+from broker.core.message import Message
+from broker.core.namespace import Namespace
+from config.entities import (
+    CorrelationFilter,
+    QueueDefinition,
+    RuleDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Self
+
+    from broker.core.effects import Effect
+    from broker.core.message import PropertyValue
+    from config.entities import EntityDefinition
+
+START_MS = 1_700_000_000_000
+LOCK_MS = 10_000
+WINDOW_MS = 30_000
+LIVE_MS = 20_000
+LARGEST_KILOBYTES = 400
+
+LIMITS = Limits(
+    transaction_timeout_ms=40_000,
+    transaction_max_operations=4,
+    transactions_per_connection_max=2,
+    delete_max_messages=5,
+    receive_deferred_max_messages=5,
+)
+
+_DEFINITIONS: Mapping[str, EntityDefinition] = {
+    "plain": QueueDefinition(lock_duration_ms=LOCK_MS, max_delivery_count=3),
+    "short": QueueDefinition(
+        lock_duration_ms=LOCK_MS,
+        max_delivery_count=2,
+        default_time_to_live_ms=LIVE_MS,
+        dead_lettering_on_expiration=True,
+        max_size_megabytes=1,
+    ),
+    "unique": QueueDefinition(
+        lock_duration_ms=LOCK_MS,
+        max_delivery_count=2,
+        requires_duplicate_detection=True,
+        duplicate_window_ms=WINDOW_MS,
+    ),
+    "grouped": QueueDefinition(
+        lock_duration_ms=LOCK_MS, max_delivery_count=3, requires_session=True, max_size_megabytes=1
+    ),
+    "fading": QueueDefinition(
+        lock_duration_ms=LOCK_MS,
+        max_delivery_count=2,
+        requires_session=True,
+        default_time_to_live_ms=LIVE_MS,
+        dead_lettering_on_expiration=True,
+        requires_duplicate_detection=True,
+        duplicate_window_ms=WINDOW_MS,
+    ),
+    # --- forwarding: every destination has one source, so that the order over there is certain
+    "onward": QueueDefinition(
+        lock_duration_ms=LOCK_MS, forward_to="plain", forward_dead_letters_to="morgue"
+    ),
+    "morgue": QueueDefinition(lock_duration_ms=LOCK_MS, max_delivery_count=2),
+    "here": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="there"),
+    "there": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="here"),
+    "sorting": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="fading"),
+    # --- a topic
+    "news": TopicDefinition(default_time_to_live_ms=4 * LIVE_MS),
+    "news/Subscriptions/all": SubscriptionDefinition(
+        lock_duration_ms=LOCK_MS, max_delivery_count=2
+    ),
+    "news/Subscriptions/red": SubscriptionDefinition(
+        lock_duration_ms=LOCK_MS,
+        max_delivery_count=2,
+        default_time_to_live_ms=LIVE_MS,
+        dead_lettering_on_expiration=True,
+        rules=(RuleDefinition("red", CorrelationFilter(label="red")),),
+    ),
+    "news/Subscriptions/grouped": SubscriptionDefinition(
+        lock_duration_ms=LOCK_MS, max_delivery_count=2, requires_session=True
+    ),
+}
+
+ENTITIES: Mapping[str, EntityDefinition] = {
+    path: definition
+    if isinstance(definition, SubscriptionDefinition)
+    else replace(definition, max_message_size_kilobytes=LARGEST_KILOBYTES)
+    for path, definition in _DEFINITIONS.items()
+}
+
+FOCUSES: tuple[tuple[str, ...], ...] = (
+    ("plain",),
+    ("short",),
+    ("unique",),
+    ("grouped",),
+    ("grouped",),
+    ("fading",),
+    ("onward", "plain", "morgue"),
+    ("here", "there"),
+    ("sorting", "fading"),
+    (
+        "news",
+        "news/Subscriptions/all",
+        "news/Subscriptions/red",
+        "news/Subscriptions/grouped",
+    ),
+    ("plain", "grouped"),
+)
+"""Entities that one run plays with: few, so that much happens to each."""
+
+SESSIONS = ("", "a", "b")
+MESSAGE_IDS = (None, "x", "y")
+LABELS = (None, "red")
+
+
+class Client:
+    """A peer with a name; remembers what it was told, and tells whoever listens."""
+
+    def __init__(self, name: str, told: Callable[[Client, Effect], None] | None = None) -> None:
+        self.name = name
+        self._told = told
+
+    def receive(self, effect: Effect) -> None:
+        """Told something that is durable."""
+        if self._told is not None:
+            self._told(self, effect)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __deepcopy__(self, memory: dict[int, Any]) -> Self:
+        return self
+
+
+def new_message(
+    mark: str,
+    *,
+    session_id: str | None = None,
+    message_id: str | None = None,
+    label: str | None = None,
+    time_to_live_ms: int | None = None,
+    scheduled_for_ms: int = 0,
+    size: int | None = None,
+) -> Message:
+    """A message as a sender's link would build it; its size may be pretended."""
+    fields = (mark, session_id, message_id, label)
+    body = "|".join("-" if field is None else f"={field}" for field in fields).encode()
+    message = Message(
+        body, time_to_live_ms=time_to_live_ms, scheduled_enqueue_time_ms=scheduled_for_ms
+    )
+    if size is not None:
+        message.size = size
+    return message
+
+
+def fields_of(body: bytes) -> tuple[str, str | None, str | None, str | None]:
+    """Mark, session id, message id and label."""
+    parts = [part[1:] if part.startswith("=") else None for part in body.decode().split("|")]
+    mark, session_id, message_id, label = parts
+    assert mark is not None
+    return mark, session_id, message_id, label
+
+
+def mark_of(message: Message) -> str:
+    """By what a message is told from all others."""
+    assert message.body is not None, "a message without its body was shown or delivered"
+    return fields_of(message.body)[0]
+
+
+class PlainReader:
+    """The core's `MessageReader` for such bodies."""
+
+    def session_id(self, body: bytes) -> str | None:
+        return fields_of(body)[1]
+
+    def message_id(self, body: bytes) -> str | None:
+        return fields_of(body)[2]
+
+    def partition_key(self, annotations: bytes) -> str | None:
+        return None
+
+    def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
+        mark, session_id, message_id, label = fields_of(message.body or b"")
+        return {"messageid": message_id, "sessionid": session_id, "label": label, "to": mark}
+
+    def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
+        return {}
+
+    def encode_property(self, value: PropertyValue) -> bytes:
+        return repr(value).encode()
+
+
+def counted_tokens() -> Callable[[], bytes]:
+    """Lock tokens that never repeat and are the same in every run."""
+    numbers = count(1)
+    return lock_tokens(
+        lambda size: b"".join(next(numbers).to_bytes(16, "big") for _ in range(size // 16))
+    )
+
+
+def new_namespace(
+    *,
+    payload_budget_bytes: int | None = None,
+    hold_locks: bool = False,
+    new_lock_token: Callable[[], bytes] | None = None,
+) -> Namespace:
+    """A real machine without entities."""
+    return Namespace(
+        "default",
+        reader=PlainReader(),
+        new_lock_token=new_lock_token or counted_tokens(),
+        limits=LIMITS,
+        ids=MessageIds(),
+        payload_budget_bytes=payload_budget_bytes,
+        hold_locks_after_connection_loss=hold_locks,
+    )

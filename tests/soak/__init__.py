@@ -1,0 +1,1 @@
+"""Long runs: the model for hours, and a broker under load with an eye on its memory."""
