@@ -11,7 +11,13 @@ from broker.core.deadlines import Due
 from broker.core.definitions import KINDS, definition_to_json
 from broker.core.duplicates import DuplicateWindow
 from broker.core.effects import EntityView
-from broker.core.errors import BrokerError, EntityDisabled, MessageSizeExceeded, QuotaExceeded
+from broker.core.errors import (
+    BrokerError,
+    EntityDisabled,
+    EntityNotFound,
+    MessageSizeExceeded,
+    QuotaExceeded,
+)
 from broker.core.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
 from broker.core.records import EntityStored
 from broker.core.sessions import Sessions
@@ -143,6 +149,8 @@ class Entity:
 
     def check_sending(self) -> None:
         """Raises if nobody may send here now."""
+        if self.is_deleted:
+            raise EntityNotFound(self.path)
         if self.environment.sends_refused is not None:
             raise self.environment.sends_refused
         if self.definition.status in _NO_SENDING:
