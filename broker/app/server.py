@@ -7,17 +7,20 @@ more clients, lets what was asked become durable, tells clients why, and gives t
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import signal
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from broker.app import tls
+from broker.app.access import Access
 from broker.app.clock import Clock
 from broker.app.committer import Committer
 from broker.app.listener import Listener
@@ -29,11 +32,8 @@ from broker.core.errors import BrokerError, ServerBusy
 from broker.core.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
 from broker.core.turn import Turn
-from config.entities import AuthorizationRule
-from config.settings import Authorization
 from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.reader import Reader
-from protocol.identity import Identity, KeyRule
 from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.urls import store_for
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator, Sequence
 
-    from broker.core.commands import Command
+    from broker.core.commands import Command, Peer
     from broker.core.effects import Effect, EntityView
     from config.loader import Topology
     from config.settings import Settings
@@ -86,10 +86,7 @@ class Server:
         self._reads = ThreadPoolExecutor(1, "read")
         self._namespaces: dict[str, Namespace] = {}
         self._default = next(iter(topology.namespaces))
-        self._identity = Identity(
-            _key_rules(settings, topology),
-            strict=settings.authorization is Authorization.STRICT,
-        )
+        self._access: Access
         self._container_id = f"peeklock-{uuid.uuid4().hex[:12]}"
         self._transports: set[AmqpTransport] = set()
         self._empty = asyncio.Event()
@@ -128,6 +125,7 @@ class Server:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
+        self._access = Access(self._settings, self._topology, self._namespaces, self.clock)
         opening = loop.run_in_executor(self._reads, self._store.open)
         runner = await self._build_http()
         await opening
@@ -258,10 +256,11 @@ class Server:
     def _connect(self, transport: AmqpTransport, peer_name: str) -> Connection:
         return Connection(
             Surroundings(
-                submit=self._submit,
+                enter=self._enter,
                 touch=lambda: self._turns.touch(transport),
-                identity=self._identity,
-                now_ms=self.clock.real_ms,
+                wake_at=lambda at_ms: transport.wake_in(at_ms - self._access.now_ms()),
+                identity=self._access.identity,
+                now_ms=self._access.now_ms,
                 limits=self._limits,
                 container_id=self._container_id,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
@@ -291,13 +290,13 @@ class Server:
             self._empty.set()
         self._turns.forget(transport)
 
-    def _submit(self, hostname: str, command: Command) -> None:
-        self._turns.submit(self._namespace(hostname), command)
+    def _enter(self, name: str) -> Callable[[Command], None]:
+        """How commands reach a namespace; for as long as it lives, as connections do."""
+        return functools.partial(self._turns.submit, self._namespaces[name])
 
-    def _namespace(self, hostname: str) -> Namespace:
-        """The namespace a host name selects: by its first label, else the default one."""
-        label = hostname.partition(":")[0].partition(".")[0].lower()
-        return self._namespaces.get(label) or self._namespaces[self._default]
+    def _check_permits(self) -> None:
+        for transport in list(self._transports):
+            transport.check_permits()
 
     # --- turns, commits, payloads --------------------------------------------------------------
 
@@ -385,20 +384,26 @@ class Server:
 
         from protocol.http.application import Services, build
 
-        default = self._default
         services = Services(
-            ask=lambda command: self._turns.ask(self._namespaces[default], command),
-            submit=lambda command: self._turns.submit(self._namespaces[default], command),
+            ask=functools.partial(self._ask, self._default),
+            submit=functools.partial(self._submit, self._default),
             is_ready=lambda: self._ready,
             metrics=self._metrics.render,
             advance_clock=self._advance_clock if self._settings.testing_api else None,
             now_ms=self.clock.now_ms,
-            authorize=self._authorize_http,
+            authorize=self._access.authorize_http,
             open_amqp=self._open_websocket,
-            namespace_name=default,
+            namespace_name=self._default,
             created_time_ms=self._started_ms,
             tier=self._settings.tier,
             limits=self._limits,
+            is_strict=self._access.identity.strict,
+            in_namespace=lambda name: replace(
+                services,
+                ask=functools.partial(self._ask, name),
+                submit=functools.partial(self._submit, name),
+                namespace_name=name,
+            ),
         )
         runner = web.AppRunner(
             build(services),
@@ -417,17 +422,14 @@ class Server:
         if self._http_runner is not None:
             await self._http_runner.cleanup()  # type: ignore[attr-defined]
 
-    def _authorize_http(self, header: str | None, path: str, claim: str) -> None:
-        from protocol.identity import TokenRefused
+    def _submit(self, name: str, command: Command) -> None:
+        self._turns.submit(self._namespaces[name], command)
 
-        if header is None:
-            if self._identity.strict:
-                raise TokenRefused("MissingToken: The request has no Authorization header.")
-            return
-        token = header.removeprefix("Bearer ").strip()
-        grant = self._identity.verify_token(token, f"http://host/{path}", self.clock.real_ms())
-        if self._identity.strict and not grant.allows(claim, path):
-            raise TokenRefused(f"InsufficientClaims: '{claim}' is required on '{path}' to do this.")
+    async def _ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
+        value = await self._turns.ask(self._namespaces[name], build)
+        if self._access.rules_changed():
+            self._check_permits()
+        return value
 
     def _open_websocket(self, wire: asyncio.Transport) -> AmqpTransport:
         transport = self._new_transport()
@@ -437,20 +439,13 @@ class Server:
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self.clock.advance_ms(amount_ms)
         self._turns.tick()
+        self._check_permits()
         return now_ms
 
 
 def _sentence(error: Exception) -> str:
     """What an operator needs to read: the words, not the number."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
-def _key_rules(settings: Settings, topology: Topology) -> Iterator[KeyRule]:
-    yield KeyRule(AuthorizationRule(settings.shared_access_key_name, settings.shared_access_key))
-    for entities in topology.namespaces.values():
-        for path, definition in entities.items():
-            for rule in getattr(definition, "authorization_rules", ()):
-                yield KeyRule(rule, path.lower())
 
 
 def run(settings: Settings, topology: Topology) -> int:

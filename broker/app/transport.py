@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.transport")
 
+MAX_TIMER_S = 3600.0
+"""A far deadline is looked at again after this long: the clock may have been set meanwhile."""
+
 
 class Wire(Protocol):
     """What a transport needs underneath: an asyncio transport, or a WebSocket made to look so."""
@@ -59,6 +62,7 @@ class AmqpTransport(asyncio.Protocol):
         self._handshake_timeout_s = handshake_timeout_s
         self._wire: Wire | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._permit_timer: asyncio.TimerHandle | None = None
         self._idle_deadline_ms = 0
         self.connection: Connection | None = None
 
@@ -104,9 +108,10 @@ class AmqpTransport(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is gone."""
         del exc
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._permit_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._permit_timer = None
         if self.connection is not None:
             self.connection.lost()
             self.connection = None
@@ -146,6 +151,19 @@ class AmqpTransport(asyncio.Protocol):
         """Close the socket, whatever the client says."""
         if self._wire is not None:
             self._wire.abort()
+
+    def wake_in(self, delay_ms: int) -> None:
+        """Check after this long what the client may do; an earlier wish is forgotten."""
+        if self._permit_timer is not None:
+            self._permit_timer.cancel()
+        delay_s = min(max(0.0, delay_ms / 1000), MAX_TIMER_S)
+        loop = asyncio.get_running_loop()
+        self._permit_timer = loop.call_later(delay_s, self.check_permits)
+
+    def check_permits(self) -> None:
+        """The time, or the broker's keys, may have left the client with less than it had."""
+        if self.connection is not None:
+            self.connection.check_permits()
 
     # --- time ----------------------------------------------------------------------------------
 

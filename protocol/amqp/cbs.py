@@ -1,6 +1,6 @@
 """The `$cbs` node: a client puts tokens, the connection holds what they grant.
 
-Verifying is `protocol.identity`'s; here is the wire form. Grants end with the connection.
+What a token is good for is `permits.py`'s; here is the wire form. Grants end with the connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.identity import Grant, Identity
+    from protocol.amqp.permits import Permits
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
 DELETE_TOKEN = "delete-token"  # noqa: S105
@@ -26,14 +26,12 @@ class CbsNode:
 
     def __init__(
         self,
-        identity: Identity,
-        now_ms: Callable[[], int],
-        grant: Callable[[str, Grant | None], None],
+        permits: Permits,
+        grants_changed: Callable[[bool], None],
         respond: Callable[[Request, bytes], None],
     ) -> None:
-        self._identity = identity
-        self._now_ms = now_ms
-        self._grant = grant
+        self._permits = permits
+        self._grants_changed = grants_changed
         self._respond = respond
 
     def handle(self, request: Request) -> None:
@@ -52,7 +50,8 @@ class CbsNode:
     def _run(self, request: Request, audience: str) -> None:
         operation = request.properties.get("operation")
         if operation == DELETE_TOKEN:
-            self._grant(audience, None)
+            self._permits.delete_token(audience)
+            self._grants_changed(True)
             return
         if operation != PUT_TOKEN:
             raise NotImplementedHere(
@@ -63,4 +62,4 @@ class CbsNode:
             token = token.decode("utf-8", "replace")
         if not isinstance(token, str):
             raise ArgumentError("The body of put-token must be the token as a string.")
-        self._grant(audience, self._identity.verify_token(token, audience, self._now_ms()))
+        self._grants_changed(self._permits.put_token(audience, token))

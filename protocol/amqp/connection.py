@@ -28,8 +28,10 @@ from protocol.amqp.engine import Engine
 from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
 from protocol.amqp.mapping import wire_error
+from protocol.amqp.permits import Permits
 from protocol.amqp.requests import Request, RequestLink, ResponseLink
 from protocol.amqp.sasl import SaslServer
+from protocol.identity import LISTEN, NEVER_MS, SEND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from protocol.amqp.attach import Attach
     from protocol.amqp.engine import Delivery, EngineLink, TransferKind
     from protocol.amqp.outcomes import Outcome
-    from protocol.identity import Grant, Identity
+    from protocol.identity import Identity
 
 log = structlog.get_logger("peeklock.amqp")
 
@@ -58,10 +60,12 @@ class ClientLink(Protocol):
 class Surroundings:
     """What a connection needs of the server it runs in."""
 
-    submit: Callable[[str, Command], None]
-    """Run a command in the namespace that a host name selects."""
+    enter: Callable[[str], Callable[[Command], None]]
+    """How commands reach a namespace."""
     touch: Callable[[], None]
     """There is something to write."""
+    wake_at: Callable[[int], None]
+    """Have `check_permits` called when the broker's clock gets there, and not before."""
     identity: Identity
     now_ms: Callable[[], int]
     limits: Limits
@@ -87,14 +91,18 @@ class Connection:
         self._output = b""
         self._failed = False
         self._disowned = False
-        self._hostname = ""
-        self._grants: dict[str, Grant] = {}
+        self._permits = Permits(
+            surroundings.identity,
+            surroundings.now_ms,
+            tokens_max=self._limits.links_per_connection_max,
+            authorization_timeout_ms=self._limits.authorization_timeout_ms,
+        )
+        self._run: Callable[[Command], None] | None = None
+        """Into the connection's namespace, once something has to be done there."""
         self._peers: dict[EngineLink, Any] = {}
         self._responses: list[ResponseLink] = []
         self._management: dict[str, ManagementNode] = {}
-        self._cbs = CbsNode(
-            surroundings.identity, surroundings.now_ms, self._put_grant, self._respond
-        )
+        self._cbs = CbsNode(self._permits, self._grants_changed, self._respond)
         self.opened = False
         """True once the client has opened: from then on the engine watches its idleness."""
 
@@ -166,41 +174,37 @@ class Connection:
     # --- who the client is ---------------------------------------------------------------------
 
     def _authenticate(self, mechanism: str, user: str | None, password: str | None) -> bool:
-        if mechanism != "PLAIN":
+        if mechanism != "PLAIN" or self._permits.authenticate(user or "", password or ""):
             return True
-        grant = self._surroundings.identity.verify_plain(user or "", password or "")
-        if grant is None:
-            log.info("sasl.refused", user=user, client=self._surroundings.peer_name)
-            return False
-        self._grants[""] = grant
-        return True
+        log.info("sasl.refused", user=user, client=self._surroundings.peer_name)
+        return False
 
-    def _put_grant(self, audience: str, grant: Grant | None) -> None:
-        if grant is None:
-            self._grants.pop(audience, None)
-        elif len(self._grants) < self._limits.links_per_connection_max:
-            self._grants[audience] = grant
+    def _grants_changed(self, fewer: bool) -> None:
+        if fewer:
+            self.check_permits()
         else:
-            raise QuotaExceeded("Too many tokens were put on this connection.")
+            self._watch_permits()
 
-    def authorize(self, claim: str, path: str) -> None:
-        """Raise `Unauthorized` unless a token grants the claim; development mode lets it pass."""
-        if not self._surroundings.identity.strict:
-            return
-        now_ms = self._surroundings.now_ms()
-        for grant in self._grants.values():
-            if grant.expires_at_ms > now_ms and grant.allows(claim, path):
-                return
-        raise Unauthorized(
-            f"Unauthorized access. '{claim}' claim(s) are required to perform this operation. "
-            f"Resource: 'sb://{self._hostname}/{path}'."
-        )
+    def check_permits(self) -> None:
+        """End links that rest on nothing any more, and a client that never put a token."""
+        for link, error in self._permits.lapsed():
+            self._end(link, error)
+        if self._permits.is_overdue:
+            timeout_s = self._limits.authorization_timeout_ms // 1000
+            self.close(Unauthorized(f"No token was put within {timeout_s} seconds."))
+            self._failed = True
+        self._watch_permits()
+        self._surroundings.touch()
+
+    def _watch_permits(self) -> None:
+        at_ms = self._permits.next_check_ms()
+        if at_ms < NEVER_MS and not self._failed:
+            self._surroundings.wake_at(at_ms)
 
     # --- from the engine -----------------------------------------------------------------------
 
     def on_open(self, hostname: str, container_id: str, properties: Mapping[str, object]) -> None:
         """The client introduced itself."""
-        self._hostname = hostname
         self.opened = True
         log.debug(
             "connection.opened",
@@ -209,6 +213,11 @@ class Connection:
             container=container_id,
             product=properties.get("product"),
         )
+        try:
+            self._permits.open(hostname)
+        except BrokerError as error:
+            self.close(error)
+        self._watch_permits()
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """The client wants a link."""
@@ -292,6 +301,7 @@ class Connection:
 
     def _attach(self, link: EngineLink, attach: Attach) -> ClientLink:
         if attach.is_receiver and attach.target_is_coordinator:
+            self._permits.rest(link, (None, None))
             return self._attach_coordinator(link)
         text = attach.target_address if attach.is_receiver else attach.source_address
         if attach.dynamic:
@@ -305,6 +315,8 @@ class Connection:
             if attach.is_receiver:
                 return self._attach_sender(link, attach, address.path)
             return self._attach_receiver(link, attach, address.path)
+        if address.kind is NodeKind.MANAGEMENT:
+            self._permits.rest(link, (None, _management(address.path)))
         if not attach.is_receiver:
             return self._attach_responses(link, attach, address)
         if address.kind is NodeKind.CBS:
@@ -312,12 +324,10 @@ class Connection:
         return self._attach_requests(link, address, self._management_node(address.path).handle)
 
     def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> ClientSender:
-        self.authorize("Send", path)
         via = attach.properties.get("com.microsoft:transfer-destination-address")
-        destination = None
-        if via is not None:
-            destination = parse(str(via)).path
-            self.authorize("Send", destination)
+        destination = None if via is None else parse(str(via)).path
+        paths = [path] if destination is None else [path, destination]
+        self._permits.rest(link, *((SEND, one) for one in paths))
         peer = ClientSender(
             self._engine,
             link,
@@ -330,7 +340,7 @@ class Connection:
         return peer
 
     def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
-        self.authorize("Listen", path)
+        self._permits.rest(link, (LISTEN, path))
         session, descriptor = self._session_request(attach)
         presettled = attach.snd_settle_mode == SETTLED_MODE
         peer = ClientReceiver(
@@ -390,9 +400,13 @@ class Connection:
     def _management_node(self, path: str) -> ManagementNode:
         node = self._management.get(path.lower())
         if node is None:
-            node = ManagementNode(path, self._submit, self._respond, self.authorize)
+            node = ManagementNode(path, self._submit, self._respond, self._authorize_request)
             self._management[path.lower()] = node
         return node
+
+    def _authorize_request(self, claim: str, path: str) -> None:
+        """Some clients put a token for the node of an entity, and not for the entity."""
+        self._permits.authorize(claim, _management(path))
 
     def _respond(self, request: Request, response: bytes) -> None:
         """Answer on the response link of the same node: by AMQP session, else by reply address.
@@ -416,11 +430,24 @@ class Connection:
     # --- comings and goings --------------------------------------------------------------------
 
     def _submit(self, command: Command) -> None:
-        if not self._disowned:
-            self._surroundings.submit(self._hostname, command)
+        if self._disowned:
+            return
+        if self._run is None:
+            self._run = self._surroundings.enter(self._permits.settle_namespace())
+        self._run(command)
+
+    def _end(self, link: EngineLink, error: BrokerError) -> None:
+        """End a link from our side, on a connection that lives on."""
+        peer = self._peers.get(link)
+        self._forget([link])
+        path = getattr(peer, "path", "")
+        self._engine.detach(link, wire_error(error, entity=path, operation="link ended"))
+        if peer is not None:
+            peer.on_detach()
 
     def _forget(self, links: list[EngineLink]) -> None:
         for link in links:
+            self._permits.forget(link)
             peer = self._peers.pop(link, None)
             if isinstance(peer, ResponseLink):
                 self._responses.remove(peer)
@@ -434,3 +461,7 @@ class Connection:
         ]
         if gone:
             self._submit(Detach(gone, connection_lost))
+
+
+def _management(path: str) -> str:
+    return f"{path}/$management".lstrip("/")

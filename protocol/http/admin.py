@@ -24,20 +24,27 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.limits import KIBIBYTE, Tier
+from config.limits import Tier
 from protocol.http import atom, bodies, descriptions, paths, rules
 from protocol.http.errors import MethodNotAllowed
+from protocol.identity import SEND
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from broker.core.commands import Command, Peer
+    from config.entities import EntityDefinition
     from protocol.http.application import Services
 
 PAGE_MAX_ENTITIES = 100
 NEWEST_API_VERSION = "2024-05"
 FILTER_COUNTS_SINCE = "2024-05"
-MANAGE = "Manage"
+
+FORWARDING_TOKENS = {
+    "forward_to": "ServiceBusSupplementaryAuthorization",
+    "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
+}
+"""By the field of a definition, the header with a token for where it forwards to."""
 
 Answer = TypeVar("Answer")
 
@@ -98,9 +105,6 @@ class Administration:
 
     async def handle(self, request: web.Request, resource: paths.Managed) -> web.Response:
         """Answer a request for something that can be managed."""
-        self._services.authorize(
-            request.headers.get("Authorization"), request.path.strip("/"), MANAGE
-        )
         operation = self._operations.get((type(resource), request.method))
         if operation is None:
             raise MethodNotAllowed(f"{request.method} cannot be used on '{request.path}'.")
@@ -157,13 +161,29 @@ class Administration:
                     f"'{path}' is described by a {descriptions.kind_of(current).element}."
                 )
             definition = descriptions.read_update(description, current, self._limits)
+            self._authorize_forwarding(call, definition, current)
             command = commands.UpdateEntity
         else:
             definition = descriptions.read(description, initial, self._limits)
+            self._authorize_forwarding(call, definition, initial)
             command = commands.CreateEntity
         view = await self._ask(EntityView, lambda peer, mark: command(peer, mark, path, definition))
         status = 200 if call.is_update else 201
         return _entry_response(await self._entry(call, view), status)
+
+    def _authorize_forwarding(
+        self, call: Call, definition: EntityDefinition, before: EntityDefinition
+    ) -> None:
+        """Whoever has messages sent elsewhere must be allowed to send there: by the token of the
+        request, or by the one that SDKs add for this."""
+        if not self._services.is_strict:
+            return
+        headers = call.request.headers
+        for name, header in FORWARDING_TOKENS.items():
+            target = getattr(definition, name, None)
+            if target is not None and target != getattr(before, name):
+                token = headers.get(header) or headers.get("Authorization")
+                self._services.authorize(token, target, SEND, call.host)
 
     async def _delete_entity(
         self, _call: Call, resource: paths.Entity | paths.Subscription
@@ -193,7 +213,7 @@ class Administration:
 
     async def _entry(self, call: Call, view: EntityView) -> atom.Entry:
         surroundings = descriptions.Surroundings(
-            call.host, call.api_version, self._limits.message_max_bytes // KIBIBYTE
+            call.host, call.api_version, self._limits.message_default_kilobytes
         )
         if view.subscription_count and call.api_version >= FILTER_COUNTS_SINCE:
             surroundings = await self._with_filter_counts(surroundings, view)

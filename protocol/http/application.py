@@ -44,8 +44,9 @@ class Services:
     advance_clock: Callable[[int], int] | None
     """Move the clock ahead by milliseconds, return the new time; None where that is not allowed."""
     now_ms: Callable[[], int]
-    authorize: Callable[[str | None, str, str], None]
-    """(Authorization header, request path, claim): raises `Unauthorized`.
+    authorize: Callable[[str | None, str, str, str], str]
+    """(Authorization header, request path, claim, host): the namespace the request is for; raises
+    `Unauthorized`.
 
     The whole path and not the entity's: some clients sign a token for exactly the URL they ask."""
     open_amqp: Callable[[asyncio.Transport], ByteReceiver]
@@ -53,6 +54,10 @@ class Services:
     created_time_ms: int
     tier: Tier = Tier.PREMIUM
     limits: Limits = RELAXED
+    is_strict: bool = False
+    """Whether claims are enforced; false: a token must be right, but none need be shown."""
+    in_namespace: Callable[[str], Services] | None = None
+    """The same for another namespace; None where there is only this one."""
 
 
 def build(services: Services) -> web.Application:

@@ -170,10 +170,11 @@ class HttpHarness:
         self._submit(Tick())
         return now_ms
 
-    def _authorize(self, header: str | None, path: str, claim: str) -> None:
+    def _authorize(self, header: str | None, path: str, claim: str, host: str) -> str:
         self.authorized.append((header, path, claim))
         if self.refuse_token:
             raise Unauthorized("InvalidSignature: The token has an invalid signature.")
+        return NAME
 
     def _open_amqp(self, wire: asyncio.Transport) -> Echo:
         echo = Echo(wire)

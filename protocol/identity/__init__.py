@@ -1,0 +1,39 @@
+"""Who a client is and what it may do: pure checks, the same for AMQP and HTTP.
+
+A credential (`sas.py`, `bearer.py`, or a rule's name and key) is verified by `Identity` against the
+rules that stand at that moment and becomes a `Grant`: claims on a path and below, until it runs
+out. Which namespace is meant follows from the host name, else from whose key it was.
+"""
+
+from protocol.identity.grants import (
+    ALL_CLAIMS,
+    LISTEN,
+    MANAGE,
+    NEVER_MS,
+    SEND,
+    Grant,
+    Grants,
+    KeyRule,
+    TokenRefused,
+    covers,
+    missing_claim,
+    path_of,
+)
+from protocol.identity.verifying import Identity, Keyring
+
+__all__ = [
+    "ALL_CLAIMS",
+    "LISTEN",
+    "MANAGE",
+    "NEVER_MS",
+    "SEND",
+    "Grant",
+    "Grants",
+    "Identity",
+    "KeyRule",
+    "Keyring",
+    "TokenRefused",
+    "covers",
+    "missing_claim",
+    "path_of",
+]

@@ -1,0 +1,225 @@
+"""Bearer tokens (JWT): believed in development, verified against configured keys in strict mode.
+
+Owns reading and verifying them and what their claims grant; time is the broker's, not the library's.
+The library behind verification is loaded only where keys are configured.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from protocol.identity.grants import (
+    ALL_CLAIMS,
+    LISTEN,
+    NEVER_MS,
+    SEND,
+    Grant,
+    TokenRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Verify = Callable[[str, int], Grant]
+    """Token and time in, grant out; raises `TokenRefused`."""
+
+RIGHTS: Mapping[str, frozenset[str]] = {
+    "send": frozenset({SEND}),
+    "listen": frozenset({LISTEN}),
+    "manage": ALL_CLAIMS,
+    "azure service bus data sender": frozenset({SEND}),
+    "azure service bus data receiver": frozenset({LISTEN}),
+    "azure service bus data owner": ALL_CLAIMS,
+}
+"""What a word in `roles`, `scp` or `scope` grants, on the whole namespace."""
+
+_ALGORITHMS = {
+    "HMAC": ["HS256", "HS384", "HS512"],
+    "RSA": ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
+    "EllipticCurve": ["ES256", "ES384", "ES512", "ES256K"],
+    "Ed": ["EdDSA"],
+}
+"""By the kind of key. The key decides and never the token: a public key must not serve as a secret."""
+
+
+def believe(token: str, now_ms: int) -> Grant:
+    """Development: whatever is well formed and not expired may do everything."""
+    parts = token.split(".")
+    try:
+        header, claims = (_json_part(part) for part in parts[:2])
+    except (ValueError, TypeError, RecursionError):
+        raise TokenRefused(
+            "MalformedToken: The token is neither a shared access signature nor a JWT."
+        ) from None
+    if len(parts) != 3 or "alg" not in header:
+        raise TokenRefused("MalformedToken: The JWT must have three parts and name its alg.")
+    return Grant(ALL_CLAIMS, expires_at_ms=_expiry(claims, now_ms))
+
+
+def refuse(token: str, now_ms: int) -> Grant:
+    """Strict, and there are no keys to verify a bearer token with."""
+    del token, now_ms
+    raise TokenRefused(
+        "InvalidToken: Bearer tokens are not taken, since no keys to verify them with are "
+        "configured (jwt_keys); use a shared access key."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key that may have signed a token."""
+
+    value: Any
+    algorithms: Sequence[str]
+    id: str | None = None
+
+
+class Verifier:
+    """Strict: signature, issuer, audience and time are checked, rights are in the token."""
+
+    def __init__(
+        self, keys: Sequence[Key], issuer: str | None = None, audience: str | None = None
+    ) -> None:
+        self._keys = keys
+        self._issuer = issuer
+        self._audience = audience
+
+    def verify(self, token: str, now_ms: int) -> Grant:
+        """The grant of a token; raises `TokenRefused`."""
+        claims = self._verified(token)
+        expires_at_ms = _expiry(claims, now_ms)
+        not_before = claims.get("nbf")
+        if isinstance(not_before, int | float) and not_before * 1000 > now_ms:
+            raise TokenRefused("InvalidToken: The token is not valid yet.")
+        granted = frozenset[str]().union(*(RIGHTS.get(word, ()) for word in _words(claims)))
+        if not granted:
+            raise TokenRefused(
+                "InvalidToken: The token grants nothing: its roles, scp or scope must name "
+                "Send, Listen or Manage, or a data role of Azure Service Bus."
+            )
+        return Grant(granted, expires_at_ms=expires_at_ms)
+
+    def _verified(self, token: str) -> Mapping[str, Any]:
+        import jwt
+
+        try:
+            key_id = jwt.get_unverified_header(token).get("kid")
+        except jwt.InvalidTokenError:
+            raise TokenRefused(
+                "MalformedToken: The token is neither a shared access signature nor a JWT."
+            ) from None
+        options = {
+            "require": ["exp"],
+            "verify_exp": False,  # by the broker's clock instead
+            "verify_nbf": False,
+            "verify_iat": False,
+            "verify_aud": self._audience is not None,
+        }
+        for key in self._keys:
+            if key_id is not None and key.id is not None and key.id != key_id:
+                continue
+            try:
+                claims: Mapping[str, Any] = jwt.decode(
+                    token,
+                    key.value,
+                    algorithms=list(key.algorithms),
+                    audience=self._audience,
+                    issuer=self._issuer,
+                    options=options,  # type: ignore[arg-type]
+                )
+            except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidKeyError):
+                continue  # another key may fit
+            except jwt.InvalidTokenError as error:
+                raise TokenRefused(f"InvalidToken: {error}.") from None
+            return claims
+        raise TokenRefused(
+            "InvalidSignature: The token has an invalid signature. None of the configured keys "
+            "made it."
+        )
+
+
+def read_keys(content: bytes) -> list[Key]:
+    """The keys in a file: a JWK set, one or more PEM blocks, or a shared secret.
+
+    Raises `ValueError` saying what is wrong.
+    """
+    text = content.strip()
+    if not text:
+        raise ValueError("it is empty")
+    if text.startswith(b"{"):
+        return _read_key_set(text)
+    if b"-----BEGIN" in text:
+        return [_pem_key(block) for block in _pem_blocks(text)]
+    return [Key(text, _ALGORITHMS["HMAC"])]
+
+
+def _read_key_set(text: bytes) -> list[Key]:
+    import jwt
+
+    try:
+        document = json.loads(text)
+        members = document.get("keys", [document])
+        keys = [jwt.PyJWK(member) for member in members]
+    except (ValueError, TypeError, AttributeError, jwt.PyJWTError) as error:
+        raise ValueError(f"it is no JWK set: {error}") from None
+    if not keys:
+        raise ValueError("it is a JWK set without keys")
+    return [Key(key.key, [key.algorithm_name], key.key_id) for key in keys]
+
+
+def _pem_blocks(text: bytes) -> Iterator[bytes]:
+    end = b"-----END"
+    for part in text.split(b"-----BEGIN")[1:]:
+        body, _, rest = part.partition(end)
+        yield b"-----BEGIN" + body + end + rest.partition(b"\n")[0].strip() + b"\n"
+
+
+def _pem_key(block: bytes) -> Key:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from cryptography.x509 import load_pem_x509_certificate
+
+    try:
+        if b"-----BEGIN CERTIFICATE" in block:
+            key: Any = load_pem_x509_certificate(block).public_key()
+        else:
+            key = load_pem_public_key(block)
+    except ValueError as error:
+        raise ValueError(f"it holds a PEM block that is no public key: {error}") from None
+    kind = type(key).__name__
+    for name, algorithms in _ALGORITHMS.items():
+        if name in kind:
+            return Key(key, algorithms)
+    raise ValueError(f"it holds a {kind}, which no JWT is signed for")
+
+
+def _words(claims: Mapping[str, Any]) -> Iterator[str]:
+    """What `roles` (a list), `scp` and `scope` (texts with blanks between words) say."""
+    for name in ("roles", "scp", "scope"):
+        given = claims.get(name)
+        if isinstance(given, str):
+            yield from given.lower().split()
+        elif isinstance(given, list):
+            yield from (str(word).lower() for word in given)
+
+
+def _expiry(claims: Mapping[str, Any], now_ms: int) -> int:
+    expiry = claims.get("exp")
+    if expiry is None:
+        return NEVER_MS
+    try:
+        expires_at_ms = int(expiry) * 1000
+    except (TypeError, ValueError, OverflowError):
+        raise TokenRefused("MalformedToken: exp must be seconds since 1970.") from None
+    if expires_at_ms <= now_ms:
+        raise TokenRefused("ExpiredToken: The token is expired.")
+    return expires_at_ms
+
+
+def _json_part(part: str) -> dict[str, Any]:
+    decoded = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    if not isinstance(decoded, dict):
+        raise TypeError
+    return decoded

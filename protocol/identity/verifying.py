@@ -1,0 +1,142 @@
+"""From credentials to grants, by the rules that stand at that moment.
+
+Owns which rule a credential fits and which namespace that selects; reading tokens is `sas.py`'s and
+`bearer.py`'s. A key reaches no further than the entity its rule is declared on.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from protocol.identity import bearer, sas
+from protocol.identity.grants import Grant, KeyRule, TokenRefused, covers, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+
+class Keyring(Protocol):
+    """Where rules are found, as they are now."""
+
+    def named(self, key_name: str, namespace: str | None) -> Iterable[KeyRule]:
+        """Every rule of a name that holds in a namespace, or, for None, in any of them."""
+
+
+class Identity:
+    """Verifies credentials against the declared authorization rules."""
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        strict: bool,
+        namespaces: Collection[str] = (),
+        default_namespace: str = "",
+        verify_bearer: bearer.Verify | None = None,
+    ) -> None:
+        self.strict = strict
+        """False: bearer tokens are believed, and who shows no token may do everything."""
+        self._keyring = keyring
+        self._namespaces = namespaces
+        self.default_namespace = default_namespace
+        """The one that answers on any host name."""
+        self._verify_bearer = verify_bearer or (bearer.refuse if strict else bearer.believe)
+
+    def namespace_of_host(self, hostname: str) -> str | None:
+        """The namespace that goes by a host's name or by its first label; None if none does."""
+        host = hostname.partition(":")[0].lower()
+        if host in self._namespaces:
+            return host
+        label = host.partition(".")[0]
+        is_address = host.replace(".", "").isdigit()
+        return label if label in self._namespaces and not is_address else None
+
+    def verify_token(
+        self, token: str, audience: str, now_ms: int, namespace: str | None = None
+    ) -> Grant:
+        """The grant a token gives on an audience; raises `TokenRefused`.
+
+        Without a namespace the key selects one: the grant says which.
+        """
+        if not sas.is_sas(token):
+            return replace(self._verify_bearer(token, now_ms), path=path_of(audience))
+        read = sas.read(token)
+        path = path_of(audience) if audience else read.path
+        fitting = [
+            (rule, key)
+            for rule in self._keyring.named(read.key_name, namespace)
+            for key in rule.keys
+            if covers(rule.path, path) and read.is_signed_with(key)
+        ]
+        if not fitting:
+            raise TokenRefused(
+                "InvalidSignature: The token has an invalid signature. No key of a rule "
+                f"'{read.key_name}' that holds here made it; check SharedAccessKeyName and "
+                "SharedAccessKey of the connection string."
+            )
+        if read.expires_at_ms <= now_ms:
+            raise TokenRefused("ExpiredToken: The token is expired.")
+        if not covers(read.path, path):
+            raise TokenRefused(
+                f"InvalidAudience: The token is for '{read.path}', not for '{audience}'."
+            )
+        rule, key = self._selected(fitting)[0]
+        return Grant(rule.claims, path, read.expires_at_ms, rule, key)
+
+    def knows(self, user: str, password: str) -> bool:
+        """Whether these are a rule's name and its key, in whichever namespace."""
+        return bool(self._fitting(user, password, None))
+
+    def verify_plain(self, user: str, password: str, namespace: str | None = None) -> list[Grant]:
+        """The grants of a rule's name and key, as SASL PLAIN carries them; none if they are wrong.
+
+        Without a namespace the key selects one; raises `TokenRefused` where it could be several.
+        """
+        return [
+            Grant(rule.claims, rule.path, key_rule=rule, key=key)
+            for rule, key in self._selected(self._fitting(user, password, namespace))
+        ]
+
+    def _fitting(
+        self, user: str, password: str, namespace: str | None
+    ) -> list[tuple[KeyRule, bytes]]:
+        given = password.encode()
+        return [
+            (rule, key)
+            for rule in self._keyring.named(user, namespace)
+            for key in rule.keys
+            if hmac.compare_digest(given, key)
+        ]
+
+    def stands(self, grant: Grant) -> bool:
+        """Whether the rule behind a grant still has that key and still allows as much."""
+        used = grant.key_rule
+        return used is None or any(
+            rule.path == used.path
+            and rule.namespace == used.namespace
+            and grant.key in rule.keys
+            and grant.claims <= rule.claims
+            for rule in self._keyring.named(used.rule.name, used.namespace)
+        )
+
+    def _selected(
+        self, fitting: Sequence[tuple[KeyRule, bytes]]
+    ) -> Sequence[tuple[KeyRule, bytes]]:
+        """Of rules that fit, those of one namespace, widest first.
+
+        A key that holds everywhere selects none, and one that several namespaces know selects the
+        one that answers on any host name.
+        """
+        namespaces = {rule.namespace for rule, _ in fitting}
+        if len(namespaces) > 1:
+            chosen = None if None in namespaces else self.default_namespace
+            if chosen not in namespaces:
+                known = ", ".join(sorted(name for name in namespaces if name))
+                raise TokenRefused(
+                    f"InvalidSignature: The namespaces {known} know this key; "
+                    "name one of them in the host name."
+                )
+            fitting = [(rule, key) for rule, key in fitting if rule.namespace == chosen]
+        return sorted(fitting, key=lambda one: len(one[0].path))
