@@ -1,0 +1,3 @@
+module peeklock.test/trial
+
+go 1.24
