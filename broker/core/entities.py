@@ -110,7 +110,10 @@ class Entity:
         """Take on a definition; what hangs on it changes at once, for those attached too."""
         self.definition = definition
         self.updated_time_ms = now_ms
-        self.max_message_bytes = self.environment.limits.message_max_bytes
+        limits = self.environment.limits
+        self.max_message_bytes = (
+            limits.message_default_kilobytes * _KIBIBYTE + limits.message_default_allowance_bytes
+        )
         self.max_size_bytes = 0
         self.is_plain = True
         """Nothing need be known about a message but its size."""
