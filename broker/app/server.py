@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from broker.core.commands import Command, Peer
     from broker.core.effects import Effect, EntityView
-    from config.loader import Topology
     from config.settings import Settings
+    from config.topology import Topology
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock")

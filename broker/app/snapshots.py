@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.core.records import MessageRow
     from storage.contract import Snapshot
 
 
@@ -19,10 +20,10 @@ def by_namespace(snapshot: Snapshot) -> dict[str, Snapshot]:
     names = set(owners.values())
     if len(names) <= 1:
         return dict.fromkeys(names, snapshot)
-    messages = {name: [] for name in names}
+    messages: dict[str, list[MessageRow]] = {name: [] for name in names}
     for row in snapshot.messages:
         messages[owners[row.entity_id]].append(row)
-    message_ids = {name: [] for name in names}
+    message_ids: dict[str, list[tuple[int, str, int]]] = {name: [] for name in names}
     for entry in snapshot.message_ids:
         message_ids[owners[entry[0]]].append(entry)
     return {

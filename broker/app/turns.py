@@ -100,7 +100,7 @@ class TurnLoop:
     def release(self, effects: list[Effect]) -> None:
         """Hand durable effects to their peers, in order, and write once per connection."""
         for effect in effects:
-            if type(effect) is PayloadsNeeded:
+            if isinstance(effect, PayloadsNeeded):
                 self._read_payloads(effect.payload_ids)
             else:
                 try:
