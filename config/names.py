@@ -18,7 +18,8 @@ SUBSCRIPTIONS = "Subscriptions"
 """Between a topic and its subscription in a path, in the spelling that JavaScript's SDK expects."""
 
 _FORBIDDEN = re.compile(r"[@?#*\\\x00-\x20\x7f]")
-_NAMESPACE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAMESPACE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 def subscription_path(topic: str, subscription: str) -> str:
@@ -48,9 +49,9 @@ wrong_rule_name = wrong_subscription_name
 
 
 def wrong_namespace_name(name: str, limits: Limits) -> str | None:
-    """A namespace is the first part of a host name."""
+    """A namespace is the first part of a host name, or a whole one."""
     if not _NAMESPACE.fullmatch(name):
-        return "letters, digits and hyphens are allowed, a letter or digit first and last"
+        return "letters, digits, hyphens and dots are allowed, a letter or digit first and last"
     return _wrong(name, limits.name_max_characters)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +37,13 @@ RIGHTS: Mapping[str, frozenset[str]] = {
 }
 """What a word in `roles`, `scp` or `scope` grants, on the whole namespace."""
 
-_ALGORITHMS = {
-    "HMAC": ["HS256", "HS384", "HS512"],
-    "RSA": ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
-    "EllipticCurve": ["ES256", "ES384", "ES512", "ES256K"],
-    "Ed": ["EdDSA"],
-}
-"""By the kind of key. The key decides and never the token: a public key must not serve as a secret."""
+# The key decides on the algorithm and never the token: a public key must not serve as a secret.
+_HMAC = ("HS256", "HS384", "HS512")
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_ELLIPTIC_CURVE = ("ES256", "ES384", "ES512", "ES256K")
+_EDWARDS_CURVE = ("EdDSA",)
+
+_PEM_BLOCK = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 
 def believe(token: str, now_ms: int) -> Grant:
@@ -151,9 +152,9 @@ def read_keys(content: bytes) -> list[Key]:
         raise ValueError("it is empty")
     if text.startswith(b"{"):
         return _read_key_set(text)
-    if b"-----BEGIN" in text:
-        return [_pem_key(block) for block in _pem_blocks(text)]
-    return [Key(text, _ALGORITHMS["HMAC"])]
+    if blocks := _PEM_BLOCK.findall(text):
+        return [_pem_key(block) for block in blocks]
+    return [Key(text, _HMAC)]
 
 
 def _read_key_set(text: bytes) -> list[Key]:
@@ -167,17 +168,11 @@ def _read_key_set(text: bytes) -> list[Key]:
         raise ValueError(f"it is no JWK set: {error}") from None
     if not keys:
         raise ValueError("it is a JWK set without keys")
-    return [Key(key.key, [key.algorithm_name], key.key_id) for key in keys]
-
-
-def _pem_blocks(text: bytes) -> Iterator[bytes]:
-    end = b"-----END"
-    for part in text.split(b"-----BEGIN")[1:]:
-        body, _, rest = part.partition(end)
-        yield b"-----BEGIN" + body + end + rest.partition(b"\n")[0].strip() + b"\n"
+    return [Key(key.key, (key.algorithm_name,), key.key_id) for key in keys]
 
 
 def _pem_key(block: bytes) -> Key:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from cryptography.x509 import load_pem_x509_certificate
 
@@ -188,11 +183,13 @@ def _pem_key(block: bytes) -> Key:
             key = load_pem_public_key(block)
     except ValueError as error:
         raise ValueError(f"it holds a PEM block that is no public key: {error}") from None
-    kind = type(key).__name__
-    for name, algorithms in _ALGORITHMS.items():
-        if name in kind:
-            return Key(key, algorithms)
-    raise ValueError(f"it holds a {kind}, which no JWT is signed for")
+    if isinstance(key, rsa.RSAPublicKey):
+        return Key(key, _RSA)
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return Key(key, _ELLIPTIC_CURVE)
+    if isinstance(key, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
+        return Key(key, _EDWARDS_CURVE)
+    raise ValueError(f"it holds a {type(key).__name__}, which signs no JWT")
 
 
 def _words(claims: Mapping[str, Any]) -> Iterator[str]:

@@ -533,10 +533,10 @@ def test_long_ways_and_forks_without_a_circle_are_fine(config):
         (f"1: {NAMESPACE}: Name is missing", {"UserConfig": {"Namespaces": [{"Queues": []}]}}),
         (
             (
-                f"1: {NAMESPACE}.Name: 'a.b' is not a valid name: letters, digits and hyphens are "
-                "allowed, a letter or digit first and last"
+                f"1: {NAMESPACE}.Name: 'a.' is not a valid name: letters, digits, hyphens and dots "
+                "are allowed, a letter or digit first and last"
             ),
-            {"UserConfig": {"Namespaces": [{"Name": "a.b"}]}},
+            {"UserConfig": {"Namespaces": [{"Name": "a."}]}},
         ),
         (
             f"1: {NAMESPACE}.Queues[0]: expected a mapping, found 'q'",

@@ -72,6 +72,8 @@ VALUES = [
     ("authorization", "strict", Authorization.STRICT),
     ("shared_access_key_name", "me", "me"),
     ("shared_access_key", "a=b", "a=b"),
+    ("jwt_issuer", "https://issuer", "https://issuer"),
+    ("jwt_audience", "peeklock", "peeklock"),
     ("create_on_first_use", "yes", True),
     ("tier", "standard", Tier.STANDARD),
     ("quotas", "strict", Quotas.STRICT),
@@ -96,19 +98,19 @@ def test_every_setting_has_a_flag_a_variable_and_a_name_in_the_file(tmp_path, na
     assert "--" + name.replace("_", "-") == setting.flag
 
 
-def test_files_of_certificates_must_exist(certificate):
+@pytest.mark.parametrize("name", ["tls_certificate", "tls_key", "jwt_keys"])
+def test_files_of_keys_must_exist(certificate, name):
     """Better told at the start than at the first client."""
-    found = settings({"tls_certificate": str(certificate), "tls_key": str(certificate)})
-    assert (certificate, certificate) == (found.tls_certificate, found.tls_key)
-    assert [
-        "--tls-key: '/nonexistent' is not allowed; expected the path of a file that exists"
-    ] == mistakes({"tls_key": "/nonexistent"})
+    assert certificate == getattr(settings({name: str(certificate)}), name)
+    (found,) = mistakes({name: "/nonexistent"})
+    assert "'/nonexistent' is not allowed; expected the path of a file that exists" in found
 
 
 def test_every_setting_can_be_given():
     """A field that no flag reaches would be no setting."""
     assert list(Settings.model_fields) == [one.field for one in SETTINGS]
     assert {one.name for one in SETTINGS} == {name for name, _, _ in VALUES} | {
+        "jwt_keys",
         "tls_certificate",
         "tls_key",
     }

@@ -263,7 +263,7 @@ RULE_AT = "1: topics.t.subscriptions.s.rules.r"
         ("1: namespaces.A: there are two namespaces 'a'", "namespaces: {a: , A: }"),
         ("1: namespaces.sbemulatorns: there are two namespaces 'sbemulatorns'", "{namespaces: {sbemulatorns: }, queues: {a: }}"),
         ("1: namespaces.a.settings: there is no such property", "namespaces: {a: {settings: }}"),
-        ("1: namespaces.a_b: 'a_b' is not a valid name: letters, digits and hyphens are allowed, a letter or digit first and last", "namespaces: {a_b: }"),
+        ("1: namespaces.a_b: 'a_b' is not a valid name: letters, digits, hyphens and dots are allowed, a letter or digit first and last", "namespaces: {a_b: }"),
         (f"{RULE_AT}.sql: there is no such property; did you mean 'sql_filter'?", SUBSCRIPTION % "{sql: x}"),
         (f"{RULE_AT}: one filter is enough, found sql_filter and true_filter", SUBSCRIPTION % "{true_filter: , sql_filter: x}"),
         (f"{RULE_AT}.sql_filter: expected text, found 1", SUBSCRIPTION % "{sql_filter: 1}"),

@@ -1,0 +1,289 @@
+"""A broker in memory, and clients that speak to it in hand-written frames.
+
+Connections, access and namespaces are the real ones; sockets, the store and the passing of time are
+left out. What a client says is answered before its call returns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING, Any
+
+from broker.app.access import Access
+from broker.app.clock import Clock
+from broker.core.commands import CreateEntity, DeleteEntity, Tick, UpdateEntity
+from broker.core.effects import PayloadsNeeded, Reply
+from broker.core.identifiers import MessageIds, lock_tokens
+from broker.core.namespace import Namespace
+from broker.core.turn import Turn
+from config.document import parse_yaml
+from config.limits import RELAXED
+from config.mistakes import Report
+from config.settings import Settings
+from config.yaml_form import read_yaml_form
+from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.reader import Reader
+from protocol.amqp.values import Described, Symbol, UInt, ULong, decode, encode
+from protocol.identity import sas
+from tests.support import wire
+
+if TYPE_CHECKING:
+    from broker.core.commands import Command
+    from broker.core.effects import Effect
+    from config.entities import EntityDefinition
+    from tests.support.wire import Frame
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+ROOT_NAME, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
+
+
+class StoppedClock(Clock):
+    """Stands still until it is moved, the time outside with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_ms = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def real_ms(self) -> int:  # type: ignore[override]
+        return self.at_ms
+
+
+class Broker:
+    """One or more namespaces, declared in our own YAML."""
+
+    def __init__(self, declared: str = "", **settings: Any) -> None:
+        report = Report()
+        topology = read_yaml_form(
+            parse_yaml(declared, "declared"), RELAXED, report, lambda _rule, _limits: None
+        )
+        report.raise_if_wrong()
+        self.clock = StoppedClock()
+        self.namespaces: dict[str, Namespace] = {}
+        self.access = Access(
+            Settings.model_validate(settings), topology, self.namespaces, self.clock
+        )
+        self.clients: list[Client] = []
+        self._inbox: list[tuple[Namespace, Command]] = []
+        ids = MessageIds()
+        for name, entities in topology.namespaces.items():
+            self.namespaces[name] = Namespace(
+                name,
+                reader=Reader(),
+                new_lock_token=lock_tokens(os.urandom),
+                limits=RELAXED,
+                ids=ids,
+                payload_budget_bytes=None,
+            )
+            self.namespaces[name].declare(entities, NOW_MS, Turn())
+
+    def connect(self, hostname: str = "localhost", plain: tuple[str, str] | None = None) -> Client:
+        client = Client(self, hostname, plain)
+        self.clients.append(client)
+        return client
+
+    def enter(self, name: str) -> Any:
+        return lambda command: self._inbox.append((self.namespaces[name], command))
+
+    def run(self) -> None:
+        """Turns, until there is nothing more to do."""
+        while self._inbox:
+            inbox, self._inbox = self._inbox, []
+            turn = Turn()
+            for namespace, command in inbox:
+                namespace.apply(command, self.clock.now_ms(), turn)
+                namespace.dispatch(self.clock.now_ms(), turn)
+            for effect in turn.effects:
+                assert not isinstance(effect, PayloadsNeeded)
+                effect.to.receive(effect)
+
+    def advance(self, amount_ms: int) -> None:
+        """Move the clock, as the testing API does; whoever asked to be woken by then is."""
+        self.clock.at_ms += amount_ms
+        for client in self.clients:
+            if client.wake_at_ms is not None and client.wake_at_ms <= self.clock.at_ms:
+                client.wake_at_ms = None
+                client.connection.check_permits()
+        for namespace in self.namespaces.values():
+            self._inbox.append((namespace, Tick()))
+        self.run()
+
+    def administer(self, namespace: str, build: Any) -> None:
+        """A request of the administration API, and what the server does after it."""
+        asker = _Asker()
+        self.enter(namespace)(build(asker, asker))
+        self.run()
+        assert asker.reply is not None
+        assert asker.reply.error is None, asker.reply.error
+        if self.access.rules_changed():
+            for client in self.clients:
+                client.connection.check_permits()
+            self.run()
+
+    def create(self, path: str, definition: EntityDefinition, namespace: str) -> None:
+        self.administer(namespace, lambda peer, mark: CreateEntity(peer, mark, path, definition))
+
+    def update(self, path: str, definition: EntityDefinition, namespace: str) -> None:
+        self.administer(namespace, lambda peer, mark: UpdateEntity(peer, mark, path, definition))
+
+    def delete(self, path: str, namespace: str) -> None:
+        self.administer(namespace, lambda peer, mark: DeleteEntity(peer, mark, path))
+
+
+class _Asker:
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+
+    def receive(self, effect: Effect) -> None:
+        assert isinstance(effect, Reply)
+        self.reply = effect
+
+
+class LinkRefused(Exception):
+    """A request could not even be made."""
+
+
+class Client:
+    """Past open and begin, with no token put yet."""
+
+    def __init__(self, broker: Broker, hostname: str, plain: tuple[str, str] | None) -> None:
+        self.broker = broker
+        self.hostname = hostname
+        self.wake_at_ms: int | None = None
+        self.heard: list[Frame] = []
+        self.connection = Connection(
+            Surroundings(
+                enter=broker.enter,
+                touch=lambda: None,
+                wake_at=self._wake_at,
+                identity=broker.access.identity,
+                now_ms=broker.access.now_ms,
+                limits=RELAXED,
+                container_id="broker",
+                idle_timeout_ms=240_000,
+            )
+        )
+        self._handles = itertools.count()
+        self.last_handle = 0
+        self._deliveries = itertools.count()
+        self._nodes: dict[str, int] = {}
+        start = wire.HEADER + wire.open_frame(hostname=hostname) + wire.begin_frame()
+        if plain is not None:
+            response = b"\0" + "\0".join(plain).encode()
+            init = encode(Described(ULong(0x41), [Symbol("PLAIN"), response]))
+            start = wire.SASL_HEADER + wire.raw_frame(init, kind=1) + start
+        self.greeting = self.say(start)
+
+    def _wake_at(self, at_ms: int) -> None:
+        self.wake_at_ms = at_ms
+
+    def say(self, *data: bytes) -> list[Frame]:
+        """Say something and hear the answer."""
+        for piece in data:
+            self.connection.receive_data(piece)
+        self.broker.run()
+        return self.listen()
+
+    def listen(self) -> list[Frame]:
+        """What came since."""
+        answer = wire.frames(self.connection.take_output())
+        self.heard += answer
+        return answer
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def attach(self, build: Any, address: str, **options: Any) -> str | None:
+        """Attach a link; None if it is granted, else why it is refused."""
+        self.last_handle = handle = next(self._handles)
+        answer = self.say(build(f"link-{handle}", handle, address, **options))
+        return next((error_of(frame) for frame in answer if frame.name == "detach"), None)
+
+    def attach_sender(self, address: str, via: str | None = None) -> str | None:
+        properties = None
+        if via is not None:
+            properties = {Symbol("com.microsoft:transfer-destination-address"): via}
+        return self.attach(wire.attach_sender, address, properties=properties)
+
+    def attach_receiver(self, address: str) -> str | None:
+        return self.attach(wire.attach_receiver, address)
+
+    def attach_coordinator(self) -> str | None:
+        return self.attach(_attach_coordinator, "")
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def ask(self, node: str, properties: dict[str, object], body: object) -> dict[str, Any]:
+        """A request to a node; the application properties of its answer.
+
+        Raises `LinkRefused` where the node cannot be reached.
+        """
+        if node not in self._nodes:
+            if refusal := self.attach_receiver(node):
+                raise LinkRefused(refusal)
+            self.say(wire.flow(1000, handle=self.last_handle))
+            assert self.attach_sender(node) is None
+            self._nodes[node] = self.last_handle
+        message = b"".join(
+            (
+                encode(Described(ULong(0x73), ["id"])),
+                encode(Described(ULong(0x74), properties)),
+                encode(Described(ULong(0x77), body)),
+            )
+        )
+        sent = wire.transfer(next(self._deliveries), message, handle=self._nodes[node])
+        (answer,) = [frame for frame in self.say(sent) if frame.name == "transfer"]
+        return _application_properties(answer.payload)
+
+    def put_token(self, audience: str, token: str) -> tuple[int, str]:
+        """Status and description of the answer."""
+        properties: dict[str, object] = {"operation": "put-token", "type": "jwt", "name": audience}
+        answer = self.ask("$cbs", properties, token)
+        return answer["status-code"], answer["status-description"]
+
+    def delete_token(self, audience: str) -> int:
+        answer = self.ask("$cbs", {"operation": "delete-token", "name": audience}, "")
+        return int(answer["status-code"])
+
+    def authenticate(
+        self, path: str, key_name: str, key: str, lasting_ms: int = HOUR_MS
+    ) -> tuple[int, str]:
+        """Put a token for an entity, as an SDK does."""
+        audience = f"sb://{self.hostname}/{path}"
+        expires_at_s = (self.broker.clock.at_ms + lasting_ms) // 1000
+        return self.put_token(audience, sas.make(audience, key_name, key, expires_at_s))
+
+    def manage(self, path: str, operation: str, body: dict[str, object]) -> tuple[int, str | None]:
+        """Status and error condition of a request to an entity's `$management`."""
+        answer = self.ask(f"{path}/$management", {"operation": operation}, body)
+        return answer["statusCode"], answer.get("errorCondition")
+
+
+def _attach_coordinator(name: str, handle: int, _address: str) -> bytes:
+    here, coordinator = wire.source("here"), wire.described(0x30)
+    settle_modes = (None, None)
+    return wire.frame(
+        "attach", name, UInt(handle), False, *settle_modes, here, coordinator, None, None, UInt(0)
+    )
+
+
+def error_of(frame: Frame) -> str:
+    """Condition and text of a detach or close."""
+    error = frame[2] if frame.name == "detach" else frame[0]
+    condition, description, info = error.value
+    assert info, "one SDK hangs without an info map"
+    return f"{condition}: {description}"
+
+
+def _application_properties(payload: bytes) -> dict[str, Any]:
+    position = 0
+    while position < len(payload):
+        section, position = decode(payload, position)
+        assert isinstance(section, Described)
+        if section.descriptor == 0x74:
+            assert isinstance(section.value, dict)
+            return {str(name): value for name, value in section.value.items()}
+    raise AssertionError("no application properties")

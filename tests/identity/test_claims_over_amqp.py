@@ -1,0 +1,215 @@
+"""Which claim every AMQP operation asks for in strict mode: all cells of the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from protocol.amqp.management import OPERATIONS
+from protocol.amqp.values import Array, ArrayCode, Int, Long, Timestamp
+from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client, LinkRefused
+from tests.support.amqp_messages import DATA, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DECLARED = """
+queues:
+  orders:
+    authorization_rules: &rules
+      send: {rights: [Send], primary_key: send-key}
+      listen: {rights: [Listen], primary_key: listen-key}
+      manage: {rights: [Manage], primary_key: manage-key}
+  talks: {requires_session: true, authorization_rules: *rules}
+  elsewhere:
+    authorization_rules:
+      elsewhere: {rights: [Manage], primary_key: elsewhere-key}
+topics:
+  prices:
+    authorization_rules: *rules
+    subscriptions: {all: }
+authorization_rules:
+  everywhere-send: {rights: [Send], primary_key: everywhere-send-key}
+"""
+SEND = {"send", "manage", "everywhere-send", ROOT_NAME}
+LISTEN = {"listen", "manage", ROOT_NAME}
+MANAGE = {"manage", ROOT_NAME}
+KEYS = ["send", "listen", "manage", "everywhere-send", ROOT_NAME]
+SUBSCRIPTION = "prices/Subscriptions/all"
+UNAUTHORIZED = "amqp:unauthorized-access"
+
+
+def _attach_sender(path: str) -> Callable[[Client], bool]:
+    return lambda client: _granted(client.attach_sender(path))
+
+
+def _attach_receiver(path: str) -> Callable[[Client], bool]:
+    return lambda client: _granted(client.attach_receiver(path))
+
+
+def _granted(refusal: str | None) -> bool:
+    if refusal is None:
+        return True
+    assert refusal.startswith(f"{UNAUTHORIZED}: Unauthorized access."), refusal
+    return False
+
+
+def _manage(path: str, operation: str, body: dict[str, object]) -> Callable[[Client], bool]:
+    def attempt(client: Client) -> bool:
+        try:
+            status, condition = client.manage(path, f"com.microsoft:{operation}", body)
+        except LinkRefused as refused:
+            return _granted(str(refused))
+        assert (401 == status) == (UNAUTHORIZED == condition)
+        return 401 != status
+
+    return attempt
+
+
+TOKENS = Array(ArrayCode.UUID, [uuid4()])
+NUMBERS = Array(ArrayCode.LONG, [Long(1)])
+SCHEDULED = {"message-id": "m", "message": encoded(DATA)}
+REQUESTS: dict[str, tuple[str, dict[str, object], set[str]]] = {
+    "renew-lock": ("orders", {"lock-tokens": TOKENS}, LISTEN),
+    "update-disposition": (
+        "orders",
+        {"lock-tokens": TOKENS, "disposition-status": "completed"},
+        LISTEN,
+    ),
+    "peek-message": (
+        "orders",
+        {"from-sequence-number": Long(0), "message-count": Int(1)},
+        LISTEN,
+    ),
+    "receive-by-sequence-number": ("orders", {"sequence-numbers": NUMBERS}, LISTEN),
+    "batch-delete-messages": (
+        "orders",
+        {"message-count": Int(1), "enqueued-time-utc": Timestamp(0)},
+        LISTEN,
+    ),
+    "schedule-message": ("orders", {"messages": [SCHEDULED]}, SEND),
+    "cancel-scheduled-message": ("orders", {"sequence-numbers": NUMBERS}, SEND),
+    "renew-session-lock": ("talks", {"session-id": "s"}, LISTEN),
+    "set-session-state": ("talks", {"session-id": "s", "session-state": None}, LISTEN),
+    "get-session-state": ("talks", {"session-id": "s"}, LISTEN),
+    "get-message-sessions": ("talks", {"skip": Int(0), "top": Int(10)}, LISTEN),
+    "add-rule": (
+        SUBSCRIPTION,
+        {"rule-name": "r", "rule-description": {"sql-filter": {"expression": "1=1"}}},
+        MANAGE,
+    ),
+    "remove-rule": (SUBSCRIPTION, {"rule-name": "$Default"}, MANAGE),
+    "enumerate-rules": (SUBSCRIPTION, {"skip": Int(0), "top": Int(10)}, LISTEN),
+}
+ATTEMPTS = {
+    "send to a queue": ("orders", _attach_sender("orders"), SEND),
+    "send to a topic": ("prices", _attach_sender("prices"), SEND),
+    "receive from a queue": ("orders", _attach_receiver("orders"), LISTEN),
+    "receive from its dead letters": (
+        "orders",
+        _attach_receiver("orders/$DeadLetterQueue"),
+        LISTEN,
+    ),
+    "receive from a subscription": (SUBSCRIPTION, _attach_receiver(SUBSCRIPTION), LISTEN),
+    "begin transactions": ("orders", lambda client: _granted(client.attach_coordinator()), {*KEYS}),
+} | {
+    operation: (path, _manage(path, operation, body), claims)
+    for operation, (path, body, claims) in REQUESTS.items()
+}
+
+
+def _key(name: str) -> str:
+    return ROOT_KEY if name == ROOT_NAME else f"{name}-key"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Broker:
+    return Broker(DECLARED, authorization="strict")
+
+
+def test_the_table_is_complete():
+    """Whoever adds an operation says who may ask for it."""
+    assert OPERATIONS.keys() == REQUESTS.keys()
+
+
+@pytest.mark.parametrize("key_name", KEYS)
+@pytest.mark.parametrize("operation", ATTEMPTS)
+def test_an_operation_is_for_those_with_its_claim(broker: Broker, operation: str, key_name: str):
+    """And for nobody else."""
+    path, attempt, allowed = ATTEMPTS[operation]
+    client = broker.connect()
+    assert 202 == client.authenticate(path, key_name, _key(key_name))[0]
+    assert (key_name in allowed) == attempt(client)
+
+
+@pytest.mark.parametrize("operation", ATTEMPTS)
+def test_nothing_is_reached_without_a_token(broker: Broker, operation: str):
+    """A connection alone gives no right to anything."""
+    _, attempt, _ = ATTEMPTS[operation]
+    assert not attempt(broker.connect())
+
+
+@pytest.mark.parametrize("operation", [one for one in ATTEMPTS if one != "begin transactions"])
+def test_nothing_is_reached_with_the_key_of_another_entity(broker: Broker, operation: str):
+    """Whatever may be done there."""
+    _, attempt, _ = ATTEMPTS[operation]
+    client = broker.connect()
+    assert 202 == client.authenticate("elsewhere", "elsewhere", "elsewhere-key")[0]
+    assert not attempt(client)
+
+
+@pytest.mark.parametrize("operation", ATTEMPTS)
+def test_everything_is_reached_without_a_token_in_development(operation: str):
+    """Where nobody has to show anything."""
+    _, attempt, _ = ATTEMPTS[operation]
+    assert attempt(Broker(DECLARED).connect())
+
+
+def test_the_key_of_an_entity_signs_for_nothing_else(broker: Broker):
+    """However the token and its audience are spelled."""
+    client = broker.connect()
+    for path in ("orders", "", "elsewhere2", "elsewher"):
+        status, why = client.authenticate(path, "elsewhere", "elsewhere-key")
+        assert (401, "InvalidSignature") == (status, why.partition(":")[0])
+
+
+def test_a_token_for_the_node_of_an_entity_is_enough_for_requests(broker: Broker):
+    """Some SDKs put one for the entity and one for its `$management`, some only the latter."""
+    client = broker.connect()
+    client.authenticate("orders/$management", "listen", "listen-key")
+    path, body, _ = REQUESTS["peek-message"]
+    assert client.manage(path, "com.microsoft:peek-message", body)[0] in {200, 204}
+    assert client.attach_receiver("orders") is not None
+
+
+@pytest.mark.parametrize(
+    ("granted", "refused"),
+    [
+        ([], "orders"),
+        (["orders"], "prices"),
+        (["prices"], "orders"),
+        (["orders", "prices"], None),
+    ],
+)
+def test_sending_on_to_another_entity_asks_for_both(
+    broker: Broker, granted: list[str], refused: str | None
+):
+    """For the one the messages go through and the one they go to."""
+    client = broker.connect()
+    for path in granted:
+        client.authenticate(path, "send", "send-key")
+    answer = client.attach_sender("orders", via="prices")
+    if refused is None:
+        assert answer is None
+    else:
+        assert f"sb://localhost/{refused}'" in str(answer)
+
+
+@pytest.mark.parametrize("key_name", KEYS)
+def test_plain_credentials_have_the_claims_of_their_rule(broker: Broker, key_name: str):
+    """Without any token; on every entity that has the rule."""
+    for path, attempt, allowed in ATTEMPTS.values():
+        client = broker.connect(plain=(key_name, _key(key_name)))
+        assert (key_name in allowed) == attempt(client), path
