@@ -7,6 +7,7 @@ usage or configuration. Imports stay late, so that only what is asked for is pai
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections import Counter
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from config.limits import Limits
     from config.loader import Loaded
     from config.topology import Topology
+
+gc.disable()  # nothing that is made while starting is garbage; the server switches it on again
 
 EXIT_OK, EXIT_MISUSED = 0, 2
 

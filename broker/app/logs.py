@@ -11,9 +11,11 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-import structlog
-
+from broker.app.imports import without_rich
 from config.settings import LogFormat
+
+with without_rich():
+    import structlog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,6 +23,7 @@ from broker.app import tls
 from broker.app.access import Access
 from broker.app.clock import Clock
 from broker.app.committer import Committer
+from broker.app.imports import without_trusted_certificates
 from broker.app.listener import Listener
 from broker.app.metrics import Metrics
 from broker.app.snapshots import by_namespace
@@ -138,9 +139,9 @@ class Server:
                 self._listeners.append(self._listen(port, runner))
         for listener in self._listeners:
             listener.start()
-        gc.collect()
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
+        gc.enable()
         self._ready = True
         self._lag_timer = loop.call_later(LAG_INTERVAL_S, self._measure_lag, loop.time())
         self._announce()
@@ -380,7 +381,8 @@ class Server:
     # --- HTTP ----------------------------------------------------------------------------------
 
     async def _build_http(self) -> Callable[[], asyncio.Protocol]:
-        from aiohttp import web
+        with without_trusted_certificates():
+            from aiohttp import web
 
         from protocol.http.application import Services, build
 

@@ -48,6 +48,15 @@ class MessageIndex:
             block.update(zip(range(number, number + end - start), part, strict=True))
             start = end
 
+    def add_rising(self, messages: Sequence[Message]) -> None:
+        """Add messages with rising numbers, gaps between them, all higher than any before."""
+        first, last = messages[0].sequence_number, messages[-1].sequence_number
+        if last - first == len(messages) - 1:
+            self.add(first, messages)
+            return
+        for message in messages:
+            self.add(message.sequence_number, (message,))
+
     def add_late(self, message: Message) -> None:
         """Add a message whose number was set aside for it: higher ones may be here already."""
         number = message.sequence_number

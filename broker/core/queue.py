@@ -139,6 +139,7 @@ class Queue:
         """Number messages and put them in their places; remembering them is the caller's."""
         first = number = self.last_sequence_number + 1
         expires = self.default_time_to_live_ms < UNLIMITED_MS
+        expiring: list[Message] = []
         size = 0
         scheduled = False
         for message in messages:
@@ -153,8 +154,10 @@ class Queue:
                 self._hold_until_due(message)
                 scheduled = True
             elif expires or message.time_to_live_ms is not None:
-                self._set_expiry(message, now_ms)
+                expiring.append(message)
         self._enter(first, messages, size)
+        if expiring:
+            self._set_expiry(expiring, now_ms)
         if scheduled:
             messages = [message for message in messages if message.state is _ACTIVE]
         self._make_ready(messages)
@@ -200,24 +203,31 @@ class Queue:
             self.sessions.enter_late(changed)
         turn.records.append(MessagesUpdated(rows_of(changed)))
 
-    def restore(self, message: Message) -> None:
-        """Take in a message the store remembers; they come in the order of their numbers."""
-        message.queue = self
-        self.index.add(message.sequence_number, (message,))
-        self.last_sequence_number = max(self.last_sequence_number, message.sequence_number)
-        self.count += 1
-        self.size_bytes += message.size
-        self.account.size_bytes += message.size
+    def restore(self, messages: Sequence[Message]) -> None:
+        """Take in messages the store remembers; they come in the order of their numbers."""
+        self.index.add_rising(messages)
+        self.last_sequence_number = max(self.last_sequence_number, messages[-1].sequence_number)
+        self.count += len(messages)
+        size = 0
+        active: list[Message] = []
+        for message in messages:
+            message.queue = self
+            size += message.size
+            if message.state is _ACTIVE:
+                active.append(message)
+                if message.expires_at_ms:
+                    self.environment.deadlines.add(
+                        Due.TIME_TO_LIVE, message.expires_at_ms, (message,)
+                    )
+            elif message.state is MessageState.DEFERRED:
+                self.deferred_count += 1
+            else:
+                self._hold_until_due(message)
+        self.size_bytes += size
+        self.account.size_bytes += size
         if self.sessions is not None:
-            self.sessions.enter((message,))
-        if message.state is _ACTIVE:
-            if message.expires_at_ms:
-                self.environment.deadlines.add(Due.TIME_TO_LIVE, message.expires_at_ms, (message,))
-            (self.sessions or self.outlet).arrive((message,))
-        elif message.state is MessageState.DEFERRED:
-            self.deferred_count += 1
-        else:
-            self._hold_until_due(message)
+            self.sessions.enter(messages)
+        (self.sessions or self.outlet).arrive(active)
 
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
@@ -233,14 +243,16 @@ class Queue:
         if self.environment.payloads.over_budget:
             self.environment.arrived += messages
 
-    def _set_expiry(self, message: Message, now_ms: int) -> None:
-        live_ms = self.default_time_to_live_ms
-        if message.time_to_live_ms is not None and message.time_to_live_ms < live_ms:
+    def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
+        """The shorter time counts, the message's or the queue's, and shows on the message."""
+        limit_ms = self.default_time_to_live_ms
+        for message in messages:
             live_ms = message.time_to_live_ms
-        message.time_to_live_ms = live_ms
-        if live_ms < UNLIMITED_MS:
+            if live_ms is None or live_ms > limit_ms:
+                message.time_to_live_ms = live_ms = limit_ms
             message.expires_at_ms = now_ms + live_ms
-            self.environment.deadlines.add(Due.TIME_TO_LIVE, message.expires_at_ms, (message,))
+        for at_ms, alike in _by_expiry(messages).items():
+            self.environment.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
 
     def _hold_until_due(self, message: Message) -> None:
         message.state = MessageState.SCHEDULED
@@ -456,6 +468,7 @@ class Queue:
     def withdraw(self, messages: Sequence[Message]) -> None:
         """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""
         blocks = self.index.blocks
+        expiring: list[Message] = []
         size = 0
         for message in messages:
             number = message.sequence_number
@@ -466,11 +479,11 @@ class Queue:
             size += message.size
             message.queue = None
             if message.expires_at_ms:
-                self.environment.deadlines.discard(
-                    Due.TIME_TO_LIVE, message.expires_at_ms, (message,)
-                )
+                expiring.append(message)
             if message.state is not _ACTIVE:
                 self._leave_state(message)
+        for at_ms, alike in _by_expiry(expiring).items():
+            self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
         self.count -= len(messages)
         self.size_bytes -= size
         self.account.size_bytes -= size
@@ -486,6 +499,14 @@ class Queue:
             self.environment.deadlines.discard(
                 Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,)
             )
+
+
+def _by_expiry(messages: Sequence[Message]) -> dict[int, list[Message]]:
+    """Messages by when they expire: most of a batch do together."""
+    moments: dict[int, list[Message]] = {}
+    for message in messages:
+        moments.setdefault(message.expires_at_ms, []).append(message)
+    return moments
 
 
 def _number(message: Message) -> int:

@@ -6,9 +6,11 @@ somebody asks for them.
 
 from __future__ import annotations
 
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
-from broker.core.rows import message_from
+from broker.core.rows import messages_from
 from broker.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
     from broker.core.entities import Entity
     from broker.core.records import EntityStored, MessageRow, SessionStateSet
+
+CHUNK_ROWS = 4_096
+_PLACE = itemgetter(1, 2)
+"""Entity id and sub-queue of a row."""
 
 
 class Remembered(Protocol):
@@ -52,23 +58,26 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Non
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].last_sequence_number = number
     topics = {topic.account: topic for topic in by_id.values() if isinstance(topic, Topic)}
-    for row in remembered.messages:
-        entity = by_id.get(row.entity_id)
+    for (entity_id, sub_queue), rows in groupby(remembered.messages, key=_PLACE):
+        entity = by_id.get(entity_id)
         if entity is None:
             continue
-        message = message_from(row)
-        entity.queues[row.sub_queue].restore(message)
-        payloads = entity.environment.payloads
-        payloads.any_paged = True
-        if message.payload_id != message.id:
-            payloads.share(message.payload_id, 1)
         topic = topics.get(entity.account)
-        if topic is not None and topic is not entity:
-            # A topic stores nothing of its own: its numbers go on from those of the copies.
-            main = topic.main
-            main.last_sequence_number = max(
-                main.last_sequence_number, message.enqueue_sequence_number
-            )
+        while chunk := list(islice(rows, CHUNK_ROWS)):
+            messages = messages_from(chunk)
+            entity.queues[sub_queue].restore(messages)
+            payloads = entity.environment.payloads
+            payloads.any_paged = True
+            for message in messages:
+                if message.payload_id != message.id:
+                    payloads.share(message.payload_id, 1)
+            if topic is not None and topic is not entity:
+                # A topic stores nothing of its own: its numbers go on from those of the copies.
+                main = topic.main
+                main.last_sequence_number = max(
+                    main.last_sequence_number,
+                    *(message.enqueue_sequence_number for message in messages),
+                )
     for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:

@@ -51,37 +51,47 @@ def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
     return rows
 
 
-def message_from(row: MessageRow) -> Message:
-    """The message a row remembers; its body stays in the store, its queue is up to the caller."""
-    message = Message.__new__(Message)
-    (
-        message.id,
-        _,
-        _,
-        message.sequence_number,
-        message.enqueue_sequence_number,
-        message.enqueued_time_ms,
-        message.time_to_live_ms,
-        message.expires_at_ms,
-        message.scheduled_enqueue_time_ms,
-        message.delivery_count,
-        state,
-        message.header,
-        message.size,
-        message.payload_id,
-        message.session_id,
-        overlay,
-    ) = row
-    message.state = _STATES[state]
-    message.overlay = None if overlay is None else Overlay.from_bytes(overlay)
-    message.body = None
-    message.annotations = b""
-    message.queue = None
-    message.lock_token = None
-    message.locked_until_ms = 0
-    message.lock_holder = None
-    if message.payload_id == message.id:
-        message.payload_id = message.id  # one int object instead of two equal ones
-    if message.enqueue_sequence_number == message.sequence_number:
-        message.enqueue_sequence_number = message.sequence_number
-    return message
+def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
+    """The messages rows remember; bodies stay in the store, their queue is up to the caller."""
+    new = Message.__new__
+    active = MessageState.ACTIVE
+    messages = []
+    for row in rows:
+        message = new(Message)
+        (
+            number,
+            _,
+            _,
+            sequence_number,
+            enqueue_sequence_number,
+            message.enqueued_time_ms,
+            message.time_to_live_ms,
+            message.expires_at_ms,
+            message.scheduled_enqueue_time_ms,
+            message.delivery_count,
+            state,
+            message.header,
+            message.size,
+            payload_id,
+            message.session_id,
+            overlay,
+        ) = row
+        message.id = number
+        message.sequence_number = sequence_number
+        # Equal numbers are kept as one object: there are millions of them.
+        message.payload_id = number if payload_id == number else payload_id
+        message.enqueue_sequence_number = (
+            sequence_number
+            if enqueue_sequence_number == sequence_number
+            else enqueue_sequence_number
+        )
+        message.state = _STATES[state] if state else active
+        message.overlay = None if overlay is None else Overlay.from_bytes(overlay)
+        message.body = None
+        message.annotations = b""
+        message.queue = None
+        message.lock_token = None
+        message.locked_until_ms = 0
+        message.lock_holder = None
+        messages.append(message)
+    return messages
