@@ -155,6 +155,11 @@ class Links:
             elif receiver.held:
                 self._lingering[peer] = receiver
 
+    def forget(self, receiver: Receiver) -> None:
+        """A receiver that waited was told that it is not attached."""
+        self._receivers.pop(receiver.peer, None)
+        receiver.queue.entity.receivers.pop(receiver, None)
+
     def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         """A receiver gets nothing any more; a session it holds is closed."""
         entity = receiver.queue.entity

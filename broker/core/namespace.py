@@ -70,7 +70,7 @@ class Namespace:
         arrivals = Arrivals(environment)
         links = Links(environment, directory, hold_locks=hold_locks_after_connection_loss)
         transactions = Transactions(environment)
-        traffic = Traffic(links, directory, arrivals, transactions)
+        traffic = Traffic(limits, links, directory, arrivals, transactions)
         requests = Requests(environment, directory, arrivals, traffic, transactions)
         administration = Administration(name, environment, directory, links, arrivals)
         self._environment = environment
@@ -181,7 +181,7 @@ class Namespace:
                 outlet.dispatch(now_ms, turn)
         if environment.arrived:
             arrived, environment.arrived = environment.arrived, []
-            self._evict(message for message in arrived if message.waits)
+            self._evict(message for message in arrived if message.lock_token is None)
 
     def next_deadline_ms(self) -> int | None:
         """When the next `Tick` has something to do."""
@@ -213,16 +213,21 @@ class Namespace:
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
         """What is due has been done, as before every command."""
 
-    def _answer(self, command: Any, now_ms: int, turn: Turn) -> None:
-        """A request gets one reply: its value, or why not."""
+    def _answer(
+        self, command: Any, now_ms: int, turn: Turn, read_back: Sequence[Message] = ()
+    ) -> None:
+        """A request gets one reply: its value, or why not. Bodies that were read back for it stay
+        until then, and leave memory only if they are not delivered either."""
         try:
             value = self._answers[type(command)](command, now_ms, turn)
+        except BodiesAwaited as awaited:
+            self._awaiting_bodies.append((command, [*read_back, *awaited.messages]))
+            return
         except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error))
-        except BodiesAwaited as awaited:
-            self._awaiting_bodies.append((command, awaited.messages))
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
+        self._environment.arrived += read_back
 
     def _payloads_loaded(self, command: ask.PayloadsLoaded, now_ms: int, turn: Turn) -> None:
         loaded = self._environment.payloads.loaded(command.payloads)
@@ -237,9 +242,8 @@ class Namespace:
                 self._arrivals.activate(late[at_ms], at_ms, turn)
         self._act_on_due(now_ms, turn)  # what came late may be over already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
-        for request, needed in awaiting:
-            self._answer(request, now_ms, turn)
-            self._evict(message for message in needed if message.lock_token is None)
+        for request, read_back in awaiting:
+            self._answer(request, now_ms, turn, read_back)
 
     def _evict(self, messages: Iterable[Message]) -> None:
         """Leave bodies to the store while there are too many in memory."""
@@ -271,7 +275,7 @@ class Namespace:
         del now_ms
         for receiver in receivers:
             assert receiver.queue.sessions is not None
-            receiver.queue.entity.receivers.pop(receiver, None)
+            self._links.forget(receiver)
             receiver.queue.sessions.time_out(receiver, turn)
 
     def _scheduled_are_due(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
@@ -305,9 +309,9 @@ class Namespace:
 
 
 def _by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
-    """Oldest first: what comes out of the calendar has no order of its own."""
+    """In the order of numbers: what comes out of the calendar has no order of its own."""
     queues: dict[Queue, list[Message]] = {}
-    for message in sorted(messages, key=lambda message: message.id):
+    for message in sorted(messages, key=lambda message: (message.sequence_number, message.id)):
         if message.queue is not None:
             queues.setdefault(message.queue, []).append(message)
     return queues

@@ -53,6 +53,9 @@ class Payloads:
                 del references[payload_id]
             unreferenced.append(payload_id)
         self.resident_bytes -= resident
+        if self._awaited:
+            for payload_id in unreferenced:
+                self._awaited.pop(payload_id, None)
         return unreferenced
 
     def share(self, payload_id: int, copies: int) -> None:

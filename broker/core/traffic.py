@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.effects import Accepted, SendRefused, Settled, SettleRefused
-from broker.core.errors import BrokerError, EntityDisabled, MessageLockLost
+from broker.core.errors import (
+    BrokerError,
+    EntityDisabled,
+    MessageLockLost,
+    MessageSizeExceeded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,20 +27,23 @@ if TYPE_CHECKING:
     from broker.core.queue import Queue
     from broker.core.transactions import Transactions
     from broker.core.turn import Turn
+    from config.limits import Limits
 
 
 class Traffic:
     """Sends and settlements of attached links."""
 
-    __slots__ = ("_arrivals", "_directory", "_links", "_transactions")
+    __slots__ = ("_arrivals", "_directory", "_limits", "_links", "_transactions")
 
     def __init__(
         self,
+        limits: Limits,
         links: Links,
         directory: Directory,
         arrivals: Arrivals,
         transactions: Transactions,
     ) -> None:
+        self._limits = limits
         self._links = links
         self._directory = directory
         self._arrivals = arrivals
@@ -67,6 +75,7 @@ class Traffic:
         """Take in messages, all or none."""
         try:
             shipment = Shipment(self._links.sender(command.peer), command.messages, self)
+            self._check_batch(shipment)
             shipment.check()
             if command.transaction_id is None:
                 shipment.run(now_ms, turn)
@@ -77,6 +86,14 @@ class Traffic:
             return
         if command.handle is not None:
             turn.effects.append(Accepted(command.peer, [command.handle]))
+
+    def _check_batch(self, batch: Shipment) -> None:
+        if batch.operations > self._limits.batch_max_messages:
+            raise MessageSizeExceeded(
+                f"A batch has at most {self._limits.batch_max_messages} messages."
+            )
+        if batch.size_bytes > self._limits.batch_max_bytes:
+            raise MessageSizeExceeded(f"A batch has at most {self._limits.batch_max_bytes} bytes.")
 
     def settle(self, command: Settle, now_ms: int, turn: Turn) -> None:
         """Settle what is still locked; refuse what is not. Tokens are independent."""

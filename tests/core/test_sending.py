@@ -22,6 +22,7 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
+from config.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     Accepted,
@@ -111,6 +112,14 @@ def test_a_batch_with_one_bad_message_is_refused_whole():
     """Nothing of it is stored."""
     book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
     batch = SendBatch(S, [message("a"), message("x" * 2000)], "batch")
+    assert book >> batch << SendRefused(S, "batch", MessageSizeExceeded)
+
+
+@pytest.mark.parametrize("limits", [Limits(batch_max_messages=1), Limits(batch_max_bytes=5)])
+def test_a_batch_is_bounded(limits):
+    """In messages and in bytes."""
+    batch = SendBatch(S, [message("aaa"), message("bbb")], "batch")
+    book = Playbook(limits=limits)
     assert book >> batch << SendRefused(S, "batch", MessageSizeExceeded)
 
 

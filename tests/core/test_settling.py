@@ -40,6 +40,7 @@ from tests.support.playbook import (
     deleted,
     send,
     text_of,
+    token,
     updated,
 )
 
@@ -122,9 +123,9 @@ def test_dead_lettering_without_reason_is_dead_lettering(book):
 
 def test_properties_to_modify_add_up(book):
     """Later values win; others stay."""
-    for token, properties in ((T1, {"x": b"1", "y": b"1"}), (T3, {"y": b"2", "z": None})):
+    for lock, properties in ((T1, {"x": b"1", "y": b"1"}), (T3, {"y": b"2", "z": None})):
         settlement = Settlement(SettlementKind.ABANDON, properties)
-        book.run(Settle(R, [token], ["h"], settlement), credit(3))
+        book.run(Settle(R, [lock], ["h"], settlement), credit(3))
     first = book.ask(Peek(CLIENT, "peek", "q", 0, 1))[0]
     assert {"x": b"1", "y": b"2", "z": None} == first.overlay.properties
 
@@ -152,10 +153,9 @@ def test_release_never_dead_letters():
     book = Playbook(QueueDefinition(max_delivery_count=1))
     book.run(send("a"), credit(1))
     for number in range(1, 5):
-        token = b"token%011d" % number
         assert [1] == [
             m.sequence_number
-            for m in book.deliveries(Settle(R, [token], ["h"], RELEASE), credit(number + 1))
+            for m in book.deliveries(Settle(R, [token(number)], ["h"], RELEASE), credit(number + 1))
         ]
 
 
@@ -276,6 +276,19 @@ def test_locks_of_a_link_detached_earlier_go_with_its_connection(book):
     """The connection's end is the end of all locks taken through it."""
     book.run(Detach([R]))
     assert book >> Detach([R], connection_lost=True) << updated(1, 2)
+
+
+def test_detached_receivers_are_forgotten_when_their_locks_are():
+    """Links come and go by the thousand on one connection."""
+    book = Playbook()
+    book.run(send(*["m"] * 100))
+    for number in range(100):
+        peer = Named(f"R{number}")
+        book.run(attach_receiver(peer), credit(1, to=peer))
+        book.run(Detach([peer]), Settle(peer, [token(number + 1)], ["h"], COMPLETE))
+    book.turns.clear()
+    links = book.namespace._links
+    assert [R] == [*links._receivers, *links._lingering]
 
 
 def test_locks_can_be_held_after_a_lost_connection():
