@@ -99,7 +99,8 @@ class QueueDefinition:
     forward_to: str | None = None
     forward_dead_letters_to: str | None = None
     auto_delete_on_idle_ms: int = UNLIMITED_MS
-    max_size_megabytes: int = DEFAULT_MAX_SIZE_MEGABYTES
+    max_size_megabytes: int | None = None
+    """None: shown as the cloud's default, and held to it where quotas are strict."""
     max_message_size_kilobytes: int | None = None
     """None: the tier's own."""
     status: EntityStatus = EntityStatus.ACTIVE
@@ -117,7 +118,7 @@ class TopicDefinition:
     requires_duplicate_detection: bool = False
     duplicate_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
     auto_delete_on_idle_ms: int = UNLIMITED_MS
-    max_size_megabytes: int = DEFAULT_MAX_SIZE_MEGABYTES
+    max_size_megabytes: int | None = None
     max_message_size_kilobytes: int | None = None
     status: EntityStatus = EntityStatus.ACTIVE
     enable_batched_operations: bool = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from config.entities import UNLIMITED_MS
+from config.entities import DEFAULT_MAX_SIZE_MEGABYTES, UNLIMITED_MS
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -59,6 +59,8 @@ class Limits:
     duplicate_window_max_ms: int = 7 * DAY_MS
     auto_delete_on_idle_min_ms: int = 5 * MINUTE_MS
     entity_size_max_megabytes: int = INT32_MAX
+    entity_size_default_megabytes: int = INT32_MAX
+    """Of an entity that says nothing about it: as much as the disk holds."""
 
     # --- messages ---------------------------------------------------------------------------
     message_max_bytes: int = 100 * MEBIBYTE
@@ -131,6 +133,7 @@ STRICT = Limits(
     authorization_rules_per_entity_max=12,
     duplicate_window_min_ms=20 * SECOND_MS,
     entity_size_max_megabytes=80 * 1024,
+    entity_size_default_megabytes=DEFAULT_MAX_SIZE_MEGABYTES,
     message_default_allowance_bytes=0,
     batch_max_bytes=1 * MEBIBYTE,
     batch_max_messages=4_500,

@@ -119,7 +119,9 @@ class Entity:
         """Nothing need be known about a message but its size."""
         self.main.default_time_to_live_ms = definition.default_time_to_live_ms
         if not isinstance(definition, SubscriptionDefinition):
-            self.max_size_bytes = definition.max_size_megabytes * _MEBIBYTE
+            self.max_size_bytes = _MEBIBYTE * (
+                definition.max_size_megabytes or limits.entity_size_default_megabytes
+            )
             if definition.max_message_size_kilobytes is not None:
                 self.max_message_bytes = definition.max_message_size_kilobytes * _KIBIBYTE
             self._detect_duplicates(

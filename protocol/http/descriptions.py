@@ -14,6 +14,7 @@ from broker.core.errors import ArgumentError
 from config.document import Node
 from config.durations import format_duration
 from config.entities import (
+    DEFAULT_MAX_SIZE_MEGABYTES,
     AuthorizationRule,
     QueueDefinition,
     SubscriptionDefinition,
@@ -117,7 +118,11 @@ def _forward(element: str) -> Property:
 
 
 LOCK_DURATION = _duration("LockDuration")
-MAX_SIZE = _integer("MaxSizeInMegabytes")
+MAX_SIZE = Property(
+    "MaxSizeInMegabytes",
+    _read_integer,
+    lambda value, _: str(value or DEFAULT_MAX_SIZE_MEGABYTES),
+)
 DUPLICATE_DETECTION = _boolean("RequiresDuplicateDetection")
 SESSION = _boolean("RequiresSession")
 TIME_TO_LIVE = _duration("DefaultMessageTimeToLive")
