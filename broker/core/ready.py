@@ -78,10 +78,14 @@ class ReadyMessages:
         size = 0
         returned = self._returned
         while returned and len(taken) < count and size < max_bytes:
-            message = heappop(returned)[1]
+            message = returned[0][1]
             if message.queue is not None:
+                if message.body is None:
+                    self.blocked = True
+                    return taken
                 taken.append(message)
                 size += message.size
+            heappop(returned)
         fresh = self._fresh
         start = position = self._head
         end = min(len(fresh), start + count - len(taken))
@@ -104,6 +108,8 @@ class ReadyMessages:
 
     def to_read_ahead(self) -> list[Message]:
         """The messages whose bodies should be read back now, before their turn comes."""
+        if self.blocked and self._returned:
+            return [m for _, m in self._returned if m.body is None and m.queue is not None]
         if self.blocked:
             self._read_ahead_to = self._head
         start = max(self._read_ahead_to, self._head)

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 DEAD_SUFFIX = "/$DeadLetterQueue"
 TRANSFER_DEAD_SUFFIX = "/$Transfer/$DeadLetterQueue"
 
+REPLY_MAX_BYTES = 1024 * 1024
+"""What a peek shows must fit into one answer, unless it is a single message."""
+
 # Kinds of events. At one moment they come in this order.
 SESSION_LOCK, MESSAGE_LOCK, DUE, OLD, WAIT, TRANSACTION = range(6)
 
@@ -449,13 +452,15 @@ class Model(World):
     # --- looking and fetching ---------------------------------------------------------------
 
     def on_Peek(self, command: ask.Peek) -> list[tuple[object, ...]]:
-        found = self.content(*self.find(command.path))
-        return [
-            shown(item)
-            for item in found
+        found = [
+            item
+            for item in self.content(*self.find(command.path))
             if item.number >= command.from_sequence_number
             and command.session_id in (None, item.session_id)
         ][: command.count]
+        while len(found) > 1 and sum(item.size for item in found) > REPLY_MAX_BYTES:
+            found.pop()
+        return [shown(item) for item in found]
 
     def on_ReceiveDeferred(self, command: ask.ReceiveDeferred) -> list[tuple[object, ...]]:
         place, sub = self.find_to_receive(command.path)

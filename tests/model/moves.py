@@ -199,7 +199,7 @@ class Moves:
         if choices.rarely(12):
             size = choices.pick((LARGE_BYTES, TOO_LARGE_BYTES))
         when_ms = 0
-        if scheduled or choices.rarely(8):
+        if (scheduled or choices.rarely(8)) and not self._may_come_late(path):
             when_ms = self.pair.now_ms + choices.pick(PAUSES_MS)
         return new_message(
             self._name("m"),
@@ -210,6 +210,10 @@ class Moves:
             scheduled_for_ms=when_ms,
             size=size,
         )
+
+    def _may_come_late(self, path: str) -> bool:
+        """Rules look into bodies: what is scheduled for a topic waits for them, and others pass."""
+        return isinstance(ENTITIES[path], TopicDefinition) and self.pair.bodies_may_be_away
 
     def _messages(self, choices: Choices, path: str, *, scheduled: bool = False) -> list[Message]:
         many = choices.number(1, 3)

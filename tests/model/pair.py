@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from config.entities import EntityDefinition
 
 SUFFIXES = {MAIN: "", DEAD: DEAD_SUFFIX, TRANSFER_DEAD: TRANSFER_DEAD_SUFFIX}
-MOST_READS = 30
-"""Rounds of reading bodies back that one turn may take before it must be settled."""
+MOST_READS = 100
+"""How often bodies may be read back before a turn must be over."""
 
 
 class Pending(NamedTuple):
@@ -128,24 +128,16 @@ class Pair:
         self.compare_states()
 
     def _read_bodies(self, turn: Turn) -> None:
-        """Answer requests for bodies until there are none; only then the turn is over."""
-        written = 0
+        """Answer each request for bodies, as it came, until there are none: the turn is over."""
         for _ in range(MOST_READS):
-            needed = [
-                payload_id
-                for effect in turn.effects
-                if isinstance(effect, PayloadsNeeded)
-                for payload_id in effect.payload_ids
-            ]
+            needed = [one for one in turn.effects if isinstance(one, PayloadsNeeded)]
             if not needed:
                 return
-            turn.effects = [one for one in turn.effects if not isinstance(one, PayloadsNeeded)]
+            turn.effects.remove(needed[0])
             if self._budget_bytes is not None:
-                self.durable.commit(turn.records[written:])
-                written = len(turn.records)
-            payloads = self.store.read_payloads(needed)
-            if written:
-                turn.records, written = [], 0
+                self.durable.commit(turn.records)
+                turn.records = []
+            payloads = self.store.read_payloads(needed[0].payload_ids)
             self.real.apply(PayloadsLoaded(payloads), self.now_ms, turn)
             self.real.dispatch(self.now_ms, turn)
         raise AssertionError("bodies are read back again and again, and nothing comes of it")
@@ -186,8 +178,8 @@ class Pair:
         self._adopt_numbers()
         self.compare_states()
         self.bodies_may_be_away = True
+        self.run(Tick())
         if read_bodies and self._budget_bytes is None:
-            self.run(Tick())
             nobody = Client("warming")
             for number, (path, _) in enumerate(list(self._queues())):
                 self.run(Peek(nobody, ("warming", self.steps, number), path, 0, 1_000))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.core.commands import (
+    ABANDON,
     DEFER,
     AttachSender,
     Declare,
     DeleteEntity,
     Detach,
     Discharge,
+    PayloadsLoaded,
     Peek,
     ReceiveDeferred,
     ReceiveMode,
@@ -32,6 +34,7 @@ from tests.support.playbook import (
     START_MS,
     T1,
     Advance,
+    PayloadsNeeded,
     Playbook,
     R,
     S,
@@ -134,3 +137,65 @@ def test_what_fell_due_and_expired_while_the_broker_was_down_is_not_delivered():
     later = book.restarted(after_ms=60_000)
     later.serve(Advance(0))
     assert [] == later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
+
+
+# --- bodies in the store -------------------------------------------------------------------------
+
+
+class SlowReads:
+    """A playbook over its budget, whose reads are answered one by one, when asked to."""
+
+    def __init__(self):
+        self.book = Playbook(budget_bytes=0)
+        self.needed = []
+
+    def tell(self, *steps):
+        told = self.book.run(*steps).effects
+        self.needed += [one for one in told if isinstance(one, PayloadsNeeded)]
+        return [one for one in told if not isinstance(one, PayloadsNeeded)]
+
+    def answer_read(self):
+        payloads = self.book.commit().payloads
+        ids = self.needed.pop(0).payload_ids
+        return self.tell(PayloadsLoaded({one: payloads[one] for one in ids if one in payloads}))
+
+
+def test_a_peek_that_waits_for_two_reads_keeps_what_the_first_one_brought():
+    """Else the two bodies would push each other out of memory, read by read, for ever."""
+    slow = SlowReads()
+    slow.tell(send("A"))
+    slow.tell(credit(1))
+    slow.tell(send("B"))
+    assert [] == slow.tell(Peek(CLIENT, 1, "q", 0, 10))
+    (delivered,) = slow.answer_read()
+    assert ["A"] == texts(delivered.messages)
+    (reply,) = slow.answer_read()
+    assert ["A", "B"] == texts(reply.value)
+    assert [] == slow.needed
+
+
+def test_a_message_that_came_back_and_lost_its_body_is_read_again():
+    """Delivered, abandoned, peeked at: then its body may be gone, and must not be missed."""
+    slow = SlowReads()
+    slow.tell(send("A"))
+    slow.tell(credit(1))
+    slow.tell(send("B"))
+    slow.tell(Peek(CLIENT, 1, "q", 0, 10))
+    slow.answer_read()
+    slow.tell(Settle(R, [T1], ["A"], ABANDON))
+    slow.answer_read()
+    assert [] == slow.tell(credit(2))
+    (delivered,) = slow.answer_read()
+    assert ["A"] == texts(delivered.messages)
+
+
+# --- order ---------------------------------------------------------------------------------------
+
+
+def test_messages_that_expire_together_die_in_the_order_of_their_numbers():
+    """Also when a higher number was given to a message that arrived earlier."""
+    book = Playbook(QueueDefinition(dead_lettering_on_expiration=True))
+    book.tell(send(message("later", at_ms=START_MS + 1_000, time_to_live_ms=4_000)))
+    book.tell(send(message("sooner", time_to_live_ms=5_000)))
+    book.tell(Advance(5_000))
+    assert ["sooner", "later"] == texts(book.ask(Peek(CLIENT, 1, "q/$DeadLetterQueue", 0, 10)))
