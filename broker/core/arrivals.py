@@ -116,7 +116,9 @@ class Arrivals:
         limits = self._environment.limits
         body = message.body or b""
         try:
-            session_id = message.session_id = reader.session_id(body)
+            session_id = None
+            if entity.wants_session_ids:
+                session_id = message.session_id = reader.session_id(body)
             if entity.main.sessions is not None:
                 if session_id is None:
                     return NotAllowed(

@@ -106,6 +106,11 @@ class Entity:
         """Its own queue and its sub-queues, in the order of their numbers in the store."""
         return self.main, self.dead_letters, self.transfer_dead_letters
 
+    @property
+    def wants_session_ids(self) -> bool:
+        """Whether it must be known which session a message belongs to."""
+        return self.main.sessions is not None
+
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """Take on a definition; what hangs on it changes at once, for those attached too."""
         self.definition = definition

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.core.directory import Directory
     from broker.core.entities import Entity
     from broker.core.message import Message
+    from broker.core.overlay import Overlay
     from broker.core.queue import Queue
     from broker.core.ready import ReadyMessages
     from broker.core.turn import Turn
@@ -75,8 +76,7 @@ class Forwarder:
                 stuck.setdefault(reason, []).append(message)
         if moving:
             self._queue.withdraw(moving)
-            twins = [self._moved(message) for message in moving]
-            self._arrivals.take_over(destination, twins, now_ms, turn)
+            self._arrivals.take_over(destination, self._moved(moving), now_ms, turn)
         kept = False
         for (name, description), group in stuck.items():
             kept |= self._keep(group, name, description, ready, turn)
@@ -107,15 +107,24 @@ class Forwarder:
             return NO_SESSION_REASON, NO_SESSION_DESCRIPTION
         return None
 
-    def _moved(self, message: Message) -> Message:
-        twin = message.copy()
-        overlay = message.overlay or EMPTY
+    def _moved(self, messages: Sequence[Message]) -> list[Message]:
+        twins = []
+        before, after = EMPTY, self._one_hop_on(EMPTY)
+        for message in messages:
+            overlay = message.overlay or EMPTY
+            if overlay is not before:
+                before, after = overlay, self._one_hop_on(overlay)
+            twin = message.copy()
+            twin.overlay = after
+            twin.delivery_count = 0
+            twin.expires_at_ms = 0
+            twins.append(twin)
+        return twins
+
+    def _one_hop_on(self, overlay: Overlay) -> Overlay:
         if self._queue.sub_queue != MAIN and overlay.dead_letter_source is None:
             overlay = replace(overlay, dead_letter_source=self._queue.entity.path)
-        twin.overlay = replace(overlay, hops=overlay.hops + 1)
-        twin.delivery_count = 0
-        twin.expires_at_ms = 0
-        return twin
+        return replace(overlay, hops=overlay.hops + 1)
 
     def _keep(
         self,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker.core.commands import Settlement
     from broker.core.entities import Entity
     from broker.core.message import Message
+    from broker.core.overlay import Overlay
     from broker.core.turn import Turn
 
 MAIN = 0
@@ -442,13 +443,16 @@ class Queue:
         assert self.dead_letters is not None
         self.withdraw(messages)
         moved = []
+        before: Overlay | None = None
+        after = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
         for message in messages:
+            if message.overlay is not before:
+                before = message.overlay
+                after = replace(
+                    before or EMPTY, dead_letter_reason=reason, dead_letter_description=description
+                )
             twin = message.copy()
-            twin.overlay = replace(
-                message.overlay or EMPTY,
-                dead_letter_reason=reason,
-                dead_letter_description=description,
-            )
+            twin.overlay = after
             moved.append(twin)
         self.dead_letters.admit_dead(moved)
         turn.records.append(MessagesUpdated(rows_of(moved)))

@@ -21,10 +21,14 @@ def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
     """One row a message, as it is now, in the queue it is in now."""
     make = tuple.__new__  # a NamedTuple's own constructor takes twice as long
     rows = []
+    overlay: Overlay | None = None
+    overlay_bytes: bytes | None = None
     for message in messages:
         queue = message.queue
         assert queue is not None
-        overlay = message.overlay
+        if message.overlay is not overlay:  # messages that were moved together share theirs
+            overlay = message.overlay
+            overlay_bytes = None if overlay is None else overlay.to_bytes()
         rows.append(
             make(
                 MessageRow,
@@ -44,7 +48,7 @@ def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
                     message.size,
                     message.payload_id,
                     message.session_id,
-                    None if overlay is None else overlay.to_bytes(),
+                    overlay_bytes,
                 ),
             )
         )

@@ -38,7 +38,7 @@ NO_SESSION_DESCRIPTION = (
 class Topic(Entity):
     """Keeps nothing itself but what is scheduled for later."""
 
-    __slots__ = ("_routed", "_rules", "subscriptions")
+    __slots__ = ("_has_session_subscriptions", "_routed", "_rules", "subscriptions")
 
     def __init__(
         self,
@@ -53,12 +53,18 @@ class Topic(Entity):
         """Where messages of the present command go: found out when they were screened."""
         self.subscriptions: dict[str, Entity] = {}
         """By name in lower case."""
+        self._has_session_subscriptions = False
         self._rules: TopicRules[Entity] = TopicRules(
             environment.reader.encode_property,
             lambda: UUID(bytes=new_lock_token(), version=4),
             environment.limits,
         )
         super().__init__(environment, entity_id, path, definition, now_ms, Account())
+
+    @property
+    def wants_session_ids(self) -> bool:
+        """See `Entity.wants_session_ids`."""
+        return self._has_session_subscriptions
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`."""
@@ -78,11 +84,18 @@ class Topic(Entity):
         self._routed.clear()
         self._rules.set(subscription, definition.rules)
         self.subscriptions[name.lower()] = subscription
+        self._look_for_sessions()
 
     def unsubscribe(self, name: str) -> None:
         """A subscription is gone."""
         self._routed.clear()
         self._rules.remove(self.subscriptions.pop(name.lower()))
+        self._look_for_sessions()
+
+    def _look_for_sessions(self) -> None:
+        self._has_session_subscriptions = any(
+            subscription.main.sessions is not None for subscription in self.subscriptions.values()
+        )
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -103,10 +116,14 @@ class Topic(Entity):
         copies = _Copies()
         payloads: list[PayloadRow] = []
         environment = self.environment
+        routed: Sequence[Routed[Entity]] = ()
+        count = 0
         for message in messages:
             self._number(message)
+            before = routed
             routed = self._route(message)
-            count = sum(_copies_of(one) for one in routed)
+            if routed is not before:  # where all rules are plain, it is always the same
+                count = sum(_copies_of(one) for one in routed)
             if not count:
                 continue
             first_id = environment.ids.take_messages(count + (count > 1))
@@ -115,7 +132,7 @@ class Topic(Entity):
                 environment.payloads.share(first_id, count)
             environment.payloads.resident_bytes += message.size * count
             payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
-            copies.make(message, routed, first_id + (count > 1))
+            copies.make(message, routed, first_id + (count > 1), is_new=True)
         copies.place(now_ms)
         if payloads:
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
@@ -187,19 +204,27 @@ class _Copies:
         self._live: dict[Queue, list[Message]] = {}
         self._dead: dict[Queue, list[Message]] = {}
 
-    def make(self, message: Message, routed: Sequence[Routed[Entity]], first_id: int) -> None:
-        """One copy for each that was asked for, with ids from this one on."""
+    def make(
+        self,
+        message: Message,
+        routed: Sequence[Routed[Entity]],
+        first_id: int,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """One copy for each that was asked for, with ids from this one on. Of a message that is
+        new, and so nowhere else, it may itself be the first."""
         next_id = first_id
+        own_overlay = message.overlay
         for subscription, overlays, error in routed:
             main = subscription.main
             for overlay in overlays:
-                copy = message.copy()
+                copy = message if is_new and next_id == first_id else message.copy()
                 copy.id = next_id
                 next_id += 1
                 copy.delivery_count = 0
                 copy.expires_at_ms = 0
-                if overlay is not None:
-                    copy.overlay = overlay
+                copy.overlay = own_overlay if overlay is None else overlay
                 if main.sessions is not None and copy.session_id is None:
                     self._bury(copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
                 else:
@@ -209,6 +234,7 @@ class _Copies:
                 copy = message.copy()
                 copy.id = next_id
                 next_id += 1
+                copy.overlay = own_overlay
                 self._bury(copy, subscription, error.reason, str(error))
                 self.all.append(copy)
 
