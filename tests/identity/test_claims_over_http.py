@@ -1,0 +1,253 @@
+"""Which claim every HTTP request asks for in strict mode: all cells of the table, on a live broker."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.identity import sas
+from tests.http.client import entry, queue_entry
+from tests.support.server import HOST, BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT_NAME, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
+SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+
+RULES = {
+    "send": {"rights": ["Send"], "primary_key": "send-key"},
+    "listen": {"rights": ["Listen"], "primary_key": "listen-key"},
+    "manage": {"rights": ["Manage"], "primary_key": "manage-key"},
+}
+CONFIG = {
+    "queues": {
+        "orders": {"authorization_rules": RULES},
+        "forwarding": {"authorization_rules": RULES},
+        "elsewhere": {
+            "authorization_rules": {
+                "elsewhere": {"rights": ["Manage"], "primary_key": "elsewhere-key"}
+            }
+        },
+    },
+    "topics": {"prices": {"authorization_rules": RULES, "subscriptions": {"all": None}}},
+    "authorization_rules": {
+        "namespace-listen": {"rights": ["Listen"], "primary_key": "namespace-listen-key"}
+    },
+    "namespaces": {
+        "team-a": {
+            "queues": {"of-team-a": None},
+            "authorization_rules": {"team-a": {"rights": ["Manage"], "primary_key": "team-a-key"}},
+        }
+    },
+}
+SEND = {"send", "manage", ROOT_NAME}
+LISTEN = {"listen", "manage", ROOT_NAME, "namespace-listen"}
+MANAGE = {"manage", ROOT_NAME}
+ROOT = {ROOT_NAME}
+KEYS = ["send", "listen", "manage", "namespace-listen", "elsewhere", ROOT_NAME]
+
+LOCKED = "messages/1/00000000-0000-0000-0000-000000000001"
+SUBSCRIPTION = "prices/Subscriptions/all"
+REQUESTS: dict[str, tuple[str, str, set[str]]] = {
+    "namespace": ("GET", "$namespaceinfo", ROOT),
+    "queues": ("GET", "$Resources/queues", ROOT),
+    "topics": ("GET", "$Resources/Topics", ROOT),
+    "create a queue": ("PUT", "new-queue", ROOT),
+    "queue": ("GET", "orders", MANAGE),
+    "update a queue": ("PUT", "orders", MANAGE),
+    "delete a queue": ("DELETE", "no-queue", ROOT),
+    "topic": ("GET", "prices", MANAGE),
+    "subscriptions": ("GET", "prices/subscriptions", MANAGE),
+    "subscription": ("GET", SUBSCRIPTION, MANAGE),
+    "create a subscription": ("PUT", "prices/Subscriptions/new", MANAGE),
+    "delete a subscription": ("DELETE", "prices/Subscriptions/none", MANAGE),
+    "rules": ("GET", f"{SUBSCRIPTION}/rules", MANAGE),
+    "rule": ("GET", f"{SUBSCRIPTION}/Rules/$Default", MANAGE),
+    "create a rule": ("PUT", f"{SUBSCRIPTION}/Rules/new", MANAGE),
+    "delete a rule": ("DELETE", f"{SUBSCRIPTION}/Rules/none", MANAGE),
+    "send": ("POST", "orders/messages", SEND),
+    "send to a topic": ("POST", "prices/messages", SEND),
+    "receive and delete": ("DELETE", "orders/messages/head?timeout=0", LISTEN),
+    "peek-lock": ("POST", f"{SUBSCRIPTION}/messages/head?timeout=0", LISTEN),
+    "dead letters": ("POST", "orders/$DeadLetterQueue/messages/head?timeout=0", LISTEN),
+    "complete": ("DELETE", f"orders/{LOCKED}", LISTEN),
+    "abandon": ("PUT", f"orders/{LOCKED}", LISTEN),
+    "renew": ("POST", f"orders/{LOCKED}", LISTEN),
+}
+
+
+def described(kind: str, elements: str = "") -> str:
+    return entry(f'<{kind} xmlns="{SERVICE_BUS}">{elements}</{kind}>')
+
+
+BODIES = {
+    "create a queue": queue_entry(),
+    "update a queue": queue_entry(),
+    "create a subscription": described("SubscriptionDescription"),
+    "create a rule": described("RuleDescription"),
+    "send": "hello",
+    "send to a topic": "hello",
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    with BrokerProcess(config=CONFIG, environment={"PEEKLOCK_AUTHORIZATION": "strict"}) as broker:
+        yield broker
+
+
+def token(key_name: str, resource: str, key: str | None = None) -> str:
+    if key is None:
+        key = ROOT_KEY if key_name == ROOT_NAME else f"{key_name}-key"
+    return sas.make(resource, key_name, key, int(time.time()) + 3600)
+
+
+def ask(
+    broker: BrokerProcess, method: str, path: str, body: str | None = None, **headers: str
+) -> tuple[int, str]:
+    """Status and text of the answer."""
+    connection = http.client.HTTPConnection(HOST, broker.http_port, timeout=20)
+    try:
+        connection.request(method, f"/{path}", body, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def attempt(broker: BrokerProcess, request: str, **headers: str) -> bool:
+    """Whether a request of the table is let through."""
+    method, path, _ = REQUESTS[request]
+    if request == "update a queue":
+        headers["If-Match"] = "*"
+    status, text = ask(broker, method, path, BODIES.get(request), **headers)
+    assert status < 500, text
+    assert (401 == status) == ("<Code>401</Code>" in text)
+    return 401 != status
+
+
+@pytest.mark.parametrize("key_name", KEYS)
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_a_request_is_for_those_with_its_claim(
+    broker: BrokerProcess, request_name: str, key_name: str
+):
+    """And for nobody else. The token is for the whole namespace, as administration clients sign."""
+    allowed = REQUESTS[request_name][2]
+    given = token(key_name, f"http://{HOST}:{broker.http_port}")
+    assert (key_name in allowed) == attempt(broker, request_name, Authorization=given)
+
+
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_nothing_is_answered_without_a_token(broker: BrokerProcess, request_name: str):
+    """Nor with one that is wrong, expired or for something else."""
+    assert not attempt(broker, request_name)
+    wrong = {
+        "key": token(ROOT_NAME, "http://h", "wrong"),
+        "time": sas.make("http://h", ROOT_NAME, ROOT_KEY, int(time.time()) - 1),
+        "path": token(ROOT_NAME, "http://h/something/else"),
+        "form": "Bearer rubbish",
+        "nothing": "",
+    }
+    for given in wrong.values():
+        assert not attempt(broker, request_name, Authorization=given)
+
+
+def test_a_token_for_exactly_the_url_is_good(broker: BrokerProcess):
+    """In lower case and with the query in it, as JavaScript and Go sign."""
+    url = f"https://{HOST}:{broker.http_port}/orders?api-version=2021-05".lower()
+    status, _ = ask(broker, "GET", "Orders?api-version=2021-05", Authorization=token("manage", url))
+    assert 200 == status
+
+
+@pytest.mark.parametrize("path", ["health", "metrics"])
+def test_probes_ask_for_no_token(broker: BrokerProcess, path: str):
+    """Whoever watches the process need not be a client."""
+    assert 200 == ask(broker, "GET", path)[0]
+
+
+# --- forwarding --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("element", "header"),
+    [
+        ("ForwardTo", "ServiceBusSupplementaryAuthorization"),
+        ("ForwardDeadLetteredMessagesTo", "ServiceBusDlqSupplementaryAuthorization"),
+    ],
+)
+def test_forwarding_asks_for_the_claim_to_send_there(
+    broker: BrokerProcess, element: str, header: str
+):
+    """Managing one entity is no way to reach another; SDKs add a token for it."""
+    body = queue_entry(f"<{element}>elsewhere</{element}>")
+    base = f"http://{HOST}:{broker.http_port}"
+    headers: dict[str, Any] = {"If-Match": "*", "Authorization": token("manage", base)}
+    assert 401 == ask(broker, "PUT", "forwarding", body, **headers)[0]
+    headers[header] = token("elsewhere", f"{base}/elsewhere")
+    assert 200 == ask(broker, "PUT", "forwarding", body, **headers)[0]
+    del headers[header]  # what is there already needs no second leave
+    assert 200 == ask(broker, "PUT", "forwarding", body, **headers)[0]
+    assert 200 == ask(broker, "PUT", "forwarding", queue_entry(), **headers)[0]
+
+
+# --- rules, live -------------------------------------------------------------------------------
+
+RULE = (
+    '<AuthorizationRules><AuthorizationRule i:type="SharedAccessAuthorizationRule">'
+    "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"
+    "<Rights><AccessRights>Send</AccessRights></Rights>"
+    "<KeyName>live</KeyName><PrimaryKey>{key}</PrimaryKey></AuthorizationRule>"
+    "</AuthorizationRules>"
+)
+
+
+def test_rules_set_by_administration_count_at_once(broker: BrokerProcess):
+    """Added, changed and removed."""
+    root = token(ROOT_NAME, f"http://{HOST}")
+
+    def put(elements: str, **headers: str) -> int:
+        return ask(broker, "PUT", "live", queue_entry(elements), Authorization=root, **headers)[0]
+
+    def send(key: str) -> int:
+        given = token("live", f"http://{HOST}/live", key)
+        return ask(broker, "POST", "live/messages", "hello", Authorization=given)[0]
+
+    assert 201 == put("")
+    assert 401 == send("first")
+    assert 200 == put(RULE.format(key="first"), **{"If-Match": "*"})
+    assert 201 == send("first")
+    assert 200 == put(RULE.format(key="second"), **{"If-Match": "*"})
+    assert (401, 201) == (send("first"), send("second"))
+    assert 200 == put("<AuthorizationRules></AuthorizationRules>", **{"If-Match": "*"})
+    assert 401 == send("second")
+
+
+# --- namespaces --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "key_name", "expected"),
+    [
+        ("localhost", ROOT_NAME, ("sbemulatorns", 404)),
+        ("localhost", "team-a", ("team-a", 200)),
+        ("team-a.localhost:5300", ROOT_NAME, ("team-a", 200)),
+        ("team-a.localhost", "team-a", ("team-a", 200)),
+        ("sbemulatorns.localhost", "team-a", None),
+    ],
+)
+def test_host_or_key_select_the_namespace(broker: BrokerProcess, host, key_name, expected):
+    """For administration and for messages."""
+    headers = {"Host": host, "Authorization": token(key_name, f"https://{host}")}
+    status, text = ask(broker, "GET", "$namespaceinfo", **headers)
+    if expected is None:
+        assert 401 == status
+        return
+    name, found = expected
+    assert f"<Name>{name}</Name>" in text
+    assert found == ask(broker, "GET", "of-team-a", **headers)[0]
+    sent = ask(broker, "POST", "of-team-a/messages", "hello", **headers)[0]
+    assert (201 if found == 200 else 410) == sent
