@@ -352,10 +352,12 @@ class ClientReceiver:
         )
 
     def _detached(self, effect: Detached) -> None:
+        error = wire_error(effect.error, entity=self.path, operation="receiver ended")
         self._unsettled.clear()
-        self._engine.detach(
-            self._link, wire_error(effect.error, entity=self.path, operation="receiver ended")
-        )
+        # A client may be settling one of these just now, and some SDKs wait for the answer even
+        # after the link has ended.
+        self._engine.settle_refused(self._link, list(self._link.unsettled), error)
+        self._engine.detach(self._link, error)
 
 
 _SENDER_EFFECTS: dict[type, Callable[[ClientSender, Any], None]] = {
