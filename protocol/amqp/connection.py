@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import structlog
 
@@ -100,6 +101,8 @@ class Connection:
         self._run: Callable[[Command], None] | None = None
         """Into the connection's namespace, once something has to be done there."""
         self._peers: dict[EngineLink, Any] = {}
+        self._detached: WeakSet[ClientReceiver] = WeakSet()
+        """Receivers whose links are gone but not their locks, which keep them alive."""
         self._responses: list[ResponseLink] = []
         self._management: dict[str, ManagementNode] = {}
         self._cbs = CbsNode(self._permits, self._grants_changed, self._respond)
@@ -161,9 +164,7 @@ class Connection:
 
     def lost(self) -> None:
         """The socket is gone, and with it every link."""
-        self._drop(list(self._peers.values()), connection_lost=True)
-        self._peers.clear()
-        self._responses.clear()
+        self._drop_everything()
         self._engine.connection_lost()
 
     @property
@@ -279,9 +280,7 @@ class Connection:
 
     def on_close(self) -> None:
         """The client says goodbye: its locks are given up as with a lost connection."""
-        self._drop(list(self._peers.values()), connection_lost=True)
-        self._peers.clear()
-        self._responses.clear()
+        self._drop_everything()
 
     def on_transport_error(self, condition: str, description: str) -> None:
         """The client broke the protocol, or its bytes ended in the middle of a frame.
@@ -451,6 +450,15 @@ class Connection:
             peer = self._peers.pop(link, None)
             if isinstance(peer, ResponseLink):
                 self._responses.remove(peer)
+            elif isinstance(peer, ClientReceiver):
+                self._detached.add(peer)
+
+    def _drop_everything(self) -> None:
+        """The connection is over, and with it what was locked through it."""
+        self._drop([*self._peers.values(), *self._detached], connection_lost=True)
+        self._peers.clear()
+        self._detached.clear()
+        self._responses.clear()
 
     def _drop(self, peers: list[Peer], *, connection_lost: bool) -> None:
         """Tell the core of message-carrying links that are gone."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from proton import Delivery, Message
+from proton import Delivery, Message, Timeout
 from proton.reactor import AtLeastOnce, AtMostOnce, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
@@ -179,6 +179,23 @@ def test_lost_connection_gives_its_locks_back_and_counts(live: Live) -> None:
         receiver = conn.create_receiver(queue, credit=1)
         again = receiver.receive(timeout=TIMEOUT_S)
         assert ("a", 1) == (again.body, again.delivery_count)
+        receiver.accept()
+
+
+def test_closed_connection_gives_back_what_a_detached_link_had_locked(live: Live) -> None:
+    """Clients detach their links before they close: that does not keep the locks alive."""
+    queue = live.queue()
+    with connection(live) as leaving, connection(live) as staying:
+        send(leaving, queue, "held")
+        holder = leaving.create_receiver(queue, credit=1)
+        holder.receive(timeout=TIMEOUT_S)
+        holder.close()
+        receiver = staying.create_receiver(queue, credit=1)
+        with pytest.raises(Timeout):
+            receiver.receive(timeout=0.2)
+        leaving.close()
+        again = receiver.receive(timeout=TIMEOUT_S)
+        assert (again.body, again.delivery_count) == ("held", 1)
         receiver.accept()
 
 
