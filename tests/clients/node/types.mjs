@@ -1,0 +1,59 @@
+// How a row of types.json looks to programs on rhea, which both clients for Node are.
+
+import assert from "node:assert/strict";
+
+/** Rows of the table that are application properties of these types. */
+export const ofTypes = (rows, ...names) =>
+  rows.filter((row) => row.section === "application-properties" && names.includes(row.type));
+
+const number = (text, shown) =>
+  Buffer.isBuffer(shown) // too large for a number: eight bytes
+    ? (text.startsWith("-") ? shown.readBigInt64BE() : shown.readBigUInt64BE()) === BigInt(text)
+    : typeof shown === "number" && shown === Number(text);
+
+const MATCHES = {
+  string: (text, shown) => shown === text,
+  symbol: (text, shown) => shown === text,
+  boolean: (text, shown) => shown === (text === "true"),
+  float: (text, shown) => shown === Number(text),
+  double: (text, shown) => shown === Number(text),
+  char: (text, shown) => shown === text || shown === text.codePointAt(0),
+  timestamp: (text, shown) => new Date(shown).getTime() === Date.parse(text),
+  uuid: (text, shown) => Buffer.isBuffer(shown) && shown.toString("hex") === text.replaceAll("-", ""),
+  binary: (text, shown) => Buffer.isBuffer(shown) && shown.toString("hex") === text,
+  null: (_, shown) => shown === null,
+  duration: (text, shown) => shown === milliseconds(text),
+  ...Object.fromEntries(
+    ["byte", "ubyte", "short", "ushort", "int", "uint", "long", "ulong"].map((one) => [one, number]),
+  ),
+};
+
+/**
+ * Compare a message with the rows its writer named. `fields` has the properties, annotations, header
+ * fields and the body by their names in the table. The types that were not compared, as text.
+ */
+export function compare(rows, applicationProperties, fields) {
+  const { written, ...others } = applicationProperties;
+  const names = written.split(",");
+  const unknown = [];
+  for (const row of rows.filter((one) => names.includes(one.name))) {
+    const inside = row.section === "application-properties";
+    const shown = inside ? others[row.name] : fields[row.name];
+    if (inside) {
+      assert.ok(row.name in others, `${row.name} is lost`);
+      delete others[row.name];
+    }
+    const matches = MATCHES[row.type];
+    if (matches === undefined) unknown.push(row.name);
+    else assert.ok(matches(row.value, shown), `${row.name}: ${row.value} is read as ${show(shown)}`);
+  }
+  assert.deepEqual(Object.keys(others), [], "nobody wrote these");
+  return unknown.length ? `not compared: ${unknown.join(", ")}` : "";
+}
+
+function milliseconds(text) {
+  const [, hours, minutes, seconds] = /^PT(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?$/.exec(text);
+  return 1000 * ((Number(hours ?? 0) * 60 + Number(minutes ?? 0)) * 60 + Number(seconds ?? 0));
+}
+
+const show = (value) => (Buffer.isBuffer(value) ? value.toString("hex") : JSON.stringify(value));
