@@ -440,7 +440,7 @@ class Server:
 
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self.clock.advance_ms(amount_ms)
-        self._turns.tick()
+        self._turns.clock_moved()
         self._check_permits()
         return now_ms
 

@@ -86,6 +86,11 @@ class TurnLoop:
         for namespace in self._namespaces.values():
             self.submit(namespace, PayloadsLoaded(payloads))
 
+    def clock_moved(self) -> None:
+        """Act on what has become due, and set the timer by the new time: it runs in real time."""
+        self.stop()
+        self.tick()
+
     def tick(self) -> None:
         """Act on whatever is due, for every namespace."""
         for namespace in self._namespaces.values():

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
     AutoLockRenewer,
     ServiceBusMessage,
     ServiceBusMessageState,
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
 )
-from azure.servicebus.exceptions import MessageNotFoundError, ServiceBusError
+from azure.servicebus.exceptions import MessageNotFoundError, OperationTimeoutError, ServiceBusError
 
 from tests.sdk.conftest import Live
 from tests.sdk.support import bodies, nothing, receive, send
@@ -286,3 +287,20 @@ def test_moving_the_clock_does_not_outdate_tokens(live: Live) -> None:
     send(live, queue, "tomorrow")
     with live.client() as client, client.get_queue_receiver(queue) as receiver:
         assert ["tomorrow"] == bodies(receive(receiver, 1))
+
+
+def test_what_falls_due_soon_after_the_clock_was_moved_is_not_late(live: Live) -> None:
+    """A timer that was set for before the jump must not keep others waiting."""
+    locked = live.queue(LockDuration="PT5M")
+    send(live, locked, "locked")
+    sessions = live.queue(RequiresSession=True)
+    with live.client(retry_total=0) as client, client.get_queue_receiver(locked) as holder:
+        receive(holder, 1)
+        live.advance(seconds=3_600)
+        started = time.monotonic()
+        waiting = client.get_queue_receiver(
+            sessions, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1
+        )
+        with pytest.raises(OperationTimeoutError), waiting:
+            waiting.receive_messages(1)
+        assert time.monotonic() - started < 30
