@@ -32,15 +32,16 @@ type Broker struct {
 	ConnectionString      string
 	AdminConnectionString string
 	TLSConnectionString   string
-	Run                   string
 
+	client        string
+	run           string
 	authorityFile string
 	httpAddress   string
 	answers       *bufio.Reader
 	names         atomic.Int64
 }
 
-func brokerFromEnvironment() *Broker {
+func brokerFromEnvironment(client string) *Broker {
 	host := os.Getenv("PEEKLOCK_HOST")
 	return &Broker{
 		Host:                  host,
@@ -48,7 +49,8 @@ func brokerFromEnvironment() *Broker {
 		ConnectionString:      os.Getenv("PEEKLOCK_CONNECTION_STRING"),
 		AdminConnectionString: os.Getenv("PEEKLOCK_ADMIN_CONNECTION_STRING"),
 		TLSConnectionString:   os.Getenv("PEEKLOCK_TLS_CONNECTION_STRING"),
-		Run:                   os.Getenv("PEEKLOCK_RUN"),
+		client:                client,
+		run:                   os.Getenv("PEEKLOCK_RUN"),
 		authorityFile:         os.Getenv("PEEKLOCK_CA_FILE"),
 		httpAddress:           fmt.Sprintf("http://%s:%s", host, os.Getenv("PEEKLOCK_HTTP_PORT")),
 		answers:               bufio.NewReader(os.Stdin),
@@ -57,7 +59,7 @@ func brokerFromEnvironment() *Broker {
 
 // Name gives an entity name nobody else uses.
 func (b *Broker) Name(what string) string {
-	return fmt.Sprintf("%s-%s-%d", b.Run, what, b.names.Add(1))
+	return fmt.Sprintf("%s-%s-%s-%d", b.run, b.client, what, b.names.Add(1))
 }
 
 // Put creates an entity over plain HTTP.

@@ -150,31 +150,31 @@ func (t *Trial) Clock() time.Time {
 
 // ---- running ----------------------------------------------------------------------------------
 
-// Run names the modules under test and runs the scenarios: all, the short list if the runner wants
-// that, or those named by the program's arguments. Each is reported on a line of its own.
-func Run(modules []string, scenarios []Scenario) {
-	say(map[string]any{"versions": versions(modules)})
-	broker := brokerFromEnvironment()
+// Client is who is tried: its name in the matrix, the modules under test, and what it can do.
+type Client struct {
+	Name      string
+	Modules   []string
+	Scenarios []Scenario
+	// ReadTypes reads back what another client wrote to a queue.
+	ReadTypes func(t *Trial, queue, writer string)
+}
+
+// Run does what the runner asks for: all scenarios, the short list, or to read what another client
+// has written. Scenarios can also be named by hand. Each is reported on a line of its own.
+func Run(client Client) {
+	say(map[string]any{"versions": versions(client.Modules)})
+	broker := brokerFromEnvironment(client.Name)
+	if len(os.Args) == 4 && os.Args[1] == "read-types" {
+		report(broker, Scenario{ID: "read-types", Run: func(t *Trial) { client.ReadTypes(t, os.Args[2], os.Args[3]) }})
+		return
+	}
 	short := os.Getenv("PEEKLOCK_SHORT") == "1"
 	wanted := os.Args[1:]
-	for _, scenario := range scenarios {
+	for _, scenario := range client.Scenarios {
 		if slices.Contains(wanted, scenario.ID) || len(wanted) == 0 && (scenario.Short || !short) {
 			report(broker, scenario)
 		}
 	}
-}
-
-// Asked tells whether the runner wants types read, from which queue, and who wrote them.
-func Asked() (queue, writer string, asked bool) {
-	if len(os.Args) == 4 && os.Args[1] == "read-types" {
-		return os.Args[2], os.Args[3], true
-	}
-	return "", "", false
-}
-
-// RunOne runs a single scenario.
-func RunOne(scenario Scenario) {
-	report(brokerFromEnvironment(), scenario)
 }
 
 // versions are those of the modules this program was built with, by the last part of their names.

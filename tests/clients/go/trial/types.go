@@ -37,9 +37,9 @@ func (t *Trial) Types() []Row {
 	return table.Rows
 }
 
-// TypesQueue is where a client leaves its message for the others.
-func (t *Trial) TypesQueue(client string) string {
-	queue := t.Broker.Run + "-types-" + client
+// TypesQueue is where this client leaves its message for the others.
+func (t *Trial) TypesQueue() string {
+	queue := t.run + "-types-" + t.client
 	t.Must(t.Put(queue, "QueueDescription", Properties{"MaxDeliveryCount": 100}), "create queue")
 	return queue
 }
