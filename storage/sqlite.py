@@ -18,7 +18,7 @@ from broker.core.records import EntityStored, MessageRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.file_lock import FileLock, HeldElsewhere
 from storage.migrations import migrate, read_migrations, schema_version
-from storage.sqlite_batch import LARGEST_STATEMENT_ROWS, Batch, padded
+from storage.sqlite_batch import LARGEST_STATEMENT_ROWS, MOST_RANGES, Batch, padded, unbroken_ranges
 from storage.statements import Statements, sql_folder
 
 if TYPE_CHECKING:
@@ -233,15 +233,25 @@ class SqliteStore:
         """(body, annotations) of those that exist. Each read ends before the next begins, so that
         the log can always start again.
         """
-        found: dict[int, tuple[bytes, bytes]] = {}
         with self._reader_lock, self._explained():
             reader = self._open_connection(self._reader)
-            for start in range(0, len(payload_ids), LARGEST_STATEMENT_ROWS):
-                chunk = padded(payload_ids[start : start + LARGEST_STATEMENT_ROWS])
-                select = self._statements.many("payloads", len(chunk))
-                for payload_id, body, annotations in reader.execute(select, chunk).fetchall():
-                    found[payload_id] = body, annotations
-        return found
+            return {
+                payload_id: (body, annotations)
+                for select, bounds in self._selects(sorted(payload_ids))
+                for payload_id, body, annotations in reader.execute(select, bounds).fetchall()
+            }
+
+    def _selects(self, ordered: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+        """Ranges where ids are neighbours, as in a queue they nearly always are: a range is read
+        in one sweep, at half the cost of looking up each."""
+        ranges = unbroken_ranges(ordered) if ordered else []
+        if len(ranges) <= MOST_RANGES:
+            select = self._statements.one("payload_range")
+            yield from ((select, bounds) for bounds in ranges)
+            return
+        for start in range(0, len(ordered), LARGEST_STATEMENT_ROWS):
+            chunk = padded(ordered[start : start + LARGEST_STATEMENT_ROWS])
+            yield self._statements.many("payloads", len(chunk)), chunk
 
     # --- failures ------------------------------------------------------------------------------
 

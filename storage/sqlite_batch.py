@@ -154,7 +154,7 @@ class Batch:
             self._execute(self._statements.one(delete_range), (first, last))
             return
         ordered = sorted(ids)
-        ranges = _ranges(ordered)
+        ranges = unbroken_ranges(ordered)
         if len(ranges) <= MOST_RANGES:
             for bounds in ranges:
                 self._execute(self._statements.one(delete_range), bounds)
@@ -245,7 +245,7 @@ class Batch:
         self._execute(self._statements.many(name, size), values)
 
 
-def _ranges(ordered: Sequence[int]) -> list[tuple[int, int]]:
+def unbroken_ranges(ordered: Sequence[int]) -> list[tuple[int, int]]:
     """Unbroken runs of rising ids, as (first, last)."""
     breaks = [index for index in range(1, len(ordered)) if ordered[index] != ordered[index - 1] + 1]
     starts = [0, *breaks]

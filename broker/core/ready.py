@@ -14,7 +14,7 @@ from broker.core.message import Message
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-READ_AHEAD_MESSAGES = 512
+READ_AHEAD_MESSAGES = 4_096
 READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
 
 _GONE = Message(b"")

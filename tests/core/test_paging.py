@@ -107,7 +107,10 @@ def test_reading_ahead_is_bounded():
     book.serve(send(*["m"] * count))
     assert 100 == len(texts(book.receive(credit(100))))
     assert sum(map(len, book.reads)) <= 2 * READ_AHEAD_MESSAGES
-    assert count - 100 == len(texts(book.receive(credit(count + 10))))
+    rest = 0
+    while more := texts(book.receive(credit(count + 10))):
+        rest += len(more)
+    assert count - 100 == rest
     assert max(map(len, book.reads)) <= READ_AHEAD_MESSAGES
 
 

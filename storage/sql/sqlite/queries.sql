@@ -125,3 +125,6 @@ SELECT entity_id, message_id, until_ms FROM message_ids
 
 -- name: payloads
 SELECT id, body, annotations FROM payloads WHERE id IN ({many ?})
+
+-- name: payload_range
+SELECT id, body, annotations FROM payloads WHERE id BETWEEN ? AND ?
