@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from broker.core.commands import SettlementKind
 from broker.core.deadlines import Due
 from broker.core.effects import Deliver
-from broker.core.errors import MessageLockLost, NotAllowed
+from broker.core.errors import NotAllowed
 from broker.core.index import BLOCK_BITS, MessageIndex
+from broker.core.locks import Locks
 from broker.core.message import MessageState
 from broker.core.outlet import Outlet, Receiver
 from broker.core.overlay import EMPTY
@@ -83,7 +84,7 @@ class Queue:
         self.outlet = Outlet(self)
         self.sessions: Sessions | None = None
         """If there are sessions, messages are delivered through them and not the outlet."""
-        self.locks: dict[bytes, Message] = {}
+        self.locks = Locks(entity.environment)
         self.last_sequence_number = 0
         self.count = 0
         self.deferred_count = 0
@@ -94,6 +95,23 @@ class Queue:
 
     def store(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take in messages nobody has stored yet, and have them remembered."""
+        self._give_ids(messages)
+        self.admit(messages, now_ms)
+        self._remember_new(messages, turn)
+
+    def store_dead(
+        self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
+    ) -> None:
+        """Take in messages nobody has stored yet, into this sub-queue, saying why."""
+        overlay = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
+        for message in messages:
+            message.enqueued_time_ms = now_ms
+            message.overlay = overlay
+        self._give_ids(messages)
+        self.admit_dead(messages)
+        self._remember_new(messages, turn)
+
+    def _give_ids(self, messages: Sequence[Message]) -> None:
         number = self.environment.ids.take_messages(len(messages))
         size = 0
         for message in messages:
@@ -101,35 +119,12 @@ class Queue:
             number += 1
             size += message.size
         self.environment.payloads.resident_bytes += size
-        self.admit(messages, now_ms)
-        make = tuple.__new__
-        turn.records.append(
-            MessagesStored(
-                rows_of(messages),
-                [make(PayloadRow, (m.id, m.body, m.annotations)) for m in messages],
-            )
-        )
 
-    def store_dead(
-        self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
-    ) -> None:
-        """Take in messages nobody has stored yet, into this sub-queue, saying why."""
-        number = self.environment.ids.take_messages(len(messages))
-        for message in messages:
-            message.id = message.payload_id = number
-            number += 1
-            message.enqueued_time_ms = now_ms
-            message.overlay = replace(
-                EMPTY, dead_letter_reason=reason, dead_letter_description=description
-            )
-            self.environment.payloads.resident_bytes += message.size
-        self.admit_dead(messages)
-        turn.records.append(
-            MessagesStored(
-                rows_of(messages),
-                [PayloadRow(m.id, m.body or b"", m.annotations) for m in messages],
-            )
-        )
+    @staticmethod
+    def _remember_new(messages: Sequence[Message], turn: Turn) -> None:
+        make = tuple.__new__  # see `rows_of`
+        payloads = [make(PayloadRow, (m.id, m.body, m.annotations)) for m in messages]
+        turn.records.append(MessagesStored(rows_of(messages), payloads))
 
     def reserve_number(self) -> int:
         """A sequence number that no message will get."""
@@ -196,10 +191,8 @@ class Queue:
             message.queue = self
             message.sequence_number = message.enqueue_sequence_number = numbers[message]
             self.index.add_late(message)
-            self.count += 1
-            self.size_bytes += message.size
-            self.account.size_bytes += message.size
             self._hold_until_due(message)
+        self._grow(len(changed), sum(message.size for message in changed))
         if self.sessions is not None:
             self.sessions.enter_late(changed)
         turn.records.append(MessagesUpdated(rows_of(changed)))
@@ -208,7 +201,6 @@ class Queue:
         """Take in messages the store remembers; they come in the order of their numbers."""
         self.index.add_rising(messages)
         self.last_sequence_number = max(self.last_sequence_number, messages[-1].sequence_number)
-        self.count += len(messages)
         size = 0
         active: list[Message] = []
         for message in messages:
@@ -216,16 +208,12 @@ class Queue:
             size += message.size
             if message.state is _ACTIVE:
                 active.append(message)
-                if message.expires_at_ms:
-                    self.environment.deadlines.add(
-                        Due.TIME_TO_LIVE, message.expires_at_ms, (message,)
-                    )
             elif message.state is MessageState.DEFERRED:
                 self.deferred_count += 1
             else:
                 self._hold_until_due(message)
-        self.size_bytes += size
-        self.account.size_bytes += size
+        self._watch_expiry([message for message in active if message.expires_at_ms])
+        self._grow(len(messages), size)
         if self.sessions is not None:
             self.sessions.enter(messages)
         (self.sessions or self.outlet).arrive(active)
@@ -233,11 +221,14 @@ class Queue:
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
         self.last_sequence_number = first_number + len(messages) - 1
-        self.count += len(messages)
-        self.size_bytes += size
-        self.account.size_bytes += size
+        self._grow(len(messages), size)
         if self.sessions is not None:
             self.sessions.enter(messages)
+
+    def _grow(self, count: int, size: int) -> None:
+        self.count += count
+        self.size_bytes += size
+        self.account.size_bytes += size
 
     def _make_ready(self, messages: Sequence[Message]) -> None:
         (self.sessions or self.outlet).arrive(messages)
@@ -251,7 +242,10 @@ class Queue:
             live_ms = message.time_to_live_ms
             if live_ms is None or live_ms > limit_ms:
                 message.time_to_live_ms = live_ms = limit_ms
-            message.expires_at_ms = now_ms + live_ms
+            message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
+        self._watch_expiry([message for message in messages if message.expires_at_ms])
+
+    def _watch_expiry(self, messages: Sequence[Message]) -> None:
         for at_ms, alike in _by_expiry(messages).items():
             self.environment.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
 
@@ -283,38 +277,18 @@ class Queue:
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock messages that nobody holds; their tokens, in order."""
-        new_lock_token = self.environment.new_lock_token
-        tokens = [new_lock_token() for _ in messages]
-        session = holder.outlet
-        if isinstance(session, Session):
-            until_ms = session.locked_until_ms  # the session's lock covers its messages
-        else:
-            until_ms = now_ms + self.lock_duration_ms
-            self.environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
-        for message, token in zip(messages, tokens, strict=True):
-            message.lock_token = token
-            message.locked_until_ms = until_ms
-            message.lock_holder = holder
-        self.locks.update(zip(tokens, messages, strict=True))
-        holder.held.update(messages)
-        return tokens
+        if isinstance(holder.outlet, Session):
+            until_ms = holder.outlet.locked_until_ms
+            return self.locks.begin(holder, messages, until_ms, expire=False)
+        return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
 
     def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
         """Extend locks, all or none; the new ends, in order. Raises if one is lost."""
-        messages: list[Message] = []
-        for token in tokens:
-            message = self.locks.get(token)
-            if message is None:
-                raise MessageLockLost
-            messages.append(message)
+        messages = self.locks.of(tokens)
         if self.sessions is not None:
             return [self.sessions.of(message).locked_until_ms for message in messages]
-        deadlines = self.environment.deadlines
         until_ms = now_ms + self.lock_duration_ms
-        for message in messages:
-            deadlines.discard(Due.MESSAGE_LOCK, message.locked_until_ms, (message,))
-            message.locked_until_ms = until_ms
-        deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+        self.locks.extend(messages, until_ms)
         return [until_ms] * len(messages)
 
     # --- settlement -------------------------------------------------------------------------
@@ -328,9 +302,7 @@ class Queue:
         self, tokens: Iterable[bytes], settlement: Settlement, now_ms: int, turn: Turn
     ) -> None:
         """Do to locked messages what their receiver asks. Every token must be one of `locks`."""
-        pop = self.locks.pop
-        messages = [pop(token) for token in tokens]
-        self._unlock(messages)
+        messages = self.locks.end(tokens)
         kind = settlement.kind
         if kind is SettlementKind.COMPLETE:
             self.delete(messages, turn)
@@ -355,36 +327,13 @@ class Queue:
         self, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
     ) -> None:
         """Locks end without a settlement; failed deliveries count, except of dead letters."""
-        back: Sequence[Message] = sorted(messages, key=_number)
-        for message in back:
-            assert message.lock_token is not None
-            del self.locks[message.lock_token]
-        self._unlock(back)
+        locked = sorted(messages, key=_number)
+        back: Sequence[Message] = self.locks.end(map(_lock_token, locked))
         if failed and self.dead_letters is not None:
             back = self._count_failure(back, turn)
             if back:
                 turn.records.append(MessagesUpdated(rows_of(back)))
         self._give_back(back, now_ms, turn)
-
-    def _unlock(self, messages: Sequence[Message]) -> None:
-        """Clear the locks of messages already out of `locks`."""
-        until_ms = 0
-        holder: Receiver | None = None
-        alike: list[Message] = []
-        for message in messages:
-            if message.locked_until_ms != until_ms or message.lock_holder is not holder:
-                self._forget_lock(until_ms, holder, alike)
-                until_ms, holder, alike = message.locked_until_ms, message.lock_holder, []
-            alike.append(message)
-            message.lock_token = message.lock_holder = None
-        self._forget_lock(until_ms, holder, alike)
-
-    def _forget_lock(
-        self, until_ms: int, holder: Receiver | None, messages: Sequence[Message]
-    ) -> None:
-        if holder is not None:
-            holder.held.difference_update(messages)
-            self.environment.deadlines.discard(Due.MESSAGE_LOCK, until_ms, messages)
 
     def _count_failure(self, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
         """Count a failed delivery each; dead-letter those that have used up theirs, the rest."""
@@ -459,9 +408,7 @@ class Queue:
 
     def clear(self) -> list[Message]:
         """Take everything out, locked or not: the entity is being deleted."""
-        locked = list(self.locks.values())
-        self.locks.clear()
-        self._unlock(locked)
+        self.locks.end(list(self.locks))
         messages = list(self.index.walk())
         self.withdraw(messages)
         if self.sessions is not None:
@@ -488,9 +435,7 @@ class Queue:
                 self._leave_state(message)
         for at_ms, alike in _by_expiry(expiring).items():
             self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
-        self.count -= len(messages)
-        self.size_bytes -= size
-        self.account.size_bytes -= size
+        self._grow(-len(messages), -size)
         if self.sessions is not None:
             for message in messages:
                 self.sessions.leave(message)
@@ -515,3 +460,8 @@ def _by_expiry(messages: Sequence[Message]) -> dict[int, list[Message]]:
 
 def _number(message: Message) -> int:
     return message.sequence_number
+
+
+def _lock_token(message: Message) -> bytes:
+    assert message.lock_token is not None
+    return message.lock_token

@@ -1,0 +1,85 @@
+"""The locks of one queue, by token.
+
+Owns who holds which message and until when; what becomes of a message when its lock ends is the
+queue's. A lock under a session's has no deadline of its own: the session's is its.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.deadlines import Due
+from broker.core.errors import MessageLockLost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.core.environment import Environment
+    from broker.core.message import Message
+    from broker.core.outlet import Receiver
+
+
+class Locks(dict[bytes, "Message"]):
+    """What is locked. A mapping, because every settlement begins with looking up its tokens."""
+
+    __slots__ = ("_environment",)
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__()
+        self._environment = environment
+
+    def begin(
+        self, holder: Receiver, messages: Sequence[Message], until_ms: int, *, expire: bool
+    ) -> list[bytes]:
+        """Lock messages that nobody holds; their tokens, in order."""
+        new_lock_token = self._environment.new_lock_token
+        tokens = [new_lock_token() for _ in messages]
+        for message, token in zip(messages, tokens, strict=True):
+            message.lock_token = token
+            message.locked_until_ms = until_ms
+            message.lock_holder = holder
+        self.update(zip(tokens, messages, strict=True))
+        holder.held.update(messages)
+        if expire:
+            self._environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+        return tokens
+
+    def of(self, tokens: Iterable[bytes]) -> list[Message]:
+        """The messages locked under these tokens. Raises if one is lost."""
+        messages = []
+        for token in tokens:
+            message = self.get(token)
+            if message is None:
+                raise MessageLockLost
+            messages.append(message)
+        return messages
+
+    def extend(self, messages: Sequence[Message], until_ms: int) -> None:
+        """Move the end of locks."""
+        deadlines = self._environment.deadlines
+        for message in messages:
+            deadlines.discard(Due.MESSAGE_LOCK, message.locked_until_ms, (message,))
+            message.locked_until_ms = until_ms
+        deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+
+    def end(self, tokens: Iterable[bytes]) -> list[Message]:
+        """Unlock the messages of these tokens, every one of which must be here."""
+        pop = self.pop
+        messages = [pop(token) for token in tokens]
+        until_ms = 0
+        holder: Receiver | None = None
+        alike: list[Message] = []
+        for message in messages:
+            if message.locked_until_ms != until_ms or message.lock_holder is not holder:
+                self._let_go(holder, until_ms, alike)
+                until_ms, holder, alike = message.locked_until_ms, message.lock_holder, []
+            alike.append(message)
+            message.lock_token = message.lock_holder = None
+        self._let_go(holder, until_ms, alike)
+        return messages
+
+    def _let_go(self, holder: Receiver | None, until_ms: int, messages: Sequence[Message]) -> None:
+        """Messages locked together cost one look at the calendar."""
+        if holder is not None:
+            holder.held.difference_update(messages)
+            self._environment.deadlines.discard(Due.MESSAGE_LOCK, until_ms, messages)
