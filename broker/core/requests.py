@@ -199,7 +199,7 @@ class Requests:
         self._arrivals.accept(queue.entity, command.messages, now_ms, turn)
         return [
             # A duplicate is dropped in silence: it gets a number that leads nowhere.
-            message.sequence_number or message.enqueue_sequence_number or queue.reserve_number()
+            message.enqueue_sequence_number or queue.reserve_number()
             for message in command.messages
         ]
 

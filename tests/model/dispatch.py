@@ -15,7 +15,7 @@ from tests.model.model import Model, shown
 from tests.model.naive import DEAD, MAIN, Item, Listener, Lock, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from broker.core.commands import Peer
 
@@ -32,8 +32,14 @@ def dispatch(
     model: Model,
     sessions: Sequence[tuple[Peer, str]],
     deliveries: Mapping[Peer, Sequence[Handed]],
+    drained: Collection[Peer] | None = None,
 ) -> None:
-    """At the end of a turn: forward, give sessions to those who wait, deliver, drain."""
+    """At the end of a turn: forward, give sessions to those who wait, deliver, drain.
+
+    With `drained` some bodies are on their way: then less may be delivered than there is, and only
+    these were drained.
+    """
+    complete = drained is None
     model.forward_everything()
     _give_sessions(model, sessions)
     left = dict(deliveries)
@@ -46,12 +52,16 @@ def dispatch(
             ]
             if place.has_sessions(sub):
                 for listener in listeners:
-                    _deliver_session(model, listener, left.pop(listener.peer, ()))
+                    handed = left.pop(listener.peer, ())
+                    _deliver_session(model, listener, handed, complete=complete)
             else:
-                _deliver(model, place, sub, listeners, left)
+                _deliver(model, place, sub, listeners, left, complete=complete)
     assert not left, f"delivered to somebody who is not attached or waits for a session: {left}"
     for listener in model.listeners:
-        if listener.attached and listener.draining and not listener.waits_until_ms:
+        if not listener.attached or not listener.draining or listener.waits_until_ms:
+            continue
+        if drained is None or listener.peer in drained:
+            assert not listener.room or not _next(model, listener)
             listener.draining = False
             listener.limit = listener.delivered
             model.answers.append(("drained", listener.peer))
@@ -74,13 +84,22 @@ def _give_sessions(model: Model, sessions: Sequence[tuple[Peer, str]]) -> None:
             assert not free, f"{listener.peer} waits while sessions {free} are available"
 
 
-def _deliver_session(model: Model, listener: Listener, handed: Sequence[Handed]) -> None:
+def _next(model: Model, listener: Listener) -> list[Item]:
+    """What could be delivered to a receiver, had it credit for all of it."""
+    ready = model.ready(listener.place, listener.sub)
+    if not listener.place.has_sessions(listener.sub):
+        return ready
+    return [item for item in ready if item.session_id == listener.session_id]
+
+
+def _deliver_session(
+    model: Model, listener: Listener, handed: Sequence[Handed], *, complete: bool
+) -> None:
     """The holder of a session gets its messages, strictly in order."""
     expected: list[Item] = []
     if listener.session_id is not None:
-        ready = model.ready(listener.place, MAIN)
-        expected = [item for item in ready if item.session_id == listener.session_id]
-    _hand_over(model, listener, expected[: listener.room], handed)
+        expected = _next(model, listener)[: listener.room]
+    _hand_over(model, listener, expected if complete else expected[: len(handed)], handed)
 
 
 def _deliver(
@@ -89,9 +108,13 @@ def _deliver(
     sub: int,
     listeners: Sequence[Listener],
     left: dict[Peer, Sequence[Handed]],
+    *,
+    complete: bool,
 ) -> None:
     """Competing receivers get the next messages between them, each its own in order."""
     room = sum(listener.room for listener in listeners)
+    if not complete:
+        room = sum(len(left.get(listener.peer, ())) for listener in listeners)
     expected = model.ready(place, sub)[:room]
     by_mark = {item.mark: item for item in expected}
     given = []

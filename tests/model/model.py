@@ -577,12 +577,9 @@ class Model(World):
             place.states.pop(command.session_id, None)
             return
         before, _ = place.states.get(command.session_id, (b"", 0))
-        definition = place.definition
-        if not isinstance(definition, SubscriptionDefinition):
-            most = definition.max_size_megabytes * 1024 * 1024
-            grows_by = len(command.state) - len(before)
-            if grows_by > 0 and self.used_bytes(place) + grows_by > most:
-                raise Refusal("QuotaExceeded")
+        grows_by = len(command.state) - len(before)
+        if grows_by > 0 and self.is_full(place, grows_by):
+            raise Refusal("QuotaExceeded")
         place.states[command.session_id] = command.state, self.now_ms
 
     def on_GetSessionState(self, command: ask.GetSessionState) -> bytes | None:

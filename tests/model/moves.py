@@ -16,6 +16,7 @@ from config.entities import EntityStatus, TopicDefinition
 from tests.model.durable import Given, Sent
 from tests.model.model import DEAD_SUFFIX
 from tests.model.naive import DEFERRED, SCHEDULED
+from tests.model.pair import Pair
 from tests.model.world import (
     ENTITIES,
     FOCUSES,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from broker.core.commands import Command
     from broker.core.effects import Effect
     from broker.core.message import Message
-    from tests.model.pair import Pair
 
 T = TypeVar("T")
 
@@ -90,9 +90,9 @@ class Known:
 class Moves:
     """A run's clients. Call a move by name with a source of choices; it returns its command."""
 
-    def __init__(self, pair: Pair, choices: Choices) -> None:
-        self.pair = pair
+    def __init__(self, choices: Choices) -> None:
         self.focus = choices.pick(FOCUSES)
+        self.pair = _new_pair(choices, self.focus)
         self.known = Known()
         self._numbers = 0
         self._requests: dict[object, Command] = {}
@@ -499,11 +499,35 @@ class Moves:
         self.end_turn()
         self.pair.commit(choices.number(1, 5))
 
+    def read(self, choices: Choices) -> None:
+        self.end_turn()
+        self.pair.read(choices.number(1, 2))
+
     def restart(self, choices: Choices) -> None:
         self.end_turn()
         self.pair.restart(read_bodies=not choices.rarely(3))
         self.known = Known(taken=self.known.taken, transactions=self.known.transactions)
         self._requests.clear()
+
+
+def _new_pair(choices: Choices, focus: Sequence[str]) -> Pair:
+    hold_locks = choices.rarely(4)
+    way = choices.pick(("at once", "late commits", "bodies away", "late reads"))
+    if way == "late commits":
+        return Pair(commits_late=True, hold_locks=hold_locks)
+    if way == "at once":
+        return Pair(hold_locks=hold_locks)
+    # Where one message waits for its body, another may pass it on the way to another entity.
+    reads_late = way == "late reads" and not any(_leads_on(path) for path in focus)
+    budget_bytes = choices.pick((0, 100, 200))
+    return Pair(payload_budget_bytes=budget_bytes, reads_late=reads_late, hold_locks=hold_locks)
+
+
+def _leads_on(path: str) -> bool:
+    definition = ENTITIES[path]
+    return isinstance(definition, TopicDefinition) or (
+        definition.forward_to is not None or definition.forward_dead_letters_to is not None
+    )
 
 
 WEIGHTS: dict[str, int] = {
@@ -524,6 +548,7 @@ WEIGHTS: dict[str, int] = {
     "declare": 2,
     "discharge": 2,
     "commit": 4,
+    "read": 4,
     "cancel": 1,
     "delete_messages": 1,
     "change_entity": 1,

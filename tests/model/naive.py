@@ -194,12 +194,16 @@ class World:
         assert definition.max_message_size_kilobytes is not None
         if item.size > definition.max_message_size_kilobytes * 1024:
             return "MessageSizeExceeded"
-        most = definition.max_size_megabytes * 1024 * 1024
-        if self.used_bytes(place) + before_bytes + item.size > most:
+        if self.is_full(place, before_bytes + item.size):
             return "QuotaExceeded"
         if place.has_sessions(MAIN) and item.session_id is None:
             return "NotAllowed"
         return None
+
+    def is_full(self, place: Place, more_bytes: int) -> bool:
+        """Whether so much does not fit any more."""
+        most = getattr(place.definition, "max_size_megabytes", None)
+        return most is not None and self.used_bytes(place) + more_bytes > most * 1024 * 1024
 
     def is_repeated(self, place: Place, item: Item) -> bool:
         """Duplicate detection. What is new is remembered."""

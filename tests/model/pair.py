@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core import effects as tell
-from broker.core.commands import Declare, PayloadsLoaded, Peek, Tick
+from broker.core.commands import Declare, PayloadsLoaded, Peek, ReceiveDeferred, Tick
 from broker.core.effects import PayloadsNeeded
 from broker.core.turn import Turn
 from storage.memory import MemoryStore
@@ -62,9 +62,12 @@ class Pair:
         entities: Mapping[str, EntityDefinition] = ENTITIES,
         *,
         commits_late: bool = False,
+        reads_late: bool = False,
         payload_budget_bytes: int | None = None,
         hold_locks: bool = False,
     ) -> None:
+        """With a budget, bodies leave memory. They are read back within the turn that asks for
+        them, or, with `reads_late`, when `read` is called."""
         assert payload_budget_bytes is None or not commits_late
         self.now_ms = START_MS
         self.commits_late = commits_late
@@ -78,7 +81,11 @@ class Pair:
         self._new_lock_token = counted_tokens()
         self._pending: deque[Pending] = deque()
         self._requests: dict[object, Any] = {}
-        self.bodies_may_be_away = payload_budget_bytes is not None
+        self._reads_late = reads_late
+        self._reads: deque[PayloadsNeeded] = deque()
+        self._parked: dict[object, Command] = {}
+        """Requests that wait for bodies: they are asked, on both sides, when those are there."""
+        self.bodies_may_be_away = payload_budget_bytes is not None and not reads_late
         """One command a turn then: requests may be answered after others."""
         self.real = self._new_namespace()
         self._declare(entities)
@@ -118,10 +125,44 @@ class Pair:
             request = getattr(command, "request", None)
             if request is not None:
                 self._requests[request] = command
-            self.model.apply(command, self.now_ms)  # first: the broker writes into messages
-            self.real.apply(command, self.now_ms, turn)
+            if isinstance(command, Peek | ReceiveDeferred):
+                self._parked[command.request] = command
+                self.model.apply(Tick(), self.now_ms)
+            else:
+                self.model.apply(command, self.now_ms)  # first: the broker writes into messages
+            self._apply(command, turn)
         self.real.dispatch(self.now_ms, turn)
-        self._read_bodies(turn)
+        self._finish_turn(turn)
+
+    def _apply(self, command: Command, turn: Turn) -> None:
+        """On the real side; requests that it answers now, the model answers now."""
+        before = len(turn.effects)
+        self.real.apply(command, self.now_ms, turn)
+        for effect in turn.effects[before:]:
+            if isinstance(effect, tell.Reply) and effect.request in self._parked:
+                self.model.apply(self._parked.pop(effect.request), self.now_ms)
+
+    def read(self, reads: int | None = None) -> None:
+        """So many requests for bodies are answered, or all until there are none, each in a turn."""
+        for _ in range(MOST_READS if reads is None else reads):
+            if not self._reads:
+                return
+            ids = self._reads.popleft().payload_ids
+            self.log.append(f"{self.now_ms - START_MS:>7} read {ids}")
+            turn = Turn()
+            self.model.apply(Tick(), self.now_ms)
+            self._apply(PayloadsLoaded(self.store.read_payloads(ids)), turn)
+            self.real.dispatch(self.now_ms, turn)
+            self._finish_turn(turn)
+        assert reads is not None, "bodies are read back again and again, and nothing comes of it"
+
+    def _finish_turn(self, turn: Turn) -> None:
+        if self._reads_late:
+            self._reads += [one for one in turn.effects if isinstance(one, PayloadsNeeded)]
+            turn.effects = [one for one in turn.effects if not isinstance(one, PayloadsNeeded)]
+        else:
+            self._read_bodies(turn)
+        assert self._reads or not self._parked, f"{self._parked} are never answered"
         self._compare(turn.effects)
         self._later(turn)
         assert not self.real._environment.touched, "something was not dispatched"
@@ -138,7 +179,7 @@ class Pair:
                 self.durable.commit(turn.records)
                 turn.records = []
             payloads = self.store.read_payloads(needed[0].payload_ids)
-            self.real.apply(PayloadsLoaded(payloads), self.now_ms, turn)
+            self._apply(PayloadsLoaded(payloads), turn)
             self.real.dispatch(self.now_ms, turn)
         raise AssertionError("bodies are read back again and again, and nothing comes of it")
 
@@ -172,12 +213,14 @@ class Pair:
             self._last = self._last._replace(model=self._copy())
         self._pending.clear()
         self._requests.clear()
+        self._reads.clear()
+        self._parked.clear()
         self.real = self._new_namespace()
         self.real.restore(self.store.load(), self.now_ms)
         self.model.restart()
         self._adopt_numbers()
         self.compare_states()
-        self.bodies_may_be_away = True
+        self.bodies_may_be_away = not self._reads_late
         self.run(Tick())
         if read_bodies and self._budget_bytes is None:
             nobody = Client("warming")
@@ -198,6 +241,7 @@ class Pair:
     def finish(self) -> None:
         """Delete and detach everything: then nothing may be left, of either."""
         self.commit()
+        self.read()
         nobody = Client("end")
         from broker.core.commands import DeleteEntity, Detach
 
@@ -207,6 +251,7 @@ class Pair:
         self.run(Detach(list(peers.values())))
         for path in [path for path in self.model.places if "/Subscriptions/" not in path]:
             self.run(DeleteEntity(nobody, ("end", path), path))
+        self.read()
         self.commit()
         check_nothing_is_left(self.real, self.store)
 
@@ -227,7 +272,8 @@ class Pair:
                 sessions.append((effect.to, effect.session_id))
             told += self._told(effect)
         _check_order(effects)
-        dispatch(model, sessions, deliveries)
+        drained = {effect.to for effect in effects if isinstance(effect, tell.Drained)}
+        dispatch(model, sessions, deliveries, drained if self._reads else None)
         expected, model.answers = sorted(map(repr, model.answers)), []
         assert expected == sorted(map(repr, told))
 

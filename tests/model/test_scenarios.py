@@ -139,6 +139,14 @@ def test_what_fell_due_and_expired_while_the_broker_was_down_is_not_delivered():
     assert [] == later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
 
 
+def test_scheduling_for_the_past_on_a_topic_answers_with_the_topics_number():
+    """Not with that of a copy in one of its subscriptions."""
+    book = Playbook(entities=TOPIC, attach=False)
+    book.tell(AttachSender(S, "t"))
+    book.ask(Schedule(CLIENT, 1, "t", [message("later", at_ms=START_MS + 1_000)]))
+    assert [2] == book.ask(Schedule(CLIENT, 2, "t", [message("past")]))
+
+
 # --- bodies in the store -------------------------------------------------------------------------
 
 
