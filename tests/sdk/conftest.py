@@ -38,9 +38,23 @@ class Live:
         self.put(name, "QueueDescription", properties)
         return name
 
-    def put(self, path: str, kind: str, properties: dict[str, object]) -> None:
+    def topic(self, **properties: object) -> str:
+        """A new topic."""
+        name = f"topic-{next(_numbers)}"
+        self.put(name, "TopicDescription", properties)
+        return name
+
+    def subscription(
+        self, topic: str, name: str, *, rule: str | None = None, **properties: object
+    ) -> None:
+        """A new subscription; `rule` is the filter of its only rule, as XML."""
+        inside = f"<DefaultRuleDescription>{rule}</DefaultRuleDescription>" if rule else ""
+        path = f"{topic}/Subscriptions/{name}"
+        self.put(path, "SubscriptionDescription", properties, inside)
+
+    def put(self, path: str, kind: str, properties: dict[str, object], inside: str = "") -> None:
         """Create an entity through the administration API."""
-        elements = "".join(
+        elements = inside + "".join(
             f"<{name}>{escape(_text(value))}</{name}>" for name, value in properties.items()
         )
         body = (
