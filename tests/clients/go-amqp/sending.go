@@ -42,9 +42,8 @@ func sendMany(t *trial.Trial) {
 		_, accepted := state.(*amqp.StateAccepted)
 		t.True(accepted, "the outcome is accepted")
 	}
-	options := awaited()
-	options.Credit = 100
-	trial.Equal(t, sent, bodies(take(t, newReceiver(t, session, queue, options), count)), "all arrive in order")
+	receiver := newReceiver(t, session, queue, &amqp.ReceiverOptions{Credit: 100})
+	trial.Equal(t, sent, bodies(take(t, receiver, count)), "all arrive in order")
 }
 
 func sendBatch(t *trial.Trial) {
