@@ -51,6 +51,11 @@ class Store(Protocol):
     keeps_payloads_in_memory: bool
     """True: paging bodies out of the broker would free nothing."""
 
+    @property
+    def has_room(self) -> bool:
+        """False when so little is left that new messages should be refused, so that those there
+        are can still be completed. Cheap, and may be asked at any time."""
+
     def open(self) -> None:
         """Make it usable, creating or migrating what is there. Raises `StoreUnusable`."""
 

@@ -39,6 +39,7 @@ class MemoryStore:
 
     blocking = False
     keeps_payloads_in_memory = True
+    has_room = True
 
     def __init__(self) -> None:
         self._entities: dict[int, EntityStored] = {}

@@ -11,11 +11,12 @@ import os
 import sqlite3
 import threading
 from contextlib import closing, contextmanager, suppress
-from itertools import count, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from broker.core.records import EntityStored, MessageRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
+from storage.disk_reserve import DiskReserve
 from storage.file_lock import FileLock, HeldElsewhere
 from storage.migrations import migrate, read_migrations, schema_version
 from storage.sqlite_batch import LARGEST_STATEMENT_ROWS, MOST_RANGES, Batch, padded, unbroken_ranges
@@ -34,8 +35,6 @@ BUSY_TIMEOUT_MS = 10_000
 """Patience with an outsider, a shell say, that looks into the file."""
 LONGEST_LOG_BYTES = 64 << 20
 """Beyond this the log is folded into the file even if payload reads must wait for it."""
-LOG_WATCH_COMMITS = 64
-"""How often its length is looked at."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is made smaller when it is opened."""
 
@@ -81,8 +80,8 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
-        self._commits = count(1)
         self._log_path = self.path.with_name(self.path.name + "-wal")
+        self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -99,6 +98,7 @@ class SqliteStore:
                 migrate(writer, self._migrations)
                 self._shrink_if_drained(writer)
                 self._reader = self._connect(_READING_PRAGMAS)
+            self._reserve.take()
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -115,6 +115,11 @@ class SqliteStore:
             self._writer.close()
             self._writer = None
         self._file_lock.release()
+
+    @property
+    def has_room(self) -> bool:
+        """False when what is left of the disk should be kept for completing messages."""
+        return not self._reserve.is_low
 
     def _take_file(self) -> None:
         try:
@@ -176,11 +181,12 @@ class SqliteStore:
                 writer.execute("BEGIN IMMEDIATE")
                 Batch(writer, self._statements).write(records)
                 writer.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 self._undo(writer)
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                    self._reserve.give_up()
                 raise
-        if next(self._commits) % LOG_WATCH_COMMITS == 0:
-            self._keep_log_short(writer)
+        self._keep_log_short(writer)
 
     @staticmethod
     def _undo(writer: sqlite3.Connection) -> None:
@@ -192,13 +198,16 @@ class SqliteStore:
 
     def _keep_log_short(self, writer: sqlite3.Connection) -> None:
         # SQLite folds the log by itself, unless a huge transaction made it long at once or payload
-        # reads follow each other so closely that it never finds a gap.
-        if self._log_path.stat().st_size > LONGEST_LOG_BYTES:
-            with self._reader_lock:
-                writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
-                with suppress(sqlite3.Error):
-                    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        # reads follow each other so closely that it never finds a gap. On a disk that fills up it
+        # is folded while there is still room for what it holds.
+        log_bytes = self._log_path.stat().st_size
+        if log_bytes < LONGEST_LOG_BYTES and log_bytes * 2 < self._reserve.free_bytes:
+            return
+        with self._reader_lock:
+            writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
+            with suppress(sqlite3.Error):
+                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     # --- reading -------------------------------------------------------------------------------
 

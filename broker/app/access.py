@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.core.errors import Unauthorized
 from config.entities import AuthorizationRule
 from config.settings import Authorization
-from protocol.identity import Identity, KeyRule, TokenRefused, bearer, missing_claim
+from protocol.identity import (
+    MANAGE,
+    Grant,
+    Identity,
+    KeyRule,
+    TokenRefused,
+    bearer,
+    missing_claim,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,12 +99,21 @@ class Access:
             if identity.strict:
                 raise TokenRefused("MissingToken: The request has no Authorization header.")
             return namespace or identity.default_namespace
-        token = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else header
         audience = f"sb://{host}/{path}"
-        grant = identity.verify_token(token.strip(), audience, self.now_ms(), namespace)
+        grant = self._grant(header, audience, namespace)
         if identity.strict and claim not in grant.claims:
             raise missing_claim(claim, audience)
         return namespace or grant.namespace or identity.default_namespace
+
+    def authorize_everything(self, header: str | None) -> None:
+        """Raise `Unauthorized` unless this is a key to the whole broker."""
+        self.authorize_http(header, "", MANAGE)
+        if header is not None and self._grant(header, "sb:///", None).namespace is not None:
+            raise Unauthorized("The whole broker is for the key that may do everything.")
+
+    def _grant(self, header: str, audience: str, namespace: str | None) -> Grant:
+        token = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else header
+        return self.identity.verify_token(token.strip(), audience, self.now_ms(), namespace)
 
     def rules_changed(self) -> bool:
         """Whether any rule came, changed or went since this was last asked."""

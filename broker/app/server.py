@@ -29,7 +29,7 @@ from broker.app.metrics import Metrics
 from broker.app.snapshots import by_namespace
 from broker.app.transport import AmqpTransport
 from broker.app.turns import TurnLoop
-from broker.core.errors import BrokerError, ServerBusy
+from broker.core.errors import ArgumentError, BrokerError, ServerBusy
 from broker.core.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
 from broker.core.turn import Turn
@@ -54,8 +54,7 @@ READY_TEXT = "Emulator Service is Successfully Up!"
 """Scripts and test containers made for the official emulator wait for exactly this."""
 
 LAG_INTERVAL_S = 0.5
-FULL_DISK_RETRY_S = 2.0
-"""How long sends are refused as busy before one is let through to see if there is room."""
+FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
 """Messages are many and hold no cycles: looking for garbage at Python's usual pace costs a tenth of
@@ -99,6 +98,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._failure: StorageError | None = None
         self._ready = False
+        self._has_room = True
         self._started_ms = self.clock.now_ms()
         self._turns = TurnLoop(self._namespaces, self.clock, self._read_payloads, self._start_again)
         self._committer = Committer(self._store, self._release, self._commit_failed, self._observe)
@@ -333,11 +333,23 @@ class Server:
         """With a full disk, clients can still make room by receiving; otherwise stop."""
         if isinstance(error, StorageFull):
             self._start_again(error)
-            self._refuse_sends(ServerBusy(str(error)))
-            asyncio.get_running_loop().call_later(FULL_DISK_RETRY_S, self._refuse_sends, None)
+            self._watch_room()
         else:
             self._failure = error
             self._stopping.set()
+
+    def _watch_room(self) -> None:
+        """Refuse sends while the store has no room to spare; the client may try again."""
+        has_room = self._store.has_room
+        if has_room == self._has_room:
+            return
+        self._has_room = has_room
+        if has_room:
+            log.info("storage.has_room", storage=self._settings.storage)
+            self._refuse_sends(None)
+        else:
+            log.error("storage.full", storage=self._settings.storage, fix=FULL_DISK_FIX)
+            self._refuse_sends(ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}"))
 
     def _start_again(self, error: Exception) -> None:
         """Memory is ahead of the store, or wrong: end every connection, keep what is durable.
@@ -360,6 +372,7 @@ class Server:
     def _measure_lag(self, scheduled_from: float) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
+        self._watch_room()
         self._metrics.event_loop_lag_seconds = max(0.0, now - scheduled_from - LAG_INTERVAL_S)
         self._lag_timer = loop.call_later(LAG_INTERVAL_S, self._measure_lag, now)
 
@@ -400,6 +413,7 @@ class Server:
             tier=self._settings.tier,
             limits=self._limits,
             is_strict=self._access.identity.strict,
+            topology=self._export,
             in_namespace=lambda name: replace(
                 services,
                 ask=functools.partial(self._ask, name),
@@ -432,6 +446,15 @@ class Server:
         if self._access.rules_changed():
             self._check_permits()
         return value
+
+    def _export(self, header: str | None, form: str) -> object:
+        from broker.app import exporting
+
+        self._access.authorize_everything(header)
+        if form not in exporting.FORMS:
+            raise ArgumentError(f"The form must be one of {', '.join(exporting.FORMS)}.")
+        now = exporting.of_namespaces(self._namespaces, self._topology)
+        return exporting.in_form(now, form)._asdict()
 
     def _open_websocket(self, wire: asyncio.Transport) -> AmqpTransport:
         transport = self._new_transport()

@@ -317,7 +317,6 @@ def test_payloads_can_be_read_while_commits_run(sqlite):
 def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
     """Even if SQLite itself never found the moment to do it."""
     monkeypatch.setattr(storage.sqlite, "LONGEST_LOG_BYTES", 200_000)
-    monkeypatch.setattr(storage.sqlite, "LOG_WATCH_COMMITS", 1)
     log = sqlite.path.with_name("peeklock.db-wal")
     sizes = []
     for number in range(1, 60):
@@ -330,7 +329,6 @@ def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
 def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
     """Somebody looks into the file with a shell and leaves a transaction open."""
     monkeypatch.setattr(storage.sqlite, "LONGEST_LOG_BYTES", 50_000)
-    monkeypatch.setattr(storage.sqlite, "LOG_WATCH_COMMITS", 1)
     sqlite.commit([stored([1])])
     with closing(sqlite3.connect(sqlite.path, isolation_level=None)) as outsider:
         outsider.execute("BEGIN")

@@ -1,0 +1,97 @@
+"""The entities of a broker as a config file: of one that runs, or of what a store remembers.
+
+Owns gathering them; the forms are `config`'s. Serving the file on an empty store gives the same
+entities, rules and keys.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.core.definitions import definition_from_json
+from config.emulator_writing import emulator_form
+from config.entities import SubscriptionDefinition
+from config.names import DEFAULT_NAMESPACE
+from config.topology import Topology
+from config.yaml_writing import yaml_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from broker.core.namespace import Namespace
+    from config.entities import EntityDefinition
+    from storage.contract import Store
+
+YAML, EMULATOR = "yaml", "emulator"
+FORMS = (YAML, EMULATOR)
+
+
+class Exported(NamedTuple):
+    """A config file as plain data."""
+
+    document: dict[str, Any]
+    losses: list[str]
+    """What this form cannot say, or what no file may."""
+
+
+def in_form(topology: Topology, form: str) -> Exported:
+    """A topology as the content of a file."""
+    document, losses = emulator_form(topology) if form == EMULATOR else (yaml_form(topology), [])
+    return Exported(document, [*losses, *_dangling(topology)])
+
+
+def _dangling(topology: Topology) -> Iterator[str]:
+    """Forwarding to what has been deleted: a broker lives with it, a file must not say it."""
+    for entities in topology.namespaces.values():
+        known = {path.casefold() for path in entities}
+        for path, definition in entities.items():
+            for name in ("forward_to", "forward_dead_letters_to"):
+                target = getattr(definition, name, None)
+                if target is not None and target.casefold() not in known:
+                    yield f"{path}: forwards to {target!r}, which does not exist"
+
+
+def as_text(document: dict[str, Any], form: str) -> str:
+    """The text of a file."""
+    if form == EMULATOR:
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    import yaml
+
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+# --- where from --------------------------------------------------------------------------------
+
+
+def of_namespaces(namespaces: Mapping[str, Namespace], declared: Topology) -> Topology:
+    """What a broker serves now, with the keys of whole namespaces it was started with."""
+    entities = {
+        name: _in_order((view.path, view.definition) for view in namespace.views())
+        for name, namespace in namespaces.items()
+    }
+    return Topology(entities, declared.authorization_rules)
+
+
+def of_store(store: Store) -> Topology:
+    """What a store remembers. Raises `StorageError` if it cannot be opened."""
+    store.open()
+    try:
+        stored = store.load().entities
+    finally:
+        store.close()
+    by_namespace: dict[str, list[tuple[str, EntityDefinition]]] = {}
+    for one in stored:
+        definition = definition_from_json(one.definition)
+        by_namespace.setdefault(one.namespace, []).append((one.path, definition))
+    names = sorted(by_namespace, key=lambda name: (name != DEFAULT_NAMESPACE, name))
+    return Topology({name: _in_order(by_namespace[name]) for name in names or [DEFAULT_NAMESPACE]})
+
+
+def _in_order(
+    entities: Iterable[tuple[str, EntityDefinition]],
+) -> dict[str, EntityDefinition]:
+    """Topics before their subscriptions, and by name, whatever order they were made in."""
+    return dict(
+        sorted(entities, key=lambda one: (isinstance(one[1], SubscriptionDefinition), one[0]))
+    )

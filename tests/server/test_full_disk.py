@@ -1,0 +1,66 @@
+"""A disk that is full: sends are refused as busy, nothing accepted is lost, and it goes on after."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
+
+from tests.conftest import UNAVAILABLE
+from tests.support.server import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUEUE = "queue.1"
+DISK_MEBIBYTES = 12
+BODY = b"x" * 100_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(tmp_path)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"{UNAVAILABLE}the right to mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_full_disk_refuses_sends_and_keeps_what_it_accepted(small_disk: Path) -> None:
+    """Fill the disk, see refusals, take messages out, and send again."""
+    with BrokerProcess(storage=f"sqlite:///{small_disk / 'peeklock.db'}") as broker:
+        accepted = []
+        with ServiceBusClient.from_connection_string(
+            broker.connection_string, retry_total=0
+        ) as client:
+            refusals = 0
+            sender = client.get_queue_sender(QUEUE)
+            for number in range(200):
+                try:
+                    sender.send_messages(ServiceBusMessage(BODY, message_id=str(number)))
+                    accepted.append(str(number))
+                except ServiceBusError:
+                    refusals += 1
+                    sender.close()
+                    sender = client.get_queue_sender(QUEUE)
+                    if refusals == 3:
+                        break
+            sender.close()
+            assert refusals, "the disk never filled"
+            assert accepted, "nothing was accepted"
+            assert broker.is_healthy()
+            received = []
+            with client.get_queue_receiver(QUEUE) as receiver:
+                while more := receiver.receive_messages(10, max_wait_time=3):
+                    for message in more:
+                        received.append(message.message_id)
+                        receiver.complete_message(message)
+            assert accepted == received
+        assert "full" in broker.log_text()
