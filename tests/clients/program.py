@@ -109,8 +109,10 @@ class Client:
         own = {
             name: Template(text).substitute(environment) for name, text in self.environment.items()
         }
-        with tempfile.TemporaryFile("w+", errors="replace") as errors:
-            process = subprocess.Popen(
+        late = threading.Event()
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as errors,
+            subprocess.Popen(
                 [*self.run, *arguments],
                 cwd=self.folder,
                 env={**os.environ, **environment, **own},
@@ -120,8 +122,8 @@ class Client:
                 text=True,
                 errors="replace",
                 start_new_session=True,  # so that its children can be ended with it
-            )
-            late = threading.Event()
+            ) as process,
+        ):
 
             def end_late() -> None:
                 late.set()
@@ -134,11 +136,10 @@ class Client:
             finally:
                 timer.cancel()
                 _end(process)
-                process.wait()
             errors.seek(0)
             report.output = f"{report.output}\n{errors.read()}".strip()[-SHOWN_CHARACTERS:]
         if late.is_set():
-            report.problem = f"was not done after {self.limit_s:.0f} s"
+            report.problem = f"was not done after {self.limit_s:g} s"
         return report
 
 

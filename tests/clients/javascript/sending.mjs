@@ -46,7 +46,7 @@ export async function sendBatch(t) {
 
 export async function sendMegabyte(t) {
   const client = connect(t);
-  const queue = await t.queue();
+  const queue = await t.queue({ MaxMessageSizeInKilobytes: 2048 });
   const body = randomBytes(1024 * 1024);
   await client.createSender(queue).sendMessages({ body });
   const [message] = await receive(client.createReceiver(queue), 1);

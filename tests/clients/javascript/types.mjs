@@ -45,7 +45,8 @@ export async function roundTrip(t) {
 export const readTypes = (queue) => (t) => read(t, queue);
 
 async function read(t, queue) {
-  const receiver = connect(t).createReceiver(queue);
+  // By default the SDK turns dates into numbers, and on the way mangles what else is an object.
+  const receiver = connect(t).createReceiver(queue, { skipConvertingDate: true });
   const [message] = await receive(receiver, 1);
   assert.ok(message.applicationProperties, "the properties are lost");
   const unknown = compare(types(), message.applicationProperties, {
