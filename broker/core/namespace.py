@@ -225,6 +225,9 @@ class Namespace:
             return
         except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error))
+            transaction_id = getattr(command, "transaction_id", None)
+            if transaction_id is not None:
+                self._transactions.doom(transaction_id, error)
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
         self._environment.arrived += read_back

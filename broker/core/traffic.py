@@ -17,7 +17,7 @@ from broker.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from broker.core.arrivals import Arrivals
     from broker.core.commands import Send, SendBatch, Settle, Settlement
@@ -57,7 +57,7 @@ class Traffic:
             refused = shipment.refusals()
             if refused:
                 for position, error in refused.items():
-                    turn.effects.append(SendRefused(command.peer, handles[position], error))
+                    self._refuse_sending(command, [handles[position]], error, turn)
                 kept = [p for p in range(len(messages)) if p not in refused]
                 handles = [handles[position] for position in kept]
                 shipment.messages = [messages[position] for position in kept]
@@ -66,7 +66,7 @@ class Traffic:
             else:
                 self._transactions.hold(command.transaction_id, shipment)
         except BrokerError as error:
-            turn.effects += [SendRefused(command.peer, handle, error) for handle in handles]
+            self._refuse_sending(command, handles, error, turn)
             return
         if answered := _answered(handles):
             turn.effects.append(Accepted(command.peer, answered))
@@ -82,10 +82,17 @@ class Traffic:
             else:
                 self._transactions.hold(command.transaction_id, shipment)
         except BrokerError as error:
-            turn.effects.append(SendRefused(command.peer, command.handle, error))
+            self._refuse_sending(command, [command.handle], error, turn)
             return
         if command.handle is not None:
             turn.effects.append(Accepted(command.peer, [command.handle]))
+
+    def _refuse_sending(
+        self, command: Send | SendBatch, handles: Iterable[object], error: BrokerError, turn: Turn
+    ) -> None:
+        turn.effects += [SendRefused(command.peer, handle, error) for handle in handles]
+        if command.transaction_id is not None:
+            self._transactions.doom(command.transaction_id, error)
 
     def _check_batch(self, batch: Shipment) -> None:
         if batch.operations > self._limits.batch_max_messages:
@@ -130,12 +137,13 @@ class Traffic:
             raise MessageLockLost
         self._transactions.hold(transaction_id, HeldSettlement(queue, tokens, settlement))
 
-    @staticmethod
     def _refuse_settling(
-        command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
+        self, command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
     ) -> None:
         if answered := _answered(handles):
             turn.effects.append(SettleRefused(command.peer, answered, error))
+        if command.transaction_id is not None:
+            self._transactions.doom(command.transaction_id, error)
 
     # --- where messages go ------------------------------------------------------------------
 

@@ -50,7 +50,16 @@ class Step(Protocol):
 class Transaction:
     """Steps in the order they came."""
 
-    __slots__ = ("deadline_ms", "id", "operations", "owner", "size_bytes", "steps", "tokens")
+    __slots__ = (
+        "deadline_ms",
+        "id",
+        "operations",
+        "owner",
+        "refusal",
+        "size_bytes",
+        "steps",
+        "tokens",
+    )
 
     def __init__(self, transaction_id: bytes, owner: Peer, deadline_ms: int) -> None:
         self.id = transaction_id
@@ -60,6 +69,8 @@ class Transaction:
         self.tokens: set[bytes] = set()
         self.operations = 0
         self.size_bytes = 0
+        self.refusal: BrokerError | None = None
+        """Why something that was asked under it could not be held."""
 
 
 class Transactions:
@@ -111,6 +122,16 @@ class Transactions:
         transaction.operations += step.operations
         transaction.size_bytes += step.size_bytes
 
+    def doom(self, transaction_id: bytes, refusal: BrokerError) -> None:
+        """Something asked under it was refused: it cannot be done as a whole any more.
+
+        The client was told, but not every client listens: the Java SDK takes any answer to a send
+        in a transaction for success, and would lose the message with the commit.
+        """
+        transaction = self._open.get(transaction_id)
+        if transaction is not None and transaction.refusal is None:
+            transaction.refusal = refusal
+
     def settles(self, transaction_id: bytes, token: bytes) -> bool:
         """Whether the transaction already has a step that settles this lock."""
         transaction = self._open.get(transaction_id)
@@ -125,7 +146,7 @@ class Transactions:
         else:
             self.drop(transaction)
             if not command.fail:
-                error = _run(transaction.steps, now_ms, turn)
+                error = _run(transaction, now_ms, turn)
         turn.effects.append(Reply(command.peer, command.request, error=error))
 
     def drop(self, transaction: Transaction) -> None:
@@ -147,12 +168,14 @@ class Transactions:
                 self.drop(transaction)
 
 
-def _run(steps: Iterable[Step], now_ms: int, turn: Turn) -> BrokerError | None:
+def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | None:
     try:
-        for step in steps:
+        if transaction.refusal is not None:
+            raise transaction.refusal
+        for step in transaction.steps:
             step.check()
     except BrokerError as error:
         return TransactionRolledBack(f"The transaction was rolled back: {error}")
-    for step in steps:
+    for step in transaction.steps:
         step.run(now_ms, turn)
     return None

@@ -165,7 +165,7 @@ def test_an_entity_that_refuses_rolls_back_everything(book):
 
 
 def test_what_cannot_be_held_is_refused_at_once(book):
-    """And the transaction goes on without it."""
+    """And the transaction cannot be committed without it: together, or not at all."""
     book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
     book.run(Declare(COORDINATOR, "declare"))
     large = "x" * 2000
@@ -175,7 +175,22 @@ def test_what_cannot_be_held_is_refused_at_once(book):
         << SendRefused(S, large, MessageSizeExceeded)
         << Accepted(S, ["b"])
     )
-    assert book >> discharge(T1) << stored(1) << Reply(COORDINATOR, "discharge")
+    assert book >> discharge(T1) << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
+
+
+def test_a_transaction_with_a_refusal_can_be_rolled_back(book):
+    """Which is what a client does that was listening."""
+    book.run(send_in(T2, "b"), Settle(R, [token(99)], ["h"], COMPLETE, T2))
+    assert book >> discharge(fail=True) << Reply(COORDINATOR, "discharge")
+
+
+def test_a_refused_request_dooms_its_transaction(book):
+    """Settling by token and scheduling under a transaction are parts of it like any other."""
+    late = SettleByToken(CLIENT, "r", "q", [token(99)], COMPLETE, None, T2)
+    assert book >> late << Reply(CLIENT, "r", None, MessageLockLost)
+    book.run(send_in(T2, "b"))
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
+    assert ["a"] == texts(book)
 
 
 def test_a_lock_is_settled_once_in_a_transaction(book):
@@ -183,6 +198,7 @@ def test_a_lock_is_settled_once_in_a_transaction(book):
     book.run(Settle(R, [T1], ["h"], COMPLETE, T2))
     again = Settle(R, [T1], ["i"], ABANDON, T2)
     assert book >> again << SettleRefused(R, ["i"], MessageLockLost)
+    assert book >> discharge() << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
 
 
 def test_a_settlement_outside_wins(book):
@@ -242,7 +258,7 @@ def test_transactions_are_bounded():
     assert book >> send_in(T1, "x" * 101) << SendRefused(S, "x" * 101, QuotaExceeded)
     assert book >> send_in(T1, "a", "b") << Accepted(S, ["a", "b"])
     assert book >> send_in(T1, "c") << SendRefused(S, "c", QuotaExceeded)
-    assert book >> discharge(T1) << stored(1, 2) << Reply(COORDINATOR, "discharge")
+    assert book >> discharge(T1) << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
 
 
 # --- send-via --------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ class Bundle:
     steps: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
     tokens: set[bytes] = field(default_factory=set)
     operations: int = 0
+    doomed: bool = False
 
 
 class Model(World):
@@ -85,6 +86,7 @@ class Model(World):
             value = handler(command)
         except Refusal as refusal:
             self.answers.append(("reply", command.request, None, refusal.error))
+            self._doom(getattr(command, "transaction_id", None))
         else:
             self.answers.append(("reply", command.request, value, None))
 
@@ -268,6 +270,7 @@ class Model(World):
                 error = self.refusal(place, item, sum(i.size for i in taken))
                 if error is not None:
                     self.answers.append(("send refused", command.peer, handle, error))
+                    self._doom(command.transaction_id)
                 else:
                     taken.append(item)
                     handles.append(handle)
@@ -275,6 +278,7 @@ class Model(World):
         except Refusal as refusal:
             for handle in handles:
                 self.answers.append(("send refused", command.peer, handle, refusal.error))
+            self._doom(command.transaction_id)
         else:
             self._accepted(command.peer, handles)
 
@@ -286,6 +290,7 @@ class Model(World):
             self._take(place, items, command.transaction_id)
         except Refusal as refusal:
             self.answers.append(("send refused", command.peer, command.handle, refusal.error))
+            self._doom(command.transaction_id)
         else:
             self._accepted(command.peer, [command.handle])
 
@@ -337,6 +342,11 @@ class Model(World):
         bundle.steps.append((check, run))
         return bundle
 
+    def _doom(self, transaction_id: bytes | None) -> None:
+        """Something was refused under a transaction, which can then only be rolled back."""
+        if transaction_id in self.bundles:
+            self.bundles[transaction_id].doomed = True
+
     def on_Declare(self, command: ask.Declare) -> object:
         owned = [b for b in self.bundles.values() if b.owner is command.peer]
         owned += [b for _, b in self.declared if b.owner is command.peer]
@@ -353,6 +363,8 @@ class Model(World):
         if command.fail:
             return
         try:
+            if bundle.doomed:
+                raise Refusal("whatever was refused under it")
             for check, _ in bundle.steps:
                 check()
         except Refusal:
@@ -372,7 +384,7 @@ class Model(World):
         live: dict[bytes, object] = {}
         for token, handle in zip(command.tokens, command.handles, strict=True):
             if token in live or self.locked(place, sub, token) is None:
-                self._settle_refused(command.peer, handle, "MessageLockLost")
+                self._settle_refused(command, handle, "MessageLockLost")
             else:
                 live[token] = handle
         if not live:
@@ -382,15 +394,16 @@ class Model(World):
             self._settle(place, sub, list(live), command.settlement, command.transaction_id)
         except Refusal as refusal:
             for handle in live.values():
-                self._settle_refused(command.peer, handle, refusal.error)
+                self._settle_refused(command, handle, refusal.error)
             return
         for handle in live.values():
             if handle is not None:
                 self.answers.append(("settled", command.peer, handle, command.settlement.kind))
 
-    def _settle_refused(self, peer: Peer, handle: object, error: str) -> None:
+    def _settle_refused(self, command: ask.Settle, handle: object, error: str) -> None:
         if handle is not None:
-            self.answers.append(("settle refused", peer, handle, error))
+            self.answers.append(("settle refused", command.peer, handle, error))
+        self._doom(command.transaction_id)
 
     def on_SettleByToken(self, command: ask.SettleByToken) -> None:
         place, sub = self.find_to_receive(command.path)
