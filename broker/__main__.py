@@ -1,4 +1,4 @@
-"""The command line: `peeklock serve`, `peeklock check`.
+"""The command line: `peeklock serve`, `check`, `export` and `tls`.
 
 Parses and reports; what is served is the server's business. Exit codes: 0 done, 1 failed, 2 wrong
 usage or configuration. Imports stay late, so that only what is asked for is paid for.
@@ -24,7 +24,7 @@ from config.settings import Settings
 from config.sources import CONFIG_VARIABLE, SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from config.entities import RuleDefinition
     from config.limits import Limits
@@ -45,20 +45,23 @@ _KINDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     options = vars(_parser().parse_args(arguments))
-    command = options.pop("command")
-    flags = {name: value for name, value in options.items() if value is not None}
+    run: Callable[[Loaded, Mapping[str, str]], int] = options.pop("run")
+    given = {name: value for name, value in options.items() if value is not None}
+    names = {"config", *(one.name for one in SETTINGS)}
     try:
-        loaded = load(flags, os.environ, _wrong_rule)
+        loaded = load(
+            {name: value for name, value in given.items() if name in names},
+            os.environ,
+            _wrong_rule,
+        )
     except ConfigError as error:
         found = _count(len(error.mistakes), "mistake")
         print(f"peeklock: {found}, nothing was started\n{error}", file=sys.stderr)
         return EXIT_MISUSED
-    if command == "check":
-        return _check(loaded, flags["config"])
-    return _serve(loaded)
+    return run(loaded, given)
 
 
-def _serve(loaded: Loaded) -> int:
+def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
     from broker.app import logs
 
     logs.configure(loaded.settings)
@@ -70,11 +73,23 @@ def _serve(loaded: Loaded) -> int:
     return run(loaded.settings, loaded.topology)
 
 
-def _check(loaded: Loaded, path: str) -> int:
+def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{path}: {_contents(loaded.topology)}")
+    print(f"{options['config']}: {_contents(loaded.topology)}")
     return EXIT_OK
+
+
+def _export(loaded: Loaded, options: Mapping[str, str]) -> int:
+    from broker.app import command_export
+
+    return command_export.run(loaded.settings, options)
+
+
+def _tls(loaded: Loaded, options: Mapping[str, str]) -> int:
+    from broker.app import command_tls
+
+    return command_tls.run(loaded.settings, only_path="path" in options)
 
 
 def _contents(topology: Topology) -> str:
@@ -111,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.",
     )
     parser.add_argument("--version", action="version", version=f"peeklock {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     serve = commands.add_parser(
         "serve",
@@ -139,8 +154,43 @@ def _parser() -> argparse.ArgumentParser:
             value = one.name.rpartition("_")[2].upper()
             serve.add_argument(one.flag, dest=one.name, metavar=value, help=explanation)
 
+    serve.set_defaults(run=_serve)
+
     check = commands.add_parser("check", help="report every mistake in a config file")
     check.add_argument("config", metavar="FILE")
+    check.set_defaults(run=_check)
+
+    export = commands.add_parser(
+        "export",
+        help="write the entities of a broker as a config file",
+        description="Write every entity of a broker, with its rules and keys, as a file that "
+        "`peeklock serve --config` reads.",
+    )
+    export.add_argument(
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        help="connection string of a running broker (Endpoint=sb://localhost:5300;...) or storage "
+        "URL of one that does not run; without it, the broker that runs here",
+    )
+    export.add_argument("--form", choices=["yaml", "emulator"], default="yaml")
+    export.add_argument("--output", metavar="FILE", help="where to write; else standard output")
+    export.add_argument(
+        "--authority", metavar="FILE", help="ask over TLS, and trust the certificates in this file"
+    )
+    export.set_defaults(run=_export)
+
+    tls = commands.add_parser(
+        "tls",
+        help="tell how clients come to trust the certificate made here",
+        description="Make the certificate authority if there is none yet, and tell where it is and "
+        "how each client is told to trust it.",
+    )
+    tls.add_argument("--tls-folder", metavar="FOLDER", help="where it is kept")
+    tls.add_argument(
+        "--path", action="store_const", const="true", help="print the path of its file, no more"
+    )
+    tls.set_defaults(run=_tls)
     return parser
 
 

@@ -57,7 +57,7 @@ SUBSCRIPTION = SubscriptionDefinition(
     lock_duration_ms=60_000, max_delivery_count=3, default_time_to_live_ms=3_600_000
 )
 
-_CORRELATION_FIELDS = {
+CORRELATION_FIELDS = {
     "ContentType": "content_type",
     "CorrelationId": "correlation_id",
     "Label": "label",
@@ -207,9 +207,9 @@ class _EmulatorForm:
         return read(properties[name])
 
     def _correlation_filter(self, node: Node) -> Filter | None:
-        members = self._members(node, [*_CORRELATION_FIELDS, "Properties"])
+        members = self._members(node, [*CORRELATION_FIELDS, "Properties"])
         fields = {
-            _CORRELATION_FIELDS[name]: text(member, self._report)
+            CORRELATION_FIELDS[name]: text(member, self._report)
             for name, member in members.items()
             if name != "Properties"
         }

@@ -22,7 +22,7 @@ from config.entities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from config.document import Node
     from config.limits import Limits
@@ -200,3 +200,18 @@ def read_properties(
         except ValueError as allowed:
             report.mistake(node, f"{node.kind} is not allowed; expected {allowed}")
     return replace(base, **values), places
+
+
+def written_properties(
+    definition: EntityDefinition, base: EntityDefinition
+) -> Iterator[tuple[Property, bool | int | str]]:
+    """What makes a definition differ from `base`, as a file says it."""
+    for one in PROPERTIES[type(definition)]:
+        value = getattr(definition, one.field)
+        if value == getattr(base, one.field):
+            continue
+        if isinstance(value, EntityStatus):
+            value = value.value
+        elif one.field.endswith("_ms"):
+            value = format_duration(value)
+        yield one, value

@@ -56,11 +56,23 @@ def scalars(node: Node | None, report: Report) -> dict[str, object]:
     """Properties of messages or parameters of a filter: names with single values."""
     values: dict[str, object] = {}
     for name, member in mapping(node, report).items():
-        if member.value is None or isinstance(member.value, list | dict):
+        if isinstance(member.value, dict) and member.value:
+            _read_typed(name, member, values, report)
+        elif member.value is None or isinstance(member.value, list | dict):
             report.mistake(member, f"expected text, a number, true or false, found {member.kind}")
         else:
             values[name] = member.value
     return values
+
+
+def _read_typed(name: str, node: Node, values: dict[str, object], report: Report) -> None:
+    from config.typed_values import ALLOWED, read_typed  # rare, and slow to load
+
+    assert isinstance(node.value, dict)
+    try:
+        values[name] = read_typed({one: member.value for one, member in node.value.items()})
+    except ValueError:
+        report.mistake(node, f"{node.kind} is not allowed; expected {ALLOWED}")
 
 
 def known_members(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp import web
 
 from config.limits import RELAXED, Limits, Tier
-from protocol.http import entities, errors, probes, testing, websocket
+from protocol.http import entities, errors, probes, testing, topology, websocket
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,6 +56,8 @@ class Services:
     limits: Limits = RELAXED
     is_strict: bool = False
     """Whether claims are enforced; false: a token must be right, but none need be shown."""
+    topology: Callable[[str | None, str], object] | None = None
+    """(Authorization header, form): all entities of the broker; raises `Unauthorized`."""
     in_namespace: Callable[[str], Services] | None = None
     """The same for another namespace; None where there is only this one."""
 
@@ -66,6 +68,7 @@ def build(services: Services) -> web.Application:
     handler = entities.handler(application, services)
     probes.add_routes(application, services, handler)
     testing.add_routes(application, services)
+    topology.add_routes(application, services)
     websocket.add_routes(application, services)
     application.router.add_route("*", "/{path:.*}", handler)
     return application

@@ -1,0 +1,73 @@
+"""Values of message properties and filter parameters in a file: those that have no plain form there.
+
+Text, numbers, true and false stand for themselves; the others are a mapping with the type as its
+only name, `{uuid: ...}`. What is written here reads back as the same value.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from config.durations import format_duration, parse_duration_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Plain = bool | int | float | str
+
+
+def _read_datetime(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _read_duration(text: str) -> timedelta:
+    sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
+    return sign * timedelta(milliseconds=parse_duration_ms(text))
+
+
+def _write_duration(value: timedelta) -> str:
+    milliseconds = round(value / timedelta(milliseconds=1))
+    return ("-" if milliseconds < 0 else "") + format_duration(abs(milliseconds))
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "datetime": _read_datetime,
+    "duration": _read_duration,
+    "uuid": UUID,
+    "binary": lambda text: base64.b64decode(text, validate=True),
+}
+_WRITERS: Mapping[type, tuple[str, Callable[..., str]]] = {
+    datetime: ("datetime", datetime.isoformat),
+    timedelta: ("duration", _write_duration),
+    UUID: ("uuid", str),
+    bytes: ("binary", lambda value: base64.b64encode(value).decode()),
+}
+
+ALLOWED = "text, a number, true or false, or one of " + ", ".join(
+    f"{{{name}: ...}}" for name in _READERS
+)
+
+
+def read_typed(members: Mapping[str, object]) -> object:
+    """The value of such a mapping. Raises `ValueError` if it is none."""
+    ((name, text),) = members.items() if len(members) == 1 else (("", None),)
+    reader = _READERS.get(name)
+    if reader is None or not isinstance(text, str):
+        raise ValueError(ALLOWED)
+    return reader(text)
+
+
+def write_value(value: object) -> Plain | dict[str, str]:
+    """A value as it stands in a file. Raises `TypeError` for one that cannot."""
+    # AMQP's integers and texts are types of their own; a file knows the plain ones.
+    for plain in (bool, int, float, str):
+        if isinstance(value, plain):
+            return plain(value)
+    for kind, (name, write) in _WRITERS.items():
+        if isinstance(value, kind):
+            return {name: write(value)}
+    raise TypeError(type(value).__name__)
