@@ -27,10 +27,13 @@ class Durable:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._ever: set[str] = set()
+        self.fresh: list[Record] = []
+        """What was committed since somebody emptied this."""
 
     def commit(self, records: Sequence[Record]) -> None:
         """The store takes a batch."""
         self._store.commit(records)
+        self.fresh += records
         for record in records:
             if isinstance(record, MessagesStored):
                 self._ever.update(fields_of(payload.body)[0] for payload in record.payloads)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from broker.core.commands import Command
     from broker.core.effects import Effect
     from broker.core.message import Message
+    from tests.model.pair import Watch
 
 T = TypeVar("T")
 
@@ -90,9 +91,9 @@ class Known:
 class Moves:
     """A run's clients. Call a move by name with a source of choices; it returns its command."""
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Choices, watch: Watch | None = None) -> None:
         self.focus = choices.pick(FOCUSES)
-        self.pair = _new_pair(choices, self.focus)
+        self.pair = _new_pair(choices, self.focus, watch)
         self.known = Known()
         self._numbers = 0
         self._requests: dict[object, Command] = {}
@@ -510,17 +511,24 @@ class Moves:
         self._requests.clear()
 
 
-def _new_pair(choices: Choices, focus: Sequence[str]) -> Pair:
+def _new_pair(choices: Choices, focus: Sequence[str], watch: Watch | None) -> Pair:
+    entities = {path: ENTITIES[path] for path in focus}
     hold_locks = choices.rarely(4)
     way = choices.pick(("at once", "late commits", "bodies away", "late reads"))
-    if way == "late commits":
-        return Pair(commits_late=True, hold_locks=hold_locks)
-    if way == "at once":
-        return Pair(hold_locks=hold_locks)
+    if way == "late commits" and watch is None:
+        return Pair(entities, commits_late=True, hold_locks=hold_locks)
+    if way in ("at once", "late commits"):
+        return Pair(entities, hold_locks=hold_locks, watch=watch)
     # Where one message waits for its body, another may pass it on the way to another entity.
     reads_late = way == "late reads" and not any(_leads_on(path) for path in focus)
     budget_bytes = choices.pick((0, 100, 200))
-    return Pair(payload_budget_bytes=budget_bytes, reads_late=reads_late, hold_locks=hold_locks)
+    return Pair(
+        entities,
+        payload_budget_bytes=budget_bytes,
+        reads_late=reads_late,
+        hold_locks=hold_locks,
+        watch=watch,
+    )
 
 
 def _leads_on(path: str) -> bool:

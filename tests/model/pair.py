@@ -32,7 +32,7 @@ from tests.model.world import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from broker.core.commands import Command, Peer
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from broker.core.message import Message
     from broker.core.namespace import Namespace
     from broker.core.queue import Queue
+    from broker.core.records import Record
     from config.entities import EntityDefinition
+
+    Watch = Callable[[Sequence[Record], Namespace, int], None]
 
 SUFFIXES = {MAIN: "", DEAD: DEAD_SUFFIX, TRANSFER_DEAD: TRANSFER_DEAD_SUFFIX}
 MOST_READS = 100
@@ -65,16 +68,19 @@ class Pair:
         reads_late: bool = False,
         payload_budget_bytes: int | None = None,
         hold_locks: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         """With a budget, bodies leave memory. They are read back within the turn that asks for
         them, or, with `reads_late`, when `read` is called."""
         assert payload_budget_bytes is None or not commits_late
+        assert watch is None or not commits_late
         self.now_ms = START_MS
         self.commits_late = commits_late
         self.steps = 0
         self.log: list[str] = []
         self.store = MemoryStore()
         self.durable = Durable(self.store)
+        self._watch = watch
         self.model = Model(LIMITS, hold_locks=hold_locks)
         self._budget_bytes = payload_budget_bytes
         self._hold_locks = hold_locks
@@ -107,6 +113,7 @@ class Pair:
         self._later(turn)
         self.commit()
         self.compare_states()
+        self._show()
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -167,6 +174,13 @@ class Pair:
         self._later(turn)
         assert not self.real._environment.touched, "something was not dispatched"
         self.compare_states()
+        self._show()
+
+    def _show(self) -> None:
+        """Let whoever watches see what was committed since, and what is live now."""
+        records, self.durable.fresh = self.durable.fresh, []
+        if self._watch is not None:
+            self._watch(records, self.real, self.now_ms)
 
     def _read_bodies(self, turn: Turn) -> None:
         """Answer each request for bodies, as it came, until there are none: the turn is over."""
@@ -220,6 +234,7 @@ class Pair:
         self.model.restart()
         self._adopt_numbers()
         self.compare_states()
+        self._show()
         self.bodies_may_be_away = not self._reads_late
         self.run(Tick())
         if read_bodies and self._budget_bytes is None:

@@ -1,0 +1,92 @@
+"""A namespace on paper: all that must survive a restart, in a form that can be compared.
+
+Locks, links, credit and transactions are left out: they are gone after a restart, and may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.rows import rows_of
+
+if TYPE_CHECKING:
+    from broker.core.entities import Entity
+    from broker.core.namespace import Namespace
+    from broker.core.queue import Queue
+    from broker.core.records import EntityStored, MessageRow
+
+
+class QueuePortrait(NamedTuple):
+    """One queue or sub-queue."""
+
+    messages: list[MessageRow]
+    last_sequence_number: int
+    count: int
+    deferred_count: int
+    scheduled_count: int
+    size_bytes: int
+
+
+class EntityPortrait(NamedTuple):
+    """One entity."""
+
+    definition: EntityStored
+    queues: list[QueuePortrait]
+    session_states: dict[str, tuple[bytes | None, int]]
+    seen_message_ids: dict[str, int]
+    size_bytes: int
+
+
+class Portrait(NamedTuple):
+    """A namespace."""
+
+    entities: dict[str, EntityPortrait]
+    payload_references: dict[int, int]
+    """How many messages refer to each body."""
+
+
+def portrait(namespace: Namespace, now_ms: int) -> Portrait:
+    """As it is now."""
+    references: dict[int, int] = {}
+    for entity in namespace._directory:
+        for queue in entity.queues:
+            for message in queue.index.walk():
+                references[message.payload_id] = references.get(message.payload_id, 0) + 1
+    shared = namespace._environment.payloads.references
+    for payload_id, count in references.items():
+        assert shared.get(payload_id, 1) == count, f"payload {payload_id} has {count} references"
+    return Portrait(
+        {entity.path: _entity(namespace, entity, now_ms) for entity in namespace._directory},
+        references,
+    )
+
+
+def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityPortrait:
+    sessions = entity.main.sessions
+    duplicates = entity.duplicates
+    return EntityPortrait(
+        entity.record(namespace.name),
+        [_queue(queue) for queue in entity.queues],
+        {}
+        if sessions is None
+        else {
+            session.id: (session.state, session.state_updated_ms)
+            for session in sessions._by_id.values()
+            if session.state is not None
+        },
+        {}
+        if duplicates is None
+        else {one: until_ms for one, until_ms in duplicates._seen.items() if until_ms > now_ms},
+        entity.account.size_bytes,
+    )
+
+
+def _queue(queue: Queue) -> QueuePortrait:
+    return QueuePortrait(
+        rows_of(queue.index.walk()),
+        queue.last_sequence_number,
+        queue.count,
+        queue.deferred_count,
+        queue.scheduled_count,
+        queue.size_bytes,
+    )

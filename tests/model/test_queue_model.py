@@ -1,0 +1,67 @@
+"""The broker's machine against a naive model, driven by random clients.
+
+Whatever differs is a failure, made small by hypothesis: answers, deliveries, counts, messages, and
+what must always hold. Shrunk failures are kept, with names, in `test_scenarios.py`. The default run
+is the same every time; `make soak` makes new ones.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from tests.model.chance import Drawn, Seeded
+from tests.model.moves import WEIGHTS, Moves, play
+
+NAMES = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
+
+SHORT = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+class Clients(RuleBasedStateMachine):
+    """Every step is one move of some client; both sides are compared after each turn."""
+
+    moves: Moves | None = None
+    failed = False
+
+    @initialize(data=st.data())
+    def begin(self, data):
+        self.moves = Moves(Drawn(data))
+
+    @rule(data=st.data(), name=st.sampled_from(NAMES))
+    def move(self, data, name):
+        assert self.moves is not None
+        try:
+            getattr(self.moves, name)(Drawn(data))
+        except Exception:
+            self.failed = True
+            note("\n".join(["", "the dialogue:", *self.moves.pair.log]))
+            raise
+
+    def teardown(self):
+        """When all is deleted nothing may be left; a run that has failed has left enough."""
+        if self.moves is not None and not self.failed:
+            self.moves.end_turn()
+            self.moves.pair.finish()
+
+
+def test_the_broker_does_what_the_naive_model_does():
+    """Few steps, many beginnings, and a small example if anything differs."""
+    run_state_machine_as_test(Clients, settings=SHORT)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_long_runs_agree_too(seed):
+    """Many steps over the same entities, from a fixed seed each."""
+    choices = Seeded(seed)
+    moves = Moves(choices)
+    play(moves, choices, 250)
+    moves.pair.finish()
