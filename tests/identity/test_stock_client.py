@@ -83,11 +83,16 @@ def send(one: ServiceBusClient, text: str) -> None:
 
 
 def receive(one: ServiceBusClient, count: int) -> list[str]:
+    """So many messages, however many calls it takes; for 0, whatever comes in a short while."""
+    texts: list[str] = []
     with one, one.get_queue_receiver("orders") as receiver:
-        messages = receiver.receive_messages(count or 1, max_wait_time=5 if count else 0.5)
-        for message in messages:
-            receiver.complete_message(message)
-        return [str(message) for message in messages]
+        while messages := receiver.receive_messages(count or 1, max_wait_time=5 if count else 0.5):
+            for message in messages:
+                receiver.complete_message(message)
+                texts.append(str(message))
+            if len(texts) >= count:
+                break
+    return texts
 
 
 @pytest.mark.parametrize(
@@ -158,8 +163,10 @@ def test_a_token_that_runs_out_ends_what_it_allowed():
             broker.advance_clock((2 * HOUR_S - 60) * 1000)
             sender.send_messages(ServiceBusMessage("just in time"))
             broker.advance_clock(120 * 1000)
-            with pytest.raises(ServiceBusError, match="ExpiredToken"):
+            # What the SDK says depends on whether it has read the detach by then.
+            with pytest.raises(ServiceBusError):
                 sender.send_messages(ServiceBusMessage("too late"))
+            assert "ExpiredToken: The token is expired, and no other" in broker.log_text()
         with pytest.raises(ServiceBusAuthenticationError):
             send(client_with_token(broker, HOUR_S), "never")
         assert ["at once", "just in time"] == receive(client_with_token(broker, 3 * HOUR_S), 2)
