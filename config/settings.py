@@ -160,8 +160,12 @@ class Settings(BaseModel):
         alias="idle_timeout",
         description="silence that ends a connection, such as 4m",
     )
+    # All that was asked is durable by then. The Python SDK reads only while it is called, so an idle
+    # one never answers, and `docker stop` kills after ten seconds.
     shutdown_grace_ms: Milliseconds = Field(
-        10 * SECOND_MS, alias="shutdown_grace", description="how long a stop may take, such as 10s"
+        1 * SECOND_MS,
+        alias="shutdown_grace",
+        description="how long a stop waits for clients to say goodbye, such as 5s",
     )
 
     @property

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,18 @@ def test_stop_tells_clients_why() -> None:
         connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
         connection.create_receiver(QUEUE, credit=1)
         assert 0 == broker.terminate()
+        with pytest.raises(ConnectionClosed, match="shutting down"):
+            connection.wait(lambda: False, timeout=5)
+
+
+def test_stop_does_not_wait_for_clients_that_do_not_answer() -> None:
+    """A client that reads nothing, as an idle Python SDK does, is told and left behind."""
+    with BrokerProcess() as broker:
+        connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
+        connection.create_receiver(QUEUE, credit=1)
+        began_s = time.monotonic()
+        assert 0 == broker.terminate()
+        assert time.monotonic() - began_s < 5
         with pytest.raises(ConnectionClosed, match="shutting down"):
             connection.wait(lambda: False, timeout=5)
 

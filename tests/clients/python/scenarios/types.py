@@ -1,0 +1,114 @@
+"""Every property and type the SDK can express, there and back, and what other clients wrote."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from azure.servicebus import ServiceBusMessage
+
+from tests.clients.python.scenarios.moves import connect, receive
+from tests.clients.python.trial import expect, type_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure.servicebus import ServiceBusReceivedMessage
+
+    from tests.clients.python.trial import Broker
+
+PROPERTIES = {
+    "message-id": "message_id",
+    "correlation-id": "correlation_id",
+    "subject": "subject",
+    "content-type": "content_type",
+    "to": "to",
+    "reply-to": "reply_to",
+    "session-id": "session_id",
+    "reply-to-session-id": "reply_to_session_id",
+    "partition-key": "partition_key",
+}
+"""Texts, by their rows and by their names in the SDK."""
+
+WRITTEN: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "boolean": "true".__eq__,
+    "int": int,
+    "double": float,
+    "timestamp": datetime.fromisoformat,
+    "uuid": uuid.UUID,
+    "null": lambda _: None,
+}
+"""How the SDK is given a value of each AMQP type it can send; it sends no others."""
+
+READ: dict[str, Callable[[str], Any]] = {
+    **WRITTEN,
+    "string": str.encode,
+    "symbol": str.encode,
+    "char": lambda text: text,
+    "binary": bytes.fromhex,
+    "float": float,
+    **dict.fromkeys(("byte", "ubyte", "short", "ushort", "uint", "long", "ulong"), int),
+    "timestamp": lambda text: int(datetime.fromisoformat(text).timestamp() * 1000),
+}
+"""How the SDK shows a value of each type: text as bytes, times in milliseconds."""
+
+
+async def properties_round_trip(broker: Broker, client: str) -> str:
+    rows = type_rows()
+    own: dict[str, Any] = {
+        name: WRITTEN[row["type"]](row["value"])
+        for name, row in rows.items()
+        if row["section"] == "application-properties" and row["type"] in WRITTEN
+    }
+    written = sorted([*PROPERTIES, "time-to-live", "body", *own])
+    queue = f"{broker.run}-types-{client}"
+    broker.put(queue, "QueueDescription", "<MaxDeliveryCount>100</MaxDeliveryCount>")
+    texts: dict[str, Any] = {argument: rows[name]["value"] for name, argument in PROPERTIES.items()}
+    message = ServiceBusMessage(
+        bytes.fromhex(rows["body"]["value"]),
+        application_properties=dict(own, written=",".join(written)),
+        time_to_live=timedelta(hours=1),
+        **texts,
+    )
+    async with connect(broker) as connection:
+        async with connection.get_queue_sender(queue) as sender:
+            await sender.send_messages(message)
+    return await read_types(broker, queue)
+
+
+async def read_types(broker: Broker, queue: str) -> str:
+    async with connect(broker) as client, client.get_queue_receiver(queue) as receiver:
+        (message,) = await receive(receiver, 1)
+        await receiver.abandon_message(message)
+    return _compare(message)
+
+
+def _compare(message: ServiceBusReceivedMessage) -> str:
+    found: dict[Any, Any] = dict(message.application_properties or {})
+    written, rows = found.pop(b"written").decode().split(","), type_rows()
+    differences, undecoded = [], []
+    for name in written:
+        row = rows[name]
+        if row["section"] == "application-properties":
+            value = found.pop(name.encode(), "is absent")
+            if row["type"] not in READ:
+                undecoded.append(name)
+                continue
+            expected = READ[row["type"]](row["value"])
+        else:
+            value, expected = _system_property(message, row)
+        if value != expected:
+            differences.append(f"{name}: expected {expected!r}, found {value!r}")
+    assert not differences, "\n".join(differences)
+    expect({}, found, "properties nobody wrote")
+    return f"shown undecoded: {', '.join(undecoded)}" if undecoded else ""
+
+
+def _system_property(message: ServiceBusReceivedMessage, row: dict[str, str]) -> tuple[Any, Any]:
+    if row["name"] == "body":
+        return b"".join(message.body), bytes.fromhex(row["value"])
+    if row["name"] == "time-to-live":
+        return message.time_to_live, timedelta(hours=1)
+    return getattr(message, PROPERTIES[row["name"]]), row["value"]
