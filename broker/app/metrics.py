@@ -21,6 +21,7 @@ from broker.core.effects import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from broker.app.clients import Clients
     from broker.core.effects import EntityView
 
 COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -63,17 +64,14 @@ class Metrics:
     def __init__(
         self,
         entities: Callable[[], Iterable[tuple[str, EntityView]]],
-        connections: Callable[[], int],
-        links: Callable[[], int],
+        clients: Clients,
     ) -> None:
         self._entities = entities
-        self._connections = connections
-        self._links = links
+        self._clients = clients
         self._messages: dict[tuple[str, str], int] = {}
         self.commit_seconds = Histogram(COMMIT_SECONDS_BUCKETS)
         self.commit_records = Histogram(COMMIT_RECORDS_BUCKETS)
         self.event_loop_lag_seconds = 0.0
-        self.connections_total = 0
 
     def committed(self, seconds: float, records: int) -> None:
         """A commit is durable."""
@@ -148,12 +146,14 @@ class Metrics:
             sum_value=self.commit_records.total,
         )
         yield GaugeMetricFamily(
-            "peeklock_connections", "AMQP connections", value=self._connections()
+            "peeklock_connections", "AMQP connections", value=self._clients.connection_count
         )
         yield CounterMetricFamily(
-            "peeklock_connections_opened", "AMQP connections ever", value=self.connections_total
+            "peeklock_connections_opened",
+            "AMQP connections ever",
+            value=self._clients.connections_total,
         )
-        yield GaugeMetricFamily("peeklock_links", "AMQP links", value=self._links())
+        yield GaugeMetricFamily("peeklock_links", "AMQP links", value=self._clients.link_count)
         yield GaugeMetricFamily(
             "peeklock_event_loop_lag_seconds",
             "How late the event loop ran its last timer",

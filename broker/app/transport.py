@@ -54,13 +54,14 @@ class AmqpTransport(asyncio.Protocol):
     def __init__(
         self,
         doorkeeper: Doorkeeper,
-        connect: Callable[[AmqpTransport, str], Connection],
+        connect: Callable[[AmqpTransport, str], Connection | None],
         handshake_timeout_s: float,
     ) -> None:
         self._doorkeeper = doorkeeper
         self._connect = connect
         self._handshake_timeout_s = handshake_timeout_s
         self._wire: Wire | None = None
+        self._handshaking = True
         self._timer: asyncio.TimerHandle | None = None
         self._permit_timer: asyncio.TimerHandle | None = None
         self._idle_deadline_ms = 0
@@ -76,6 +77,9 @@ class AmqpTransport(asyncio.Protocol):
         """Start on any wire."""
         self._wire = wire
         self.connection = self._connect(self, peer_name)
+        if self.connection is None:
+            wire.abort()
+            return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._check_handshake)
 
@@ -90,6 +94,8 @@ class AmqpTransport(asyncio.Protocol):
             log.exception("connection.broken")
             self._wire.abort()
             return
+        if self._handshaking and self.connection.opened:
+            self._end_handshake()
         self._doorkeeper.touch(self)
         if self._doorkeeper.took_in(self, len(data)):
             self._wire.pause_reading()
@@ -170,11 +176,14 @@ class AmqpTransport(asyncio.Protocol):
     def _check_handshake(self) -> None:
         """A client that has not opened by now is not going to: free its socket."""
         self._timer = None
-        if self.connection is None or self._wire is None:
-            return
-        if not self.connection.opened:
+        if self._wire is not None:
             self._wire.abort()
-            return
+
+    def _end_handshake(self) -> None:
+        """From now on it is silence that ends a connection."""
+        self._handshaking = False
+        if self._timer is not None:
+            self._timer.cancel()
         self._mind_idleness()
 
     def _mind_idleness(self) -> None:

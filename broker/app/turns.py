@@ -14,6 +14,7 @@ import structlog
 
 from broker.core.commands import PayloadsLoaded, Tick
 from broker.core.effects import PayloadsNeeded, Reply
+from broker.core.errors import ServerBusy
 from broker.core.turn import Turn
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from broker.app.committer import Committer
     from broker.core.commands import Command, Peer
     from broker.core.effects import Effect
+    from broker.core.errors import BrokerError
     from broker.core.namespace import Namespace
 
 log = structlog.get_logger("peeklock.turn")
@@ -56,6 +58,8 @@ class TurnLoop:
         self._touched: set[Flushable] = set()
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
+        self._suspended = False
+        self._asking: set[_Asker] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
@@ -99,8 +103,12 @@ class TurnLoop:
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
         """Run a request command and wait for its answer; raises its refusal."""
         asker = _Asker(self._loop.create_future())
-        self.submit(namespace, build(asker, asker))
-        return await asker.answer
+        self._asking.add(asker)
+        try:
+            self.submit(namespace, build(asker, asker))
+            return await asker.answer
+        finally:
+            self._asking.discard(asker)
 
     def release(self, effects: list[Effect]) -> None:
         """Hand durable effects to their peers, in order, and write once per connection."""
@@ -116,6 +124,19 @@ class TurnLoop:
                     log.exception("effect.failed", effect=type(effect).__name__)
         self._flush()
 
+    def suspend(self) -> None:
+        """Run nothing: the namespaces are about to be replaced, and what was asked of the old ones
+        is asked again by those who still want it."""
+        self._suspended = True
+        self._inbox = []
+        for asker in self._asking:
+            asker.refuse(ServerBusy("The broker is starting again; try again at once."))
+
+    def resume(self) -> None:
+        """Go on, with the new namespaces."""
+        self._suspended = False
+        self.tick()
+
     def stop(self) -> None:
         """No more timers."""
         if self._timer is not None:
@@ -125,7 +146,7 @@ class TurnLoop:
     def _run(self) -> None:
         self._scheduled = False
         inbox = self._inbox
-        if inbox:
+        if inbox and not self._suspended:
             self._inbox = []
             try:
                 turn = self._turn(inbox)
@@ -183,6 +204,10 @@ class _Asker:
 
     def __init__(self, answer: asyncio.Future[object]) -> None:
         self.answer = answer
+
+    def refuse(self, error: BrokerError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
     def receive(self, effect: Effect) -> None:
         if not isinstance(effect, Reply) or self.answer.done():

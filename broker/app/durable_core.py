@@ -1,0 +1,211 @@
+"""The namespaces in memory, the store behind them, and the turns between: one durable whole.
+
+Owns restoring at start, reading bodies back, a full disk, and starting again from the store when
+memory can no longer be trusted. What it answers has been stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from broker.app.committer import Committer
+from broker.app.snapshots import by_namespace
+from broker.app.turns import TurnLoop
+from broker.core.errors import ServerBusy
+from broker.core.identifiers import MessageIds, lock_tokens
+from broker.core.namespace import Namespace
+from broker.core.turn import Turn
+from protocol.amqp.reader import Reader
+from storage.contract import StorageError, StorageFull
+from storage.urls import store_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.app.clock import Clock
+    from broker.core.commands import Command, Peer
+    from broker.core.effects import Effect
+    from broker.core.errors import BrokerError
+    from config.settings import Settings
+    from config.topology import Topology
+    from storage.contract import Store
+
+log = structlog.get_logger("peeklock.core")
+
+FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
+
+
+class Watcher(Protocol):
+    """Who wants to know what becomes of the core."""
+
+    def released(self, effects: list[Effect]) -> None:
+        """These effects are on their way to their peers, and all they rest on is durable."""
+
+    def committed(self, seconds: float, records: int) -> None:
+        """A commit took so long."""
+
+    def forgotten(self, reason: str) -> None:
+        """Memory is given up: whoever is connected holds nothing any more."""
+
+    def failed(self, error: StorageError) -> None:
+        """The store cannot go on."""
+
+
+class DurableCore:
+    """Commands in; effects out, once durable."""
+
+    def __init__(
+        self, settings: Settings, topology: Topology, clock: Clock, watcher: Watcher
+    ) -> None:
+        self._settings = settings
+        self._topology = topology
+        self._clock = clock
+        self._watcher = watcher
+        self._store: Store = store_for(settings.storage)
+        self._reads = ThreadPoolExecutor(1, "read")
+        self._has_room = True
+        self._starting_again: asyncio.Task[None] | None = None
+        self.namespaces: dict[str, Namespace] = {}
+        self.default_namespace = next(iter(topology.namespaces))
+        self.turns = TurnLoop(self.namespaces, clock, self._read_payloads, self._start_again)
+        self._committer = Committer(
+            self._store, self._release, self._commit_failed, watcher.committed
+        )
+        self.turns.attach(self._committer)
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Take the store. Raises `StoreUnusable`."""
+        await asyncio.get_running_loop().run_in_executor(self._reads, self._store.open)
+
+    async def begin(self) -> None:
+        """Bring memory to what the store holds and the configuration declares, durably."""
+        self._restore()
+        await self._committer.settle()
+
+    async def settle(self) -> None:
+        """Wait until everything asked so far is durable and answered."""
+        if self._starting_again is not None:
+            await self._starting_again
+        await self._committer.settle()
+
+    def close(self) -> None:
+        """Give the store back."""
+        self.turns.stop()
+        self._committer.close()
+        self._reads.shutdown(wait=True)
+        self._store.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing waits for the store."""
+        return self._committer.idle
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def enter(self, name: str) -> Callable[[Command], None]:
+        """How commands reach a namespace."""
+        return functools.partial(self.turns.submit, self.namespaces[name])
+
+    async def ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
+        """Run a request and wait for its answer; raises its refusal."""
+        return await self.turns.ask(self.namespaces[name], build)
+
+    # --- memory and store ----------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        snapshot = self._store.load()
+        self.namespaces.clear()
+        ids = MessageIds()
+        in_memory = self._store.keeps_payloads_in_memory
+        budget_bytes = None if in_memory else self._settings.payload_memory_bytes
+        names = {*self._topology.namespaces, *(entity.namespace for entity in snapshot.entities)}
+        for name in (self.default_namespace, *sorted(names - {self.default_namespace})):
+            self.namespaces[name] = Namespace(
+                name,
+                reader=Reader(),
+                new_lock_token=lock_tokens(os.urandom),
+                limits=self._settings.limits,
+                ids=ids,
+                payload_budget_bytes=budget_bytes,
+                hold_locks_after_connection_loss=self._settings.hold_locks_after_connection_loss,
+            )
+        now_ms = self._clock.now_ms()
+        turn = Turn()
+        for name, part in by_namespace(snapshot).items():
+            self.namespaces[name].restore(part, now_ms)
+        for name, entities in self._topology.namespaces.items():
+            self.namespaces[name].declare(entities, now_ms, turn)
+        if turn:
+            self._committer.submit(turn)
+        self.turns.tick()
+
+    def _release(self, effects: list[Effect]) -> None:
+        self.turns.release(effects)
+        self._watcher.released(effects)
+
+    def _read_payloads(self, payload_ids: Sequence[int]) -> None:
+        if not self._store.blocking:
+            self.turns.payloads_loaded(self._store.read_payloads(payload_ids))
+            return
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
+        reading.add_done_callback(
+            lambda done: (
+                self._watcher.failed(StorageError(str(done.exception())))
+                if done.exception()
+                else self.turns.payloads_loaded(done.result())
+            )
+        )
+
+    # --- when it goes wrong --------------------------------------------------------------------
+
+    def _commit_failed(self, error: StorageError) -> None:
+        """With a full disk, clients can still make room by receiving; otherwise stop."""
+        if isinstance(error, StorageFull):
+            self._start_again(error)
+        else:
+            self._watcher.failed(error)
+
+    def _start_again(self, error: Exception) -> None:
+        """Memory is ahead of the store, or wrong: begin anew from what is durable.
+
+        Nothing is lost by it: what was not stored was not accepted, and clients reconnect.
+        """
+        if self._starting_again is None:
+            log.error("starting_again", reason=str(error))
+            self.turns.suspend()
+            self._watcher.forgotten(str(error))
+            loop = asyncio.get_running_loop()
+            self._starting_again = loop.create_task(self._begin_anew(str(error)))
+
+    async def _begin_anew(self, reason: str) -> None:
+        await self._committer.settle()  # what is being written still counts
+        self._restore()
+        self._has_room = True
+        self.watch_room()
+        self._watcher.forgotten(reason)  # whoever came meanwhile came to the old namespaces
+        self._starting_again = None
+        self.turns.resume()
+
+    def watch_room(self) -> None:
+        """Refuse sends while the store has no room to spare; the client may try again."""
+        has_room = self._store.has_room
+        if has_room == self._has_room:
+            return
+        self._has_room = has_room
+        refusal: BrokerError | None = None
+        if has_room:
+            log.info("storage.has_room", storage=self._settings.storage)
+        else:
+            log.error("storage.full", storage=self._settings.storage, fix=FULL_DISK_FIX)
+            refusal = ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}")
+        for namespace in self.namespaces.values():
+            namespace.refuse_sends(refusal)
