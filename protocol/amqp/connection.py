@@ -272,6 +272,10 @@ class Connection:
         if link.context is not None:
             link.context.on_detach()
 
+    def on_gone(self, link: EngineLink) -> None:
+        """A link that was refused or ended by us: the core has let go of it already."""
+        self._forget([link])
+
     def on_session_end(self, links: list[EngineLink]) -> None:
         """The client ended an AMQP session and all its links."""
         peers = [link.context for link in links if link.context is not None]
@@ -333,7 +337,7 @@ class Connection:
             path,
             self._submit,
             self._surroundings.touch,
-            self._limits.sender_credit_window,
+            self._limits,
         )
         self._submit(AttachSender(peer, path, destination))
         return peer

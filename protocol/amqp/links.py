@@ -27,7 +27,7 @@ from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
 from protocol.amqp.message_ids import identify
 from protocol.amqp.outcomes import ACCEPTED, Outcome, Transactional
 from protocol.amqp.sections import delivery_tag, encode_delivery, read_batch, read_message
-from protocol.amqp.values import Described, Long, Symbol, encode
+from protocol.amqp.values import Described, Long, Symbol, ULong, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.core.commands import Command
     from broker.core.errors import BrokerError
     from broker.core.message import Message
+    from config.limits import Limits
     from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
 
 UNIX_EPOCH_TICKS = 621_355_968_000_000_000
@@ -53,14 +54,15 @@ class ClientSender:
         path: str,
         submit: Callable[[Command], None],
         touch: Callable[[], None],
-        credit_window: int,
+        limits: Limits,
     ) -> None:
         self._engine = engine
         self._link = link
         self.path = path
         self._submit = submit
         self._touch = touch
-        self._credit_window = credit_window
+        self._credit_window = limits.sender_credit_window
+        self._batch_max_bytes = limits.batch_max_bytes
         self._answered = 0
         self._transactions: dict[Delivery, bytes] = {}
         self._max_message_size_bytes = 0
@@ -148,10 +150,13 @@ class ClientSender:
 
     def _attached(self, effect: SenderAttached) -> None:
         self._max_message_size_bytes = effect.max_message_size_bytes
+        batch_max_bytes = min(self._batch_max_bytes, effect.max_message_size_bytes)
         self._engine.attach(
             self._link,
             max_message_size_bytes=effect.max_message_size_bytes,
             credit=self._credit_window,
+            # SDKs fill batches up to this, those that do not know it up to the message size.
+            properties={"com.microsoft:max-message-batch-size": encode(ULong(batch_max_bytes))},
         )
 
     def _refused(self, effect: Refused) -> None:
