@@ -178,12 +178,15 @@ class Dispatch:
     def _session_ended(self, pointer: Any) -> None:
         session = self._sessions.pop(pointer)
         links = [link for link in session.links if not link.closed]
+        ended_by_us = [link for link in session.links if link.closed and not self.ending]
         for link in session.links:
             del self._links[link.pointer]
             self._arrivals.forget(link)
             link.forget()
         if links:
             self._handler.on_session_end(links)
+        for link in ended_by_us:
+            self._handler.on_gone(link)
         lib.pn_session_close(pointer)
         self._dead_sessions.append(pointer)
 
@@ -220,6 +223,8 @@ class Dispatch:
                 lib.pn_link_open(pointer)
             self._handler.on_detach(link, closed)
             (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
+        elif not self.ending:
+            self._handler.on_gone(link)
         self._dead_links.append(pointer)
 
     # --- a broken protocol -------------------------------------------------------------------------

@@ -173,6 +173,10 @@ class EngineHandler(Protocol):
     def on_detach(self, link: EngineLink, closed: bool) -> None:  # noqa: FBT001
         """The client detached a link. The engine answers; the link is gone."""
 
+    def on_gone(self, link: EngineLink) -> None:
+        """A link that we had ended is gone: the client has answered, or ended its session. Not
+        called where it went with the connection."""
+
     def on_session_end(self, links: list[EngineLink]) -> None:
         """The client ended a session; these links went with it."""
 

@@ -308,3 +308,20 @@ def test_wrong_plain_credentials_are_refused(authorization: str):
     assert ["sasl-mechanisms", "sasl-outcome"] == [frame.name for frame in client.greeting]
     assert 1 == client.greeting[-1][0]
     assert client.connection.finished
+
+
+# --- nothing is left behind --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [wire.detach, lambda _: wire.frame("end")])
+def test_refused_and_ended_links_are_forgotten(broker: Broker, ending):
+    """A client may try as often as it likes on one connection."""
+    client = authenticated(broker, "orders", "missing")
+    before = client.connection.link_count
+    assert client.attach_sender("missing") is not None  # there is no such entity
+    assert client.attach_sender("invoices") is not None  # not granted
+    client.attach_receiver("orders")
+    client.delete_token("sb://localhost/orders")
+    handle = client.last_handle
+    client.say(*(ending(one) for one in range(handle - 2, handle + 1)))
+    assert client.connection.link_count <= before

@@ -213,9 +213,10 @@ def test_what_a_client_sends_on_a_refused_link_is_dropped():
     engine.take_output()
 
     say(engine, transfer(0, b"x") + transfer(1, b"half", more=True) + transfer(None, b"rest"))
-    assert [] == say(engine, detach())
-
     assert ["open", "attach"] == recorder.names()
+
+    assert [] == say(engine, detach())
+    assert ["open", "attach", "gone"] == recorder.names()
     assert not engine.finished
     recorder.grants = True
     (again, _) = say(engine, attach_sender(handle=0))

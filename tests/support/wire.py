@@ -317,6 +317,9 @@ class Recorder:
     def on_detach(self, link: EngineLink, closed: bool) -> None:
         self.calls.append(("detach", link, closed))
 
+    def on_gone(self, link: EngineLink) -> None:
+        self.calls.append(("gone", link))
+
     def on_session_end(self, links: list[EngineLink]) -> None:
         self.calls.append(("session end", links))
 
