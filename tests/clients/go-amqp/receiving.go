@@ -61,7 +61,7 @@ func peek(t *trial.Trial) {
 	node := manage(t, session, queue)
 	peeked := func(from int64) []string {
 		answer := node.do(t, "peek-message", map[string]any{"from-sequence-number": from, "message-count": int32(2)})
-		return bodies(decoded(t, messages(t, answer)))
+		return bodies(decoded(t, messages(answer)))
 	}
 	trial.Equal(t, []string{"a", "b"}, peeked(0), "from the start")
 	trial.Equal(t, []string{"c"}, peeked(3), "from a number")

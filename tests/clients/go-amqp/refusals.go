@@ -10,10 +10,6 @@ import (
 	"peeklock.test/trial"
 )
 
-func contains(text, part string) bool {
-	return strings.Contains(text, part)
-}
-
 func errorNotFound(t *trial.Trial) {
 	session := connect(t)
 	_, err := session.NewSender(t, "no-such-queue", nil)
@@ -21,7 +17,7 @@ func errorNotFound(t *trial.Trial) {
 	_, err = session.NewReceiver(t, "no-such-queue", nil)
 	condition(t, amqp.ErrCondNotFound, err, "receive from nowhere")
 	refusal := trial.Fails[*amqp.Error](t, err, "receive from nowhere")
-	t.True(contains(refusal.Description, "TrackingId"), "the refusal can be traced")
+	t.True(strings.Contains(refusal.Description, "TrackingId"), "the refusal can be traced")
 	passOne(t, session)
 }
 
@@ -29,7 +25,7 @@ func errorUnauthorized(t *trial.Trial) {
 	name, _ := credentials(t)
 	address := url.URL{Scheme: "amqp", User: url.UserPassword(name, "wrong"), Host: net.JoinHostPort(t.Host, t.AMQPPort)}
 	_, err := amqp.Dial(t, address.String(), nil)
-	t.True(err != nil && contains(err.Error(), "SASL PLAIN auth failed"), "a wrong key is no good")
+	t.True(err != nil && strings.Contains(err.Error(), "SASL PLAIN auth failed"), "a wrong key is no good")
 }
 
 func errorQuota(t *trial.Trial) {

@@ -61,7 +61,7 @@ func (n *node) do(t *trial.Trial, operation string, body map[string]any) map[str
 }
 
 // messages are those an answer brings, still encoded.
-func messages(t *trial.Trial, answer map[string]any) [][]byte {
+func messages(answer map[string]any) [][]byte {
 	var encoded [][]byte
 	entries, _ := answer["messages"].([]any)
 	for _, entry := range entries {

@@ -54,7 +54,7 @@ func readTypes(t *trial.Trial, queue, writer string) {
 	answer := manage(t, session, queue).do(t, "peek-message", map[string]any{
 		"from-sequence-number": int64(0), "message-count": int32(1),
 	})
-	err := new(amqp.Message).UnmarshalBinary(messages(t, answer)[0])
+	err := new(amqp.Message).UnmarshalBinary(messages(answer)[0])
 	if trial.Unreadable(err) {
 		t.Skip("go-amqp cannot read a message with a type it does not know, as that of %s: %v", writer, err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -273,7 +274,7 @@ func adminRuntimeProperties(t *trial.Trial) {
 	send(t, client, queue, "a", "b", "c")
 	sender, err := client.NewSender(queue, nil)
 	t.Must(err, "make a sender")
-	_, err = sender.ScheduleMessages(t, []*azservicebus.Message{text("later")}, t.Clock().Add(1<<40), nil)
+	_, err = sender.ScheduleMessages(t, []*azservicebus.Message{text("later")}, t.Clock().Add(time.Hour), nil)
 	t.Must(err, "schedule")
 	receiver := newReceiver(t, client, queue, nil)
 	t.Must(receiver.DeadLetterMessage(t, receive(t, receiver, 1)[0], nil), "dead-letter")
