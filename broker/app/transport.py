@@ -7,6 +7,7 @@ what was read is not yet committed, and delivering pauses while the socket is fu
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,6 +62,8 @@ class AmqpTransport(asyncio.Protocol):
         self._connect = connect
         self._handshake_timeout_s = handshake_timeout_s
         self._wire: Wire | None = None
+        self._socket: socket.socket | None = None
+        """Where the wire is one; a WebSocket has its own."""
         self._handshaking = True
         self._timer: asyncio.TimerHandle | None = None
         self._permit_timer: asyncio.TimerHandle | None = None
@@ -71,6 +74,7 @@ class AmqpTransport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
+        self._socket = transport.get_extra_info("socket")
         self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
 
     def begin(self, wire: Wire, peer_name: str) -> None:
@@ -134,6 +138,11 @@ class AmqpTransport(asyncio.Protocol):
         output = connection.take_output()
         if output:
             wire.write(output)
+        elif self._socket is not None:
+            # No answer carries the acknowledgement of what was read, so send it on its own. Clients
+            # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
+            # the kernel would keep them waiting for 40 ms.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if connection.finished:
             wire.close()
 
