@@ -21,7 +21,7 @@ class QueuePortrait(NamedTuple):
 
     messages: list[MessageRow]
     last_sequence_number: int
-    count: int
+    message_count: int
     deferred_count: int
     scheduled_count: int
     size_bytes: int
