@@ -207,7 +207,7 @@ def _expiry(claims: Mapping[str, Any], now_ms: int) -> int:
     if expiry is None:
         return NEVER_MS
     try:
-        expires_at_ms = int(expiry) * 1000
+        expires_at_ms = min(int(expiry) * 1000, NEVER_MS)
     except (TypeError, ValueError, OverflowError):
         raise TokenRefused("MalformedToken: exp must be seconds since 1970.") from None
     if expires_at_ms <= now_ms:

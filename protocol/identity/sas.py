@@ -12,7 +12,7 @@ import hmac
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote, unquote_plus
 
-from protocol.identity.grants import TokenRefused, path_of
+from protocol.identity.grants import NEVER_MS, TokenRefused, path_of
 
 PREFIX = "SharedAccessSignature "
 
@@ -35,7 +35,7 @@ class SasToken(NamedTuple):
     @property
     def expires_at_ms(self) -> int:
         """When it runs out."""
-        return int(unquote(self.expiry)) * 1000
+        return min(int(unquote(self.expiry)) * 1000, NEVER_MS)
 
     def is_signed_with(self, key: bytes) -> bool:
         """Whether this key made its signature."""

@@ -1,82 +1,66 @@
-"""What a socket is told while a client speaks."""
+"""The socket side of a connection: when it looks again at what the client may do."""
 
 from __future__ import annotations
 
-import socket
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.app.transport import AmqpTransport
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from broker.app.transport import Doorkeeper
+    from broker.app.transport import Doorkeeper, Wire
     from protocol.amqp.connection import Connection
 
 
-class Silent:
-    """A connection that has nothing to say until it is told to."""
-
-    opened = finished = False
+class Watched:
+    """Stands in for server, wire and connection: notes when it is told to look."""
 
     def __init__(self) -> None:
-        self.output = b""
+        self.checks: asyncio.Queue[float] = asyncio.Queue()
+        self.opened = True
 
-    def receive_data(self, data: bytes) -> None:
-        del data
+    def check_permits(self) -> None:
+        self.checks.put_nowait(asyncio.get_running_loop().time())
 
-    def take_output(self) -> bytes:
-        output, self.output = self.output, b""
-        return output
-
-    def lost(self) -> None: ...
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
 
 
-class Wire:
-    """A transport and its socket, keeping what happens to them."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-        self.options: list[tuple[int, ...]] = []
-
-    def get_extra_info(self, name: str) -> Any:
-        return self if name == "socket" else None
-
-    def setsockopt(self, *option: int) -> None:
-        self.options.append(option)
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-    def is_closing(self) -> bool:
-        return False
+def transport(watched: Watched) -> AmqpTransport:
+    made = AmqpTransport(
+        cast("Doorkeeper", watched), lambda _transport, _peer: cast("Connection", watched), 60.0
+    )
+    made.begin(cast("Wire", watched), "client")
+    return made
 
 
-class Porter:
-    """Flushes at once."""
+async def test_it_looks_when_the_time_has_come():
+    """Once, and after the last wish."""
+    watched = Watched()
+    one = transport(watched)
+    began_s = asyncio.get_running_loop().time()
+    one.wake_in(60_000)
+    one.wake_in(20)
+    looked_s = await asyncio.wait_for(watched.checks.get(), 5)
+    assert 0.015 <= looked_s - began_s < 5
+    assert watched.checks.empty()
+    one.connection_lost(None)
 
-    def touch(self, transport: AmqpTransport) -> None:
-        transport.flush()
 
-    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
-        del transport, size_bytes
-        return False
+async def test_what_is_due_already_is_looked_at_on_the_next_occasion():
+    """The clock may have been moved past it."""
+    watched = Watched()
+    one = transport(watched)
+    one.wake_in(-1000)
+    await asyncio.wait_for(watched.checks.get(), 5)
+    one.connection_lost(None)
 
-    def left(self, transport: AmqpTransport) -> None: ...
 
-
-async def test_what_is_read_is_acknowledged_even_without_an_answer():
-    """A client that waits for the acknowledgement before it writes more does not wait long."""
-    connection, wire = Silent(), Wire()
-    porter = cast("Doorkeeper", Porter())
-    transport = AmqpTransport(porter, lambda *_: cast("Connection", connection), 60.0)
-    transport.connection_made(cast("asyncio.BaseTransport", wire))
-    try:
-        connection.output = b"an answer"
-        transport.data_received(b"a question")
-        assert [b"an answer"] == wire.written
-        assert [] == wire.options
-        transport.data_received(b"a remark")
-        assert [(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)] == wire.options
-    finally:
-        transport.connection_lost(None)
+async def test_a_lost_connection_is_not_looked_at():
+    """Its timers are gone with it."""
+    one = transport(Watched())
+    one.wake_in(60_000)
+    timer = one._permit_timer
+    one.connection_lost(None)
+    assert timer is not None
+    assert timer.cancelled()

@@ -8,7 +8,16 @@ import pytest
 from azure.servicebus._pyamqp.utils import generate_sas_token
 
 from config.entities import AuthorizationRule
-from protocol.identity import ALL_CLAIMS, Grant, Identity, KeyRule, TokenRefused, path_of, sas
+from protocol.identity import (
+    ALL_CLAIMS,
+    NEVER_MS,
+    Grant,
+    Identity,
+    KeyRule,
+    TokenRefused,
+    path_of,
+    sas,
+)
 
 NOW_S = 1_800_000_000
 NOW_MS = NOW_S * 1000
@@ -221,6 +230,11 @@ GOOD = sas.make(HOST, "root", "primary", LATER_S)
 def test_what_is_no_token_is_called_malformed(token):
     """In strict mode what is no shared access signature is a bearer token, and those are off."""
     assert refusal(token) in {"MalformedToken", "InvalidToken"}
+
+
+def test_a_token_may_last_as_long_as_it_likes():
+    """However many digits its expiry has."""
+    assert NEVER_MS == verify(sas.make(HOST, "root", "primary", int("9" * 400))).expires_at_ms
 
 
 def test_names_of_rules_compare_without_case():
