@@ -7,6 +7,7 @@ Azure does the same and SDKs count on it: the JavaScript one cannot settle a mes
 from __future__ import annotations
 
 import os
+from itertools import count
 from typing import TYPE_CHECKING
 
 from protocol.amqp.values import compound, compound_of
@@ -18,25 +19,34 @@ _PROPERTIES = b"\x00\x53\x73"
 _NULL = 0x40
 _STRING_OF_32 = b"\xa1\x20"
 
+_PREFIX = os.urandom(8).hex().encode()
+_numbers = count(1)
+"""Together 32 hexadecimal digits, as a uuid has: unique without asking for randomness each time."""
+_PROPERTIES_UP_TO_ID = _PROPERTIES + b"\xc0\x23\x01" + _STRING_OF_32 + _PREFIX
+
 
 def identify(messages: list[Message]) -> list[Message]:
     """These messages, each with an id from here on."""
     for message in messages:
         body = message.body
         assert body is not None, "a message that has just arrived is in memory"
-        # Nearly every message has short properties that begin with its id.
-        if body[:4] == b"\x00\x53\x73\xc0" and body[5] and body[6] != 0x40:
-            continue
-        identified = _with_id(body)
-        message.size += len(identified) - len(body)
-        message.body = identified
+        # Nearly every message has short properties that begin with its id, or none at all.
+        if body[:3] != _PROPERTIES:
+            message.body = b"".join((_PROPERTIES_UP_TO_ID, b"%016x" % next(_numbers), body))
+            message.size += _ADDED_BYTES
+        elif body[3] != 0xC0 or not body[5] or body[6] == _NULL:
+            message.body = _with_id(body)
+            message.size += len(message.body) - len(body)
     return messages
 
 
+_ADDED_BYTES = len(_PROPERTIES_UP_TO_ID) + 16
+
+
 def _with_id(body: bytes) -> bytes:
-    """A canonical body with a message id, its own or a new one: a uuid without its dashes."""
-    first, count, end = compound(body, 3) if body.startswith(_PROPERTIES) else (0, 0, 0)
-    if count and body[first] != _NULL:
+    """A body whose properties may lack an id, with its own or a new one."""
+    first, field_count, end = compound(body, 3)
+    if field_count and body[first] != _NULL:
         return body
-    fields = _STRING_OF_32 + os.urandom(16).hex().encode() + body[first + 1 : end]
-    return _PROPERTIES + compound_of(0xC0, count or 1, fields) + body[end:]
+    fields = b"%b%b%016x%b" % (_STRING_OF_32, _PREFIX, next(_numbers), body[first + 1 : end])
+    return _PROPERTIES + compound_of(0xC0, field_count or 1, fields) + body[end:]
