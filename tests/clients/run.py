@@ -194,6 +194,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     parser.add_argument("--readme", action="store_true", help="put the tables into README.md")
     parser.add_argument("--verbose", action="store_true", help="name every scenario")
     options = parser.parse_args(arguments)
+    if options.readme and (options.short or options.only):
+        parser.error("README.md shows every client and every scenario")
     try:
         clients, missing, broken = _ready(all_clients(options.only))
     except ProgramFailed as error:

@@ -3,7 +3,8 @@ import { ServiceBusAdministrationClient } from "@azure/service-bus";
 import { environment } from "../node/trial.mjs";
 import { connect, receive, send } from "./client.mjs";
 
-const administer = () => new ServiceBusAdministrationClient(environment.adminConnectionString);
+const administer = (connectionString = environment.adminConnectionString) =>
+  new ServiceBusAdministrationClient(connectionString);
 
 async function all(iterator) {
   const found = [];
@@ -176,7 +177,7 @@ export async function rules(t) {
 }
 
 export async function runtimeProperties(t) {
-  const admin = administer();
+  const admin = administer(environment.connectionString); // the port for messaging does as well
   const client = connect(t);
   const queue = await t.queue();
   const sender = client.createSender(queue);
