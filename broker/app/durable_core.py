@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from broker.app.committer import Committer
-from broker.app.snapshots import by_namespace
 from broker.app.turns import TurnLoop
 from broker.core.errors import ServerBusy
 from broker.core.identifiers import MessageIds, lock_tokens
@@ -136,11 +135,11 @@ class DurableCore:
                 ids=ids,
                 payload_budget_bytes=budget_bytes,
                 hold_locks_after_connection_loss=self._settings.hold_locks_after_connection_loss,
+                create_on_first_use=self._settings.create_on_first_use,
             )
         now_ms = self._clock.now_ms()
         turn = Turn()
-        for name, part in by_namespace(snapshot).items():
-            self.namespaces[name].restore(part, now_ms)
+        Namespace.restore_all(self.namespaces, snapshot, now_ms)
         for name, entities in self._topology.namespaces.items():
             self.namespaces[name].declare(entities, now_ms, turn)
         if turn:

@@ -24,6 +24,7 @@ from broker.core.forwarding import Forwarder
 from broker.core.records import EntityDeleted, MessagesDeleted
 from broker.core.topic import Topic
 from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from config.names import wrong_entity_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -218,6 +219,17 @@ class Administration:
         topic.check_rules(rules)
 
     # --- doing it ---------------------------------------------------------------------------
+
+    def create_on_first_use(self, path: str, now_ms: int, turn: Turn) -> None:
+        """Have a queue where a client names one that is not there, if it may be called so."""
+        limits = self._environment.limits
+        if (
+            self._directory.get(path) is None
+            and "/$" not in path
+            and wrong_entity_name(path, limits) is None
+            and self._directory.queue_and_topic_count < limits.entities_per_namespace_max
+        ):
+            self._create(path, QueueDefinition(), now_ms, turn)
 
     def _create(self, path: str, definition: EntityDefinition, now_ms: int, turn: Turn) -> Entity:
         entity_id = self._environment.ids.take_entity()

@@ -62,6 +62,7 @@ class Namespace:
         ids: MessageIds,
         payload_budget_bytes: int | None,
         hold_locks_after_connection_loss: bool = False,
+        create_on_first_use: bool = False,
     ) -> None:
         self.name = name
         payloads = Payloads(payload_budget_bytes)
@@ -116,6 +117,9 @@ class Namespace:
             ask.ListRules: administration.list_rules,
         }
         self._handlers.update(dict.fromkeys(self._answers, self._answer))
+        if create_on_first_use:
+            for attach in (ask.AttachSender, ask.AttachReceiver):
+                self._handlers[attach] = self._creating_first(self._handlers[attach])
         self._due: dict[Due, Handler] = {
             Due.MESSAGE_LOCK: self._message_locks_end,
             Due.SESSION_LOCK: self._session_locks_end,
@@ -172,6 +176,15 @@ class Namespace:
             self._act_on_due(now_ms, turn)
         self._handlers[type(command)](command, now_ms, turn)
 
+    def _creating_first(self, attach: Handler) -> Handler:
+        def create_and_attach(
+            command: ask.AttachSender | ask.AttachReceiver, now_ms: int, turn: Turn
+        ) -> None:
+            self._administration.create_on_first_use(command.path, now_ms, turn)
+            attach(command, now_ms, turn)
+
+        return create_and_attach
+
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Match credit with messages, wherever this turn changed either."""
         environment = self._environment
@@ -207,7 +220,7 @@ class Namespace:
         self._links.grant(command)
 
     def _detach(self, command: ask.Detach, now_ms: int, turn: Turn) -> None:
-        self._transactions.drop_owned_by(command.peers)
+        self._transactions.roll_back_owned_by(command.peers, now_ms, turn)
         self._links.detach(command.peers, now_ms, turn, connection_lost=command.connection_lost)
 
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
@@ -301,9 +314,8 @@ class Namespace:
     def _transactions_time_out(
         self, transactions: Iterable[Transaction], now_ms: int, turn: Turn
     ) -> None:
-        del now_ms, turn
         for transaction in transactions:
-            self._transactions.drop(transaction)
+            self._transactions.roll_back(transaction, now_ms, turn)
 
     def _entities_idle(self, entities: Iterable[Entity], now_ms: int, turn: Turn) -> None:
         for entity in sorted(entities, key=lambda entity: entity.id):

@@ -306,6 +306,9 @@ class ScheduledLater:
             {m: n for m, n in promised.items() if m.state is MessageState.SCHEDULED}, turn
         )
 
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """Their numbers lead nowhere."""
+
 
 class _Nobody:
     """Stands for a request that locked messages: its answer has left, nothing else will be told."""

@@ -122,7 +122,10 @@ class Traffic:
             if command.transaction_id is None:
                 queue.settle(live, command.settlement, now_ms, turn)
             else:
-                self.hold_settlement(command.transaction_id, queue, live, command.settlement)
+                forgotten = [one for one, its in zip(live, handles, strict=True) if its is None]
+                self.hold_settlement(
+                    command.transaction_id, queue, live, command.settlement, forgotten
+                )
         except BrokerError as error:
             self._refuse_settling(command, handles, error, turn)
             return
@@ -130,12 +133,21 @@ class Traffic:
             turn.effects.append(Settled(command.peer, answered, command.settlement))
 
     def hold_settlement(
-        self, transaction_id: bytes, queue: Queue, tokens: Sequence[bytes], settlement: Settlement
+        self,
+        transaction_id: bytes,
+        queue: Queue,
+        tokens: Sequence[bytes],
+        settlement: Settlement,
+        forgotten: Sequence[bytes] = (),
     ) -> None:
-        """Settle under a transaction. Raises if that cannot be held."""
+        """Settle under a transaction. Raises if that cannot be held.
+
+        Those forgotten their receiver will not settle again, whatever becomes of the transaction.
+        """
         if any(self._transactions.settles(transaction_id, token) for token in tokens):
             raise MessageLockLost
-        self._transactions.hold(transaction_id, HeldSettlement(queue, tokens, settlement))
+        step = HeldSettlement(queue, tokens, settlement, forgotten)
+        self._transactions.hold(transaction_id, step)
 
     def _refuse_settling(
         self, command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
@@ -211,16 +223,26 @@ class Shipment:
         """Take them in."""
         self._traffic.accept(self._sender, self.messages, now_ms, turn)
 
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """They were never here."""
+
 
 class HeldSettlement:
     """A settlement that waits for its transaction; until then the messages stay locked."""
 
-    __slots__ = ("_queue", "_settlement", "size_bytes", "tokens")
+    __slots__ = ("_forgotten", "_queue", "_settlement", "size_bytes", "tokens")
 
-    def __init__(self, queue: Queue, tokens: Sequence[bytes], settlement: Settlement) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        tokens: Sequence[bytes],
+        settlement: Settlement,
+        forgotten: Sequence[bytes],
+    ) -> None:
         self._queue = queue
         self.tokens = tokens
         self._settlement = settlement
+        self._forgotten = forgotten
         self.size_bytes = 0
 
     @property
@@ -236,6 +258,13 @@ class HeldSettlement:
     def run(self, now_ms: int, turn: Turn) -> None:
         """Settle."""
         self._queue.settle(self.tokens, self._settlement, now_ms, turn)
+
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """The deliveries failed, as far as their receivers still know of them: they do not."""
+        locks = self._queue.locks
+        lost = [locks[token] for token in self._forgotten if token in locks]
+        if lost:
+            self._queue.return_locked(lost, now_ms, turn, failed=True)
 
 
 def _sort_out(

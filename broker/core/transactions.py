@@ -1,7 +1,8 @@
 """Transactions: what was sent and settled under one id is done together, or not at all.
 
 Owns holding and discharging; what each step does is in the step. Nothing of a transaction shows
-before it is discharged, and its settlements leave their messages locked until then.
+before it is discharged, and its settlements leave their messages locked until then. Rolled back,
+messages stay locked for the receivers that can still settle them, and go back from those that cannot.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class Step(Protocol):
 
     def run(self, now_ms: int, turn: Turn) -> None:
         """Do it. Called right after `check`."""
+
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """It will never be done."""
 
 
 class Transaction:
@@ -144,15 +148,27 @@ class Transactions:
         if transaction is None:
             error = TransactionUnknown("The transaction is not known: it has ended or timed out.")
         else:
-            self.drop(transaction)
+            self._close(transaction)
             if not command.fail:
                 error = _run(transaction, now_ms, turn)
+            if command.fail or error is not None:
+                _undo(transaction, now_ms, turn)
         turn.effects.append(Reply(command.peer, command.request, error=error))
 
-    def drop(self, transaction: Transaction) -> None:
-        """Forget what was held."""
-        if self._open.pop(transaction.id, None) is None:
-            return
+    def roll_back(self, transaction: Transaction, now_ms: int, turn: Turn) -> None:
+        """Drop all of it, though nobody asked for that."""
+        if transaction.id in self._open:
+            self._close(transaction)
+            _undo(transaction, now_ms, turn)
+
+    def roll_back_owned_by(self, peers: Iterable[Peer], now_ms: int, turn: Turn) -> None:
+        """The links that declared them are gone."""
+        for peer in peers:
+            for transaction in list(self._owned.get(peer, ())):
+                self.roll_back(transaction, now_ms, turn)
+
+    def _close(self, transaction: Transaction) -> None:
+        del self._open[transaction.id]
         self._environment.deadlines.discard(
             Due.TRANSACTION, transaction.deadline_ms, (transaction,)
         )
@@ -160,12 +176,6 @@ class Transactions:
         del owned[transaction]
         if not owned:
             del self._owned[transaction.owner]
-
-    def drop_owned_by(self, peers: Iterable[Peer]) -> None:
-        """The links that declared them are gone."""
-        for peer in peers:
-            for transaction in list(self._owned.get(peer, ())):
-                self.drop(transaction)
 
 
 def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | None:
@@ -179,3 +189,8 @@ def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | Non
     for step in transaction.steps:
         step.run(now_ms, turn)
     return None
+
+
+def _undo(transaction: Transaction, now_ms: int, turn: Turn) -> None:
+    for step in transaction.steps:
+        step.undo(now_ms, turn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from azure.servicebus import (
@@ -19,10 +18,9 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthenticationError,
 )
 
+from tests.sdk.conftest import Live
 from tests.sdk.support import bodies, nothing, receive, send
-
-if TYPE_CHECKING:
-    from tests.sdk.conftest import Live
+from tests.support.server import BrokerProcess
 
 
 def test_single_list_and_batch_sends_arrive_in_order(live: Live) -> None:
@@ -252,3 +250,18 @@ def test_wrong_key_is_refused(live: Live) -> None:
     text = str(caught.value.inner_exception)  # the SDK shows the broker's words only there
     assert "InvalidSignature" in text
     assert text.split("TrackingId:")[1].split("_", maxsplit=1)[0] in live.process.log_tail()
+
+
+def test_queue_is_created_on_first_use_where_switched_on() -> None:
+    """With the setting on, naming a queue is enough; names that cannot be are refused as before."""
+    with BrokerProcess(environment={"PEEKLOCK_CREATE_ON_FIRST_USE": "true"}) as process:
+        live = Live(process)
+        send(live, "made-on-the-way", "hello")
+        with live.client(retry_total=0) as client:
+            with client.get_queue_receiver("made-on-the-way") as receiver:
+                assert ["hello"] == bodies(receive(receiver, 1))
+            with (
+                pytest.raises(MessagingEntityNotFoundError),
+                client.get_queue_sender("not*allowed") as sender,
+            ):
+                sender.send_messages(ServiceBusMessage("x"))
