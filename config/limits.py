@@ -32,7 +32,6 @@ class Limits:
     """The defaults are the relaxed values."""
 
     # --- entities ---------------------------------------------------------------------------
-    namespaces_max: int = 1_000
     entities_per_namespace_max: int = 100_000
     """Queues and topics together."""
     entity_path_max_characters: int = 260
@@ -40,8 +39,6 @@ class Limits:
     """Of a namespace, subscription or rule."""
     subscriptions_per_topic_max: int = 10_000
     rules_per_subscription_max: int = 10_000
-    sql_filters_per_topic_max: int = 100_000
-    correlation_filters_per_topic_max: int = 100_000
     sql_text_max_characters: int = 64 * KIBIBYTE
     """Of one filter or one action."""
     statements_per_action_max: int = 1_024
@@ -73,11 +70,6 @@ class Limits:
     batch_max_messages: int = 100_000
     message_id_max_characters: int = 128
     session_id_max_characters: int = 128
-    partition_key_max_characters: int = 128
-    property_max_bytes: int = 32 * KIBIBYTE
-    """Of one application property."""
-    header_max_bytes: int = 64 * KIBIBYTE
-    """Of everything before the body."""
     session_state_max_bytes: int = 100 * MEBIBYTE
     session_states_per_entity_max: int = 1_000_000
 
@@ -91,12 +83,9 @@ class Limits:
 
     # --- connections ------------------------------------------------------------------------
     connections_max: int = 10_000
-    amqp_sessions_per_connection_max: int = 8_192
     links_per_connection_max: int = 20_000
     receivers_per_entity_max: int = 10_000
     frame_max_bytes: int = 64 * KIBIBYTE
-    sasl_frame_max_bytes: int = 4 * KIBIBYTE
-    """AMQP asks for 512 at least; a PLAIN response with a long token needs more."""
     handshake_timeout_ms: int = 30 * SECOND_MS
     """From the first byte of a connection to its `open`."""
     authorization_timeout_ms: int = 60 * SECOND_MS
@@ -105,13 +94,8 @@ class Limits:
     # --- memory -----------------------------------------------------------------------------
     sender_credit_window: int = 5_000
     """Messages a sending link may have on the wire; granted anew when half is used."""
-    receiver_bytes_in_flight_max: int = 16 * MEBIBYTE
-    """Bytes handed to the engine for one connection and not yet taken by its socket."""
     sender_bytes_in_flight_max: int = 64 * MEBIBYTE
     """Bytes taken from one connection and not yet committed: reading pauses beyond it."""
-    commit_backlog_max_bytes: int = 256 * MEBIBYTE
-    """Bytes taken from all connections and not yet committed."""
-    unsettled_deliveries_per_link_max: int = 100_000
 
     # --- transactions -----------------------------------------------------------------------
     transaction_max_operations: int = 10_000
@@ -127,7 +111,6 @@ STRICT = Limits(
     name_max_characters=50,
     subscriptions_per_topic_max=2_000,
     rules_per_subscription_max=2_000,
-    sql_filters_per_topic_max=2_000,
     sql_text_max_characters=1_024,
     statements_per_action_max=32,
     authorization_rules_per_entity_max=12,
