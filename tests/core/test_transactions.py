@@ -178,6 +178,31 @@ def test_what_cannot_be_held_is_refused_at_once(book):
     assert book >> discharge(T1) << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda: discharge(fail=True), id="rolled back"),
+        pytest.param(lambda: Detach([COORDINATOR]), id="left behind"),
+        pytest.param(lambda: Advance(Limits().transaction_timeout_ms), id="timed out"),
+    ],
+)
+def test_a_settled_delivery_goes_back_with_a_rollback(end):
+    """A receiver that settled it on its side has no other way to it. The delivery has failed."""
+    book = Playbook(QueueDefinition(lock_duration_ms=300_000))
+    book.run(send("a"), credit(1))
+    book.run(Declare(COORDINATOR, "declare"))
+    book.run(Settle(R, [T1], [None], COMPLETE, T2), credit(2))
+    (again,) = book.deliveries(end())
+    assert ("a", 1) == (text_of(again), again.delivery_count)
+
+
+def test_an_unsettled_delivery_stays_locked_after_a_rollback(book):
+    """Its receiver is still there to settle it otherwise."""
+    book.run(Settle(R, [T1], ["h"], COMPLETE, T2), credit(2))
+    assert book >> discharge(fail=True) << Reply(COORDINATOR, "discharge")
+    assert book >> Settle(R, [T1], ["i"], COMPLETE) << deleted(1) << Settled(R, ["i"], COMPLETE)
+
+
 def test_a_transaction_with_a_refusal_can_be_rolled_back(book):
     """Which is what a client does that was listening."""
     book.run(send_in(T2, "b"), Settle(R, [token(99)], ["h"], COMPLETE, T2))

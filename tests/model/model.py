@@ -58,6 +58,8 @@ class Bundle:
     tokens: set[bytes] = field(default_factory=set)
     operations: int = 0
     doomed: bool = False
+    forgotten: list[Callable[[], list[Item]]] = field(default_factory=list)
+    """By step: what receivers settled on their side and will not settle again."""
 
 
 class Model(World):
@@ -138,7 +140,8 @@ class Model(World):
                 self.answers.append(("refused", listener.peer, "OperationTimeout"))
                 self.stop_listening(listener)
         else:
-            self.bundles = {k: b for k, b in self.bundles.items() if b not in subjects}
+            for bundle in subjects:
+                self._roll_back(bundle)
 
     # --- paths ------------------------------------------------------------------------------
 
@@ -230,7 +233,8 @@ class Model(World):
 
     def on_Detach(self, command: ask.Detach) -> None:
         for peer in command.peers:
-            self.bundles = {k: b for k, b in self.bundles.items() if b.owner is not peer}
+            for bundle in [b for b in self.bundles.values() if b.owner is peer]:
+                self._roll_back(bundle)
             self.senders.pop(peer, None)
         for peer in command.peers:
             for listener in self.listeners:
@@ -357,10 +361,11 @@ class Model(World):
         return "any id"
 
     def on_Discharge(self, command: ask.Discharge) -> None:
-        bundle = self.bundles.pop(command.transaction_id, None)
+        bundle = self.bundles.get(command.transaction_id)
         if bundle is None:
             raise Refusal("TransactionUnknown")
         if command.fail:
+            self._roll_back(bundle)
             return
         try:
             if bundle.doomed:
@@ -368,9 +373,16 @@ class Model(World):
             for check, _ in bundle.steps:
                 check()
         except Refusal:
+            self._roll_back(bundle)
             raise Refusal("TransactionRolledBack") from None
+        del self.bundles[command.transaction_id]
         for _, run in bundle.steps:
             run()
+
+    def _roll_back(self, bundle: Bundle) -> None:
+        self.bundles = {k: b for k, b in self.bundles.items() if b is not bundle}
+        for items in bundle.forgotten:
+            self.lose_locks(items(), failed=True)
 
     # --- settling ---------------------------------------------------------------------------
 
@@ -392,6 +404,13 @@ class Model(World):
         try:
             self._check_settlement(sub, command.settlement)
             self._settle(place, sub, list(live), command.settlement, command.transaction_id)
+            if command.transaction_id is not None:
+                forgotten = [token for token, handle in live.items() if handle is None]
+                self.bundles[command.transaction_id].forgotten.append(
+                    lambda: [
+                        item for token in forgotten if (item := self.locked(place, sub, token))
+                    ]
+                )
         except Refusal as refusal:
             for handle in live.values():
                 self._settle_refused(command, handle, refusal.error)
