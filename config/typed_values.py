@@ -7,6 +7,7 @@ only name, `{uuid: ...}`. What is written here reads back as the same value.
 from __future__ import annotations
 
 import base64
+import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -39,7 +40,9 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "duration": _read_duration,
     "uuid": UUID,
     "binary": lambda text: base64.b64decode(text, validate=True),
+    "number": float,  # for those that JSON has no digits for
 }
+_NULL = "null"
 _WRITERS: Mapping[type, tuple[str, Callable[..., str]]] = {
     datetime: ("datetime", datetime.isoformat),
     timedelta: ("duration", _write_duration),
@@ -47,13 +50,15 @@ _WRITERS: Mapping[type, tuple[str, Callable[..., str]]] = {
     bytes: ("binary", lambda value: base64.b64encode(value).decode()),
 }
 
-ALLOWED = "text, a number, true or false, or one of " + ", ".join(
+ALLOWED = "text, a number, true or false, {null: } or one of " + ", ".join(
     f"{{{name}: ...}}" for name in _READERS
 )
 
 
 def read_typed(members: Mapping[str, object]) -> object:
     """The value of such a mapping. Raises `ValueError` if it is none."""
+    if members == {_NULL: None}:
+        return None
     ((name, text),) = members.items() if len(members) == 1 else (("", None),)
     reader = _READERS.get(name)
     if reader is None or not isinstance(text, str):
@@ -61,8 +66,12 @@ def read_typed(members: Mapping[str, object]) -> object:
     return reader(text)
 
 
-def write_value(value: object) -> Plain | dict[str, str]:
+def write_value(value: object) -> Plain | dict[str, str] | dict[str, None]:
     """A value as it stands in a file. Raises `TypeError` for one that cannot."""
+    if value is None:
+        return {_NULL: None}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": repr(float(value))}
     # AMQP's integers and texts are types of their own; a file knows the plain ones.
     for plain in (bool, int, float, str):
         if isinstance(value, plain):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,7 +37,7 @@ from config.properties import PROPERTIES
 from config.topology import Topology
 from config.yaml_writing import yaml_form
 from protocol.amqp.values import Int, Symbol
-from tests.config.reading import NOWHERE, any_rule
+from tests.config.reading import NOWHERE, any_rule, mistakes
 
 # --- topologies of every kind ------------------------------------------------------------------
 
@@ -49,6 +50,7 @@ entity_names = (
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=20)
 words = texts.filter(bool)
 values = st.one_of(
+    st.none(),
     st.booleans(),
     st.integers(-(2**63), 2**63 - 1),
     st.floats(allow_nan=False),
@@ -311,6 +313,8 @@ def test_values_that_came_over_amqp_are_written_as_plain_ones():
         ({"duration": "-PT1S"}, timedelta(seconds=-1)),
         ({"uuid": "00112233-4455-6677-8899-aabbccddeeff"}, UUID(int=0x112233445566778899AABBCCDDEEFF)),
         ({"binary": "AAE="}, b"\x00\x01"),
+        ({"number": "-inf"}, -math.inf),
+        ({"null": None}, None),
     ],
 )  # fmt: skip
 def test_values_without_a_plain_form_name_their_type(written, written_as, value):
@@ -320,3 +324,16 @@ def test_values_without_a_plain_form_name_their_type(written, written_as, value)
     found = written(yaml.safe_dump(document), ".yaml").namespaces["sbemulatorns"]
     (rule,) = found["t/Subscriptions/s"].rules
     assert {"p": value} == rule.filter.properties
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"uuid": "x"}, {"binary": "!"}, {"datetime": 1}, {"colour": "red"}, {"uuid": "", "a": ""}],
+)
+def test_a_type_that_is_wrong_is_told(tmp_path, wrong):
+    """With those there are."""
+    rules = {"r": {"correlation_filter": {"properties": {"p": wrong}}}}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"topics": {"t": {"subscriptions": {"s": {"rules": rules}}}}}))
+    (found,) = mistakes(path)
+    assert "properties.p: a mapping is not allowed; expected text, a number" in found
