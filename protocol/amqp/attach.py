@@ -46,6 +46,8 @@ class Attach:
     """0 first, 1 second."""
     filter: dict[str, FilterValue] = field(default_factory=dict)
     properties: dict[str, object] = field(default_factory=dict)
+    copies: bool = False
+    """The client wants to look at messages and leave them where they are."""
     max_message_size: int = 0
     """0 means no limit."""
     initial_delivery_count: int = 0
@@ -68,8 +70,16 @@ def read_attach(link: Any) -> Attach:
         rcv_settle_mode=lib.pn_link_remote_rcv_settle_mode(link),
         filter=_filters(decoded_map(lib.pn_terminus_filter(source))),
         properties=decoded_map(lib.pn_link_remote_properties(link)),
+        copies=not is_receiver and _wants_copies(source),
         max_message_size=lib.pn_link_remote_max_message_size(link),
     )
+
+
+def _wants_copies(source: Any) -> bool:
+    """JMS says so of durable subscriptions too, which are to have their messages all the same."""
+    mode = lib.pn_terminus_get_distribution_mode(source)
+    durable = lib.pn_terminus_get_durability(source) != lib.PN_NONDURABLE
+    return bool(mode == lib.PN_DIST_MODE_COPY) and not durable
 
 
 def decoded_map(data: Any) -> dict[str, object]:

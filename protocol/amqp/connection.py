@@ -23,6 +23,7 @@ from broker.core.errors import (
     Unauthorized,
 )
 from protocol.amqp.addresses import Address, NodeKind, parse
+from protocol.amqp.browsing import BrowsingLink
 from protocol.amqp.cbs import CbsNode
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.engine import Engine
@@ -49,6 +50,15 @@ log = structlog.get_logger("peeklock.amqp")
 SETTLED_MODE = 1
 SESSION_WAIT_DEFAULT_MS = 65_000
 NON_EXCLUSIVE_SESSION_FILTER = "com.microsoft:non-exclusive-session-filter:list"
+SELECTORS = frozenset(
+    {
+        0x0000468C00000003,
+        0x0000468C00000004,
+        "apache.org:no-local-filter:list",
+        "apache.org:selector-filter:string",
+    }
+)
+"""Filters of generic clients, by descriptor: ignored, they would give a client others' messages."""
 
 
 class ClientLink(Protocol):
@@ -317,6 +327,9 @@ class Connection:
         if address.kind is NodeKind.ENTITY:
             if attach.is_receiver:
                 return self._attach_sender(link, attach, address.path)
+            _check_filters(attach)
+            if attach.copies:
+                return self._attach_browser(link, attach, address.path)
             return self._attach_receiver(link, attach, address.path)
         if address.kind is NodeKind.MANAGEMENT:
             self._permits.rest(link, (None, _management(address.path)))
@@ -359,10 +372,23 @@ class Connection:
         self._submit(AttachReceiver(peer, path, mode, session))
         return peer
 
+    def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
+        self._permits.rest(link, (LISTEN, path))
+        session, _ = self._session_request(attach)
+        peer = BrowsingLink(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._surroundings.touch,
+            presettled=attach.snd_settle_mode == SETTLED_MODE,
+            session_id=session.session_id if session is not None else None,
+        )
+        peer.begin()
+        return peer
+
     def _session_request(self, attach: Attach) -> tuple[SessionRequest | None, object | None]:
         """The session a receiver asks for, and the descriptor it wrapped it in, if any."""
-        if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
-            raise NotImplementedHere("Non-exclusive sessions are not offered.")
         wanted = attach.filter.get(SESSION_FILTER)
         if wanted is None:
             return None, None
@@ -473,6 +499,15 @@ class Connection:
         ]
         if gone:
             self._submit(Detach(gone, connection_lost))
+
+
+def _check_filters(attach: Attach) -> None:
+    if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
+        raise NotImplementedHere("Non-exclusive sessions are not offered.")
+    if any(wanted.descriptor in SELECTORS for wanted in attach.filter.values()):
+        raise NotImplementedHere(
+            "A receiver has no selector here: make a subscription with a rule that selects."
+        )
 
 
 def _management(path: str) -> str:

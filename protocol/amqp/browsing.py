@@ -1,0 +1,126 @@
+"""A receiver that asked for copies: it looks at messages and neither locks nor takes them.
+
+Owns how far a client has looked; what there is to see is the core's answer to a peek. A browser sees
+what is there when it asks: it is not told of what comes later until it grants credit again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Peek
+from broker.core.effects import Effect, Reply
+from broker.core.message import MessageState
+from protocol.amqp.mapping import wire_error
+from protocol.amqp.sections import encode_delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.commands import Command
+    from broker.core.message import Message
+    from protocol.amqp.engine import Delivery, Engine, EngineLink
+    from protocol.amqp.outcomes import Outcome
+
+ASKED_AT_ONCE_MAX = 100
+
+
+class BrowsingLink:
+    """A link on which the client receives copies of what waits in a queue."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        path: str,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        *,
+        presettled: bool,
+        session_id: str | None,
+    ) -> None:
+        self._engine = engine
+        self._link = link
+        self.path = path
+        self._submit = submit
+        self._touch = touch
+        self._presettled = presettled
+        self._session_id = session_id
+        self._from_sequence_number = 0
+        self._asking = False
+        self._shown = 0
+
+    def begin(self) -> None:
+        """Look whether there is such a queue; the answer grants the link or refuses it."""
+        self._ask(1)
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def on_flow(self) -> None:
+        """The client wants to see more."""
+        engine, link = self._engine, self._link
+        if self._asking or engine.queued(link):
+            return
+        credit = engine.credit(link)
+        if credit > 0:
+            self._ask(min(credit, ASKED_AT_ONCE_MAX))
+        elif engine.draining(link):
+            engine.drained(link)
+            self._touch()
+
+    def on_outcomes(
+        self,
+        deliveries: list[Delivery],
+        outcome: Outcome | None,
+        settled: bool,  # noqa: FBT001 -- the engine calls back by position
+    ) -> None:
+        """Whatever the client thinks of a copy, the message stays as it is."""
+        self._engine.settle(self._link, deliveries, None if settled else outcome)
+        self._touch()
+
+    def on_detach(self) -> None:
+        """Nothing is held for a client that only looks."""
+
+    def _ask(self, count: int) -> None:
+        self._asking = True
+        self._submit(
+            Peek(self, self, self.path, self._from_sequence_number, count, self._session_id)
+        )
+
+    # --- from the core -------------------------------------------------------------------------
+
+    def receive(self, effect: Effect) -> None:
+        """Show what was found."""
+        if not isinstance(effect, Reply):
+            return
+        self._asking = False
+        if effect.error is not None:
+            error = wire_error(effect.error, entity=self.path, operation="browse")
+            self._engine.detach(self._link, error)
+        elif not self._link.answered:
+            self._engine.attach(self._link)
+            self.on_flow()
+        else:
+            self._show(effect.value)  # type: ignore[arg-type]  # what a peek is answered with
+        self._touch()
+
+    def _show(self, found: list[Message]) -> None:
+        engine, link = self._engine, self._link
+        room = engine.credit(link)
+        for message in found:
+            if message.state is MessageState.ACTIVE:
+                if room == 0:
+                    break
+                room -= 1
+                self._send(message)
+            self._from_sequence_number = message.sequence_number + 1
+        if found:
+            self.on_flow()
+        elif engine.draining(link):
+            engine.drained(link)
+
+    def _send(self, message: Message) -> None:
+        self._shown += 1
+        tag = self._shown.to_bytes(16, "big")
+        head, body = encode_delivery(message, None, 0)
+        self._engine.send(self._link, [tag], [head], [body], self._presettled)
