@@ -157,5 +157,6 @@ class Clients:
             async with asyncio.timeout(grace_s):
                 await self._empty.wait()
         for transport in list(self._transports):
+            # Its locks end with the process. That it does not read just now is no failed delivery.
+            transport.disown()
             transport.abort()
-        await asyncio.sleep(0)

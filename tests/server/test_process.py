@@ -117,6 +117,20 @@ def test_stop_does_not_wait_for_clients_that_do_not_answer() -> None:
             connection.wait(lambda: False, timeout=5)
 
 
+def test_stop_is_no_failed_delivery_of_a_client_that_does_not_answer(tmp_path: Path) -> None:
+    """What it holds is there again, uncounted, and the stop leaves no error in the log."""
+    with BrokerProcess(storage=store(tmp_path)) as broker:
+        send(broker, "held")
+        connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
+        assert 0 == connection.create_receiver(QUEUE, credit=1).receive().delivery_count
+        assert 0 == broker.terminate()
+        assert "[error" not in broker.log_text()
+        broker.start()
+        again = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
+        assert 0 == again.create_receiver(QUEUE, credit=1).receive().delivery_count
+        again.close()
+
+
 def test_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> None:
     """One process owns a store; the other is told who."""
     with BrokerProcess(storage=store(tmp_path)) as broker:

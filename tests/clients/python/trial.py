@@ -90,7 +90,7 @@ class Broker:
         path = f"{topic}/Subscriptions/{subscription}/Rules"
         element = f'<Filter i:type="{kind}" xmlns:i="{INSTANCE}">{filter_xml}</Filter>'
         self.put(f"{path}/only", "RuleDescription", element)
-        self._request("DELETE", f"/{path}/$Default?api-version=2021-05", b"")
+        self.delete(f"{path}/$Default")
 
     def put(self, path: str, kind: str, elements: str) -> None:
         entry = (
@@ -98,6 +98,9 @@ class Broker:
             f'<{kind} xmlns="{SERVICE_BUS}">{elements}</{kind}></content></entry>'
         )
         self._request("PUT", f"/{path}?api-version=2021-05", entry.encode())
+
+    def delete(self, path: str) -> None:
+        self._request("DELETE", f"/{path}?api-version=2021-05", b"")
 
     # ---- time and life --------------------------------------------------------------------------
 

@@ -57,18 +57,18 @@ READ: dict[str, Callable[[str], Any]] = {
 
 async def properties_round_trip(broker: Broker, client: str) -> str:
     rows = type_rows()
-    own: dict[str, Any] = {
+    own: dict[str | bytes, Any] = {
         name: WRITTEN[row["type"]](row["value"])
         for name, row in rows.items()
         if row["section"] == "application-properties" and row["type"] in WRITTEN
     }
-    written = sorted([*PROPERTIES, "time-to-live", "body", *own])
+    written = sorted([*PROPERTIES, "time-to-live", "body", *map(str, own)])
     queue = f"{broker.run}-types-{client}"
     broker.put(queue, "QueueDescription", "<MaxDeliveryCount>100</MaxDeliveryCount>")
     texts: dict[str, Any] = {argument: rows[name]["value"] for name, argument in PROPERTIES.items()}
     message = ServiceBusMessage(
         bytes.fromhex(rows["body"]["value"]),
-        application_properties=dict(own, written=",".join(written)),
+        application_properties={**own, "written": ",".join(written)},
         time_to_live=timedelta(hours=1),
         **texts,
     )
