@@ -105,9 +105,13 @@ class Arrivals:
         self._environment.payloads.request(paged, turn)
         due = [message for message in due if message.body is not None]
         queue.withdraw(due)
+        reader = self._environment.reader
         for message in due:
             message.state = MessageState.ACTIVE
             message.enqueue_sequence_number = 0
+            if message.session_id is None and message.body is not None:
+                # When it was sent, perhaps no subscription wanted to know.
+                message.session_id = reader.session_id(message.body)
         queue.entity.republish(due, now_ms, turn)
 
     def _identify(self, entity: Entity, message: Message) -> BrokerError | None:

@@ -76,6 +76,8 @@ def _check_sessions(queue: Queue) -> None:
             assert session.holder.outlet is session
             assert session not in sessions._available
     assert not grouped, "a message is in no session"
+    for session in sessions._available:
+        assert sessions._by_id.get(session.id) is session, "a session that is gone is on offer"
     holders = [s.holder for s in sessions._by_id.values() if s.holder is not None]
     assert len(holders) == len(set(holders)), "a receiver holds two sessions"
 

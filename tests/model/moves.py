@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAUSES_MS = (1, 1_000, LOCK_MS // 2, LOCK_MS, LOCK_MS + 1, LIVE_MS, WINDOW_MS, 61_000)
+SHORT_PAUSES_MS = (1, 1_000, 1_000, LOCK_MS // 2)
+STALE_KEPT = 4
 STATE_BYTES = (1, 3, 300 * 1024)
 LARGE_BYTES = (LARGEST_KILOBYTES - 10) * 1024
 TOO_LARGE_BYTES = (LARGEST_KILOBYTES + 1) * 1024
@@ -190,8 +192,8 @@ class Moves:
         return definition is not None and getattr(definition, "requires_session", False)
 
     def _transaction(self, choices: Choices) -> bytes | None:
-        transactions = self.known.transactions
-        return choices.pick(transactions[-3:]) if transactions and choices.rarely(2) else None
+        transactions = self.known.transactions[-2:]
+        return choices.pick(transactions) if transactions and choices.rarely(3) else None
 
     def _message(self, choices: Choices, path: str, *, scheduled: bool = False) -> Message:
         wants_session = self._has_sessions(path) or choices.rarely(3)
@@ -226,8 +228,9 @@ class Moves:
             return [1]
         place, sub = self.pair.model.find(path)
         there = [i.number for i in self.pair.model.content(place, sub) if i.state == state]
-        options = [*there, 1, place.last_number[sub], 10_000]
-        return [choices.pick(options) for _ in range(choices.number(1, 2))]
+        if choices.rarely(6):
+            there = [*there, 1, place.last_number[sub], 10_000]
+        return [choices.pick(there) for _ in range(choices.number(1, 2))] if there else []
 
     # --- moves: sending ---------------------------------------------------------------------
 
@@ -267,6 +270,9 @@ class Moves:
     def cancel(self, choices: Choices) -> None:
         path = self._send_path(choices)
         numbers = self._numbers_of(choices, path, SCHEDULED)
+        if not numbers:
+            self.schedule(choices)
+            return
         asker = self._client("asker")
         self._do(choices, ask.CancelScheduled(asker, self._name("cancel"), path, numbers))
 
@@ -323,14 +329,32 @@ class Moves:
         reason = choices.pick((None, "bad")) if kind is SettlementKind.DEAD_LETTER else None
         return Settlement(kind, {"tried": b"yes"} if choices.rarely(4) else None, reason)
 
-    def _some_taken(self, choices: Choices, path: str) -> list[Taken]:
-        taken = [one for one in reversed(self.known.taken) if one.path == path][:6]
+    def _some_taken(self, choices: Choices, path: str | None = None) -> list[Taken]:
+        """Messages of one queue to do something with: mostly such as are still locked."""
+        self._forget_old()
+        taken = [one for one in self.known.taken if path in (None, one.path)]
+        live = [one for one in taken if self._is_locked(one)]
+        taken = taken if choices.rarely(6) else live
         if not taken:
             return []
-        return [choices.pick(taken) for _ in range(choices.number(1, 2))]
+        first = choices.pick(taken)
+        rest = [one for one in taken if one.path == first.path]
+        return [first, *[choices.pick(rest) for _ in range(choices.number(0, 2))]]
+
+    def _is_locked(self, one: Taken) -> bool:
+        if one.path.removesuffix(DEAD_SUFFIX) not in self.pair.model.places:
+            return False
+        place, sub = self.pair.model.find(one.path)
+        return self.pair.model.locked(place, sub, one.token) is not None
+
+    def _forget_old(self) -> None:
+        """A few stale tokens are enough for mistakes."""
+        stale = [one for one in self.known.taken if not self._is_locked(one)]
+        for one in stale[:-STALE_KEPT]:
+            self.known.taken.remove(one)
 
     def settle(self, choices: Choices) -> None:
-        paths = [one.path for one in self.known.taken]
+        paths = [one.path for one in self.known.taken if self._is_locked(one)]
         receivers = [one for one, path in self.known.receivers.items() if path in paths]
         if not receivers:
             self.settle_by_token(choices)
@@ -347,11 +371,11 @@ class Moves:
         self._do(choices, ask.Settle(receiver, tokens, handles, settlement, transaction_id))
 
     def settle_by_token(self, choices: Choices) -> None:
-        if not self.known.taken:
+        taken = self._some_taken(choices)
+        if not taken:
             self.credit(choices)
             return
-        one = choices.pick(self.known.taken[-6:])
-        taken = [one, *self._some_taken(choices, one.path)]
+        one = taken[0]
         self._do(
             choices,
             ask.SettleByToken(
@@ -366,14 +390,13 @@ class Moves:
         )
 
     def renew(self, choices: Choices) -> None:
-        if not self.known.taken:
+        taken = self._some_taken(choices)
+        if not taken:
+            self.credit(choices)
             return
-        one = choices.pick(self.known.taken[-6:])
-        tokens = list(
-            dict.fromkeys([one.token, *[o.token for o in self._some_taken(choices, one.path)]])
-        )
+        tokens = list(dict.fromkeys(one.token for one in taken))
         asker = self._client("asker")
-        self._do(choices, ask.RenewLocks(asker, self._name("renew"), one.path, tokens))
+        self._do(choices, ask.RenewLocks(asker, self._name("renew"), taken[0].path, tokens))
 
     # --- moves: looking and fetching --------------------------------------------------------
 
@@ -393,6 +416,9 @@ class Moves:
     def fetch(self, choices: Choices) -> None:
         path = self._receive_path(choices)
         numbers = self._numbers_of(choices, path, DEFERRED)
+        if not numbers:
+            self.credit(choices)
+            return
         session_id = None
         if self._has_sessions(path) and choices.rarely(2):
             session_id = choices.pick(SESSIONS)
@@ -446,15 +472,27 @@ class Moves:
         asker, request = self._client("asker"), self._name("change")
         if place is None:
             command: Command = ask.CreateEntity(asker, request, path, ENTITIES[path])
-        elif choices.rarely(3):
+        elif choices.rarely(4):
             command = ask.DeleteEntity(asker, request, path)
         else:
             definition = replace(place.definition, status=choices.pick(list(EntityStatus)))
             if not isinstance(definition, TopicDefinition):
-                most = choices.pick((LOCK_MS, LOCK_MS // 2))
-                definition = replace(definition, lock_duration_ms=most)
+                definition = replace(
+                    definition,
+                    lock_duration_ms=choices.pick((LOCK_MS, LOCK_MS // 2)),
+                    forward_to=self._forwards_to(choices, path, "forward_to"),
+                    forward_dead_letters_to=self._forwards_to(
+                        choices, path, "forward_dead_letters_to"
+                    ),
+                )
             command = ask.UpdateEntity(asker, request, path, definition)
         self._do(choices, command, alone=True)
+
+    @staticmethod
+    def _forwards_to(choices: Choices, path: str, name: str) -> str | None:
+        """Where it forwarded to from the beginning, or nowhere for now."""
+        there: str | None = getattr(ENTITIES[path], name)
+        return None if there is None or choices.rarely(2) else there
 
     def heal(self, choices: Choices) -> None:
         """Every entity of the focus is there and enabled again."""
@@ -484,7 +522,9 @@ class Moves:
         if not self.known.transactions:
             self.declare(choices)
             return
-        transaction_id = choices.pick(self.known.transactions[-3:])
+        transaction_id = choices.pick(self.known.transactions[-2:])
+        if not choices.rarely(8):
+            self.known.transactions.remove(transaction_id)
         asker, request = self._client("asker"), self._name("discharge")
         self._do(choices, ask.Discharge(asker, request, transaction_id, choices.rarely(3)))
 
@@ -492,7 +532,7 @@ class Moves:
 
     def wait(self, choices: Choices) -> None:
         self.end_turn()
-        self.pair.advance(choices.pick(PAUSES_MS))
+        self.pair.advance(choices.pick(PAUSES_MS if choices.rarely(3) else SHORT_PAUSES_MS))
         if choices.rarely(2):
             self._do(choices, ask.Tick())
 
@@ -507,7 +547,7 @@ class Moves:
     def restart(self, choices: Choices) -> None:
         self.end_turn()
         self.pair.restart(read_bodies=not choices.rarely(3))
-        self.known = Known(taken=self.known.taken, transactions=self.known.transactions)
+        self.known = Known(taken=self.known.taken, transactions=self.known.transactions[-1:])
         self._requests.clear()
 
 
@@ -551,7 +591,7 @@ WEIGHTS: dict[str, int] = {
     "session": 3,
     "detach": 3,
     "renew": 2,
-    "heal": 2,
+    "heal": 4,
     "attach_sender": 2,
     "declare": 2,
     "discharge": 2,

@@ -8,6 +8,7 @@ from broker.core.commands import (
     ABANDON,
     DEFER,
     AttachSender,
+    CreateEntity,
     Declare,
     DeleteEntity,
     Detach,
@@ -145,6 +146,17 @@ def test_scheduling_for_the_past_on_a_topic_answers_with_the_topics_number():
     book.tell(AttachSender(S, "t"))
     book.ask(Schedule(CLIENT, 1, "t", [message("later", at_ms=START_MS + 1_000)]))
     assert [2] == book.ask(Schedule(CLIENT, 2, "t", [message("past")]))
+
+
+def test_a_session_subscription_made_later_finds_the_session_of_a_scheduled_message():
+    """When the message was sent, nobody had asked for sessions yet."""
+    book = Playbook(entities={"t": TopicDefinition()}, attach=False)
+    book.tell(AttachSender(S, "t"))
+    book.tell(send(message("later", session="a", at_ms=START_MS + 1_000)))
+    grouped = SubscriptionDefinition(requires_session=True)
+    book.tell(CreateEntity(CLIENT, 1, "t/Subscriptions/s", grouped))
+    book.tell(Advance(1_000))
+    assert ["later"] == texts(book.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10, "a")))
 
 
 # --- bodies in the store -------------------------------------------------------------------------
