@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 NAME_WIDTH = 12
 ROUND_TRIP = "properties-round-trip"
 READ_TYPES = "read-types"
+NOT_REPORTED = Outcome("failed", "was not reported")
 _BROKEN = re.compile(
     r"^.*(?:\[error|\[critical|Traceback \(most recent call last\)).*$", re.MULTILINE
 )
@@ -44,7 +45,7 @@ class Matrix:
         self._run = f"run-{secrets.token_hex(3)}"
         self._verbose = verbose
         self._scenarios = table.scenarios(short=short)
-        self._environment = _environment(broker, folder, self._run, short=short)
+        self._environment = _environment(broker, folder, short=short)
         self._log_seen = 0
         self.reports: dict[str, Report] = {}
         self.types: dict[tuple[str, str], Outcome] = {}
@@ -52,9 +53,9 @@ class Matrix:
     def run(self, client: Client) -> Report:
         """All scenarios of one client. The broker starts anew, so that its clock is right."""
         self._broker.restart()
-        report = client.start([], self._environment, self._broker.restart, self._watch)
+        report = self._start(client)
         for name in self._scenarios:
-            report.outcomes.setdefault(name, Outcome("failed", "was not reported"))
+            report.outcomes.setdefault(name, NOT_REPORTED)
         for name in report.outcomes.keys() - set(self._scenarios):
             report.outcomes[name] = Outcome("failed", "is not in SCENARIOS.md")
         report.problem = report.problem or self._broken()
@@ -63,11 +64,10 @@ class Matrix:
 
     def read_types(self, reader: Client, writer: Client) -> Report:
         """Have one client read what another has written."""
-        queue = f"{self._run}-types-{writer.name}"
-        arguments = [READ_TYPES, queue, writer.name]
-        report = reader.start(arguments, self._environment, self._broker.restart, self._watch)
+        queue = f"{self._prefix(writer)}-types-{writer.name}"
+        report = self._start(reader, READ_TYPES, queue, writer.name)
         if READ_TYPES not in report.outcomes:
-            report.outcomes[READ_TYPES] = Outcome("failed", "was not reported")
+            report.outcomes[READ_TYPES] = NOT_REPORTED
         report.problem = report.problem or self._broken()
         failed = Outcome("failed", report.problem)
         self.types[reader.name, writer.name] = (
@@ -81,6 +81,14 @@ class Matrix:
         outcome = report.outcomes.get(ROUND_TRIP) if report else None
         return outcome is not None and outcome.outcome == "passed"
 
+    def _start(self, client: Client, *arguments: str) -> Report:
+        environment = {**self._environment, "PEEKLOCK_RUN": self._prefix(client)}
+        return client.start(arguments, environment, self._broker.restart, self._watch)
+
+    def _prefix(self, client: Client) -> str:
+        """What the names of this client's entities begin with."""
+        return f"{self._run}-{client.name}"
+
     def _watch(self, name: str, outcome: Outcome) -> None:
         if self._verbose:
             print(f"  {outcome.outcome:8} {name}  {outcome.detail}".rstrip(), flush=True)
@@ -93,7 +101,7 @@ class Matrix:
         return f"the broker logged: {new[found.start() :][:2_000]}" if found else ""
 
 
-def _environment(broker: BrokerProcess, folder: Path, run: str, *, short: bool) -> dict[str, str]:
+def _environment(broker: BrokerProcess, folder: Path, *, short: bool) -> dict[str, str]:
     flag = "UseDevelopmentEmulator=true;"
     tls = broker.connection_string.replace(flag, "").replace(HOST, "localhost")
     environment = {
@@ -105,7 +113,6 @@ def _environment(broker: BrokerProcess, folder: Path, run: str, *, short: bool) 
         "PEEKLOCK_TLS_CONNECTION_STRING": tls,
         "PEEKLOCK_CA_FILE": str(folder / "tls" / "ca.pem"),
         "PEEKLOCK_TYPES_FILE": str(FOLDER / "types.json"),
-        "PEEKLOCK_RUN": run,
     }
     if short:
         environment["PEEKLOCK_SHORT"] = "1"
@@ -150,8 +157,11 @@ def _line(name: str, report: Report, seconds: float) -> str:
     failures = [
         f"  {scenario}: {outcome.detail}"
         for scenario, outcome in report.outcomes.items()
-        if outcome.outcome not in ("passed", "skipped")
+        if outcome.outcome not in ("passed", "skipped") and outcome is not NOT_REPORTED
     ]
+    silent = [one for one, outcome in report.outcomes.items() if outcome is NOT_REPORTED]
+    if silent:
+        failures.append(f"  {len(silent)} were not reported, the first of them {silent[0]}")
     if report.problem:
         failures.append(f"  {report.problem}")
     if failures and report.output:
