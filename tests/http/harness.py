@@ -154,7 +154,7 @@ class HttpHarness:
         assert self._runner is not None
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
-        port: int = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        port: int = site._server.sockets[0].getsockname()[1]
         return port
 
     async def _stop(self) -> None:
