@@ -102,7 +102,15 @@ class Settings(BaseModel):
         description="where the certificate authority made here is kept",
     )
     tls_names: Annotated[tuple[str, ...], _written(read_names)] = Field(
-        ("localhost", "127.0.0.1", "::1", "peeklock", "host.docker.internal"),
+        (
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "peeklock",
+            "host.docker.internal",
+            # For code that insists on a name of the cloud's, pointed here by a network alias.
+            "*.servicebus.windows.net",
+        ),
         description="host names the certificate made here is for, with commas",
     )
     storage: Annotated[str, _written(read_store)] = Field(

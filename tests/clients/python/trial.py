@@ -108,6 +108,10 @@ class Broker:
         """Move the broker's clock: nothing sleeps until a lock expires."""
         self._clock(int(seconds * 1000))
 
+    def advance_to(self, moment: datetime) -> None:
+        """Move the broker's clock just past a moment."""
+        self.advance(seconds=max(0.0, (moment - self.now()).total_seconds()) + 0.01)
+
     def now(self) -> datetime:
         """The broker's time, which scenarios have moved."""
         return datetime.fromtimestamp(self._clock(0) / 1000, UTC)
