@@ -71,7 +71,7 @@ def bodies(receiver: BlockingReceiver, count: int) -> list[str]:
 def is_empty(conn: BlockingConnection, queue: str) -> bool:
     """Nothing is waiting: a message sent now is the next to come."""
     send(conn, queue, "marker")
-    receiver = conn.create_receiver(queue, credit=1)
+    receiver = conn.create_receiver(queue)
     found = bodies(receiver, 1)
     receiver.close()
     return found == ["marker"]
@@ -104,7 +104,7 @@ def test_given_back_message_returns_first(
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a", "b")
-        receiver = conn.create_receiver(queue, credit=1)
+        receiver = conn.create_receiver(queue)
         assert "a" == receiver.receive(timeout=TIMEOUT_S).body
         receiver.release(delivered=delivered)
         again = receiver.receive(timeout=TIMEOUT_S)
@@ -118,7 +118,7 @@ def test_modified_without_failure_is_an_abandon_too(live: Live) -> None:
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a")
-        receiver = conn.create_receiver(queue, credit=1)
+        receiver = conn.create_receiver(queue)
         receiver.receive(timeout=TIMEOUT_S)
         delivery = receiver.fetcher.unsettled.popleft()
         delivery.local.failed = False
@@ -135,11 +135,11 @@ def test_rejected_dead_letters(live: Live) -> None:
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "bad")
-        receiver = conn.create_receiver(queue, credit=1)
+        receiver = conn.create_receiver(queue)
         receiver.receive(timeout=TIMEOUT_S)
         receiver.reject()
         receiver.close()
-        dead = conn.create_receiver(f"{queue}/$DeadLetterQueue", credit=1)
+        dead = conn.create_receiver(f"{queue}/$DeadLetterQueue")
         assert ["bad"] == bodies(dead, 1)
 
 
@@ -176,7 +176,7 @@ def test_lost_connection_gives_its_locks_back_and_counts(live: Live) -> None:
         timeout=30,
     )
     with connection(live) as conn:
-        receiver = conn.create_receiver(queue, credit=1)
+        receiver = conn.create_receiver(queue)
         again = receiver.receive(timeout=TIMEOUT_S)
         assert ("a", 1) == (again.body, again.delivery_count)
         receiver.accept()
@@ -187,10 +187,10 @@ def test_closed_connection_gives_back_what_a_detached_link_had_locked(live: Live
     queue = live.queue()
     with connection(live) as leaving, connection(live) as staying:
         send(leaving, queue, "held")
-        holder = leaving.create_receiver(queue, credit=1)
+        holder = leaving.create_receiver(queue)
         holder.receive(timeout=TIMEOUT_S)
         holder.close()
-        receiver = staying.create_receiver(queue, credit=1)
+        receiver = staying.create_receiver(queue)
         with pytest.raises(Timeout):
             receiver.receive(timeout=0.2)
         leaving.close()
@@ -211,7 +211,7 @@ def test_undecodable_message_is_rejected(live: Live) -> None:
         assert Delivery.REJECTED == delivery.remote_state
         assert "amqp:decode-error" == delivery.remote.condition.name
         sender.send(Message(body="fine"))
-        assert ["fine"] == bodies(conn.create_receiver(queue, credit=1), 1)
+        assert ["fine"] == bodies(conn.create_receiver(queue), 1)
 
 
 def test_send_to_nowhere_is_refused(live: Live) -> None:

@@ -94,7 +94,7 @@ def test_taking_and_sending_in_one_transaction(
 def drain(connection: BlockingConnection, queue: str) -> list[str]:
     """Everything in a queue: what comes before a marker sent last."""
     send(connection, queue, "marker")
-    receiver = connection.create_receiver(queue, credit=1)
+    receiver = connection.create_receiver(queue)
     found: list[str] = []
     while (body := receiver.receive(timeout=TIMEOUT_S).body) != "marker":
         receiver.accept()
