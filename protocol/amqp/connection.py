@@ -1,39 +1,27 @@
 """One client connection, without IO: bytes in, commands out; effects in, bytes out.
 
 Owns the SASL preamble, the engine, who the client is and which links it has; routes what the engine
-reports to the link it concerns. What a link means is in `links.py`, `cbs.py`, `management.py` and
-`coordinator.py`.
+reports to the link it concerns. What a client can attach to is in `nodes.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import structlog
 
-from broker.core.commands import AttachReceiver, AttachSender, Detach, ReceiveMode, SessionRequest
-from broker.core.errors import (
-    BrokerError,
-    EntityNotFound,
-    InvalidField,
-    NotImplementedHere,
-    QuotaExceeded,
-    Unauthorized,
-)
-from protocol.amqp.addresses import Address, NodeKind, parse
-from protocol.amqp.browsing import BrowsingLink
-from protocol.amqp.cbs import CbsNode
+from broker.core.commands import Detach
+from broker.core.errors import BrokerError, QuotaExceeded, Unauthorized
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.engine import Engine
-from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
-from protocol.amqp.management import ManagementNode
+from protocol.amqp.links import ClientReceiver, ClientSender
 from protocol.amqp.mapping import wire_error
+from protocol.amqp.nodes import Nodes
 from protocol.amqp.permits import Permits
-from protocol.amqp.requests import Request, RequestLink, ResponseLink
 from protocol.amqp.sasl import SaslServer
-from protocol.identity import LISTEN, NEVER_MS, SEND
+from protocol.identity import NEVER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,25 +34,6 @@ if TYPE_CHECKING:
     from protocol.identity import Identity
 
 log = structlog.get_logger("peeklock.amqp")
-
-SETTLED_MODE = 1
-SESSION_WAIT_DEFAULT_MS = 65_000
-NON_EXCLUSIVE_SESSION_FILTER = "com.microsoft:non-exclusive-session-filter:list"
-SELECTORS = frozenset(
-    {
-        0x0000468C00000003,
-        0x0000468C00000004,
-        "apache.org:no-local-filter:list",
-        "apache.org:selector-filter:string",
-    }
-)
-"""Filters of generic clients, by descriptor: ignored, they would give a client others' messages."""
-
-
-class ClientLink(Protocol):
-    """What every kind of link answers to."""
-
-    def on_detach(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +82,14 @@ class Connection:
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ClientReceiver] = WeakSet()
         """Receivers whose links are gone but not their locks, which keep them alive."""
-        self._responses: list[ResponseLink] = []
-        self._management: dict[str, ManagementNode] = {}
-        self._cbs = CbsNode(self._permits, self._grants_changed, self._respond)
+        self._nodes = Nodes(
+            self._engine,
+            self._permits,
+            self._limits,
+            self._submit,
+            surroundings.touch,
+            self._grants_changed,
+        )
         self.opened = False
         """True once the client has opened: from then on the engine watches its idleness."""
 
@@ -169,7 +143,7 @@ class Connection:
     def disown(self) -> None:
         """The core has forgotten this connection's links: nothing need be told it any more."""
         self._peers.clear()
-        self._responses.clear()
+        self._nodes.clear()
         self._disowned = True
 
     def lost(self) -> None:
@@ -235,7 +209,7 @@ class Connection:
         try:
             if len(self._peers) >= self._limits.links_per_connection_max:
                 raise QuotaExceeded("This connection has too many links.")
-            peer = self._attach(link, attach)
+            peer = self._nodes.attach(link, attach)
         except BrokerError as error:
             address = attach.target_address if attach.is_receiver else attach.source_address
             self._engine.refuse(link, wire_error(error, entity=address or "", operation="attach"))
@@ -310,152 +284,6 @@ class Connection:
             reason=description,
         )
 
-    # --- links ---------------------------------------------------------------------------------
-
-    def _attach(self, link: EngineLink, attach: Attach) -> ClientLink:
-        if attach.is_receiver and attach.target_is_coordinator:
-            self._permits.rest(link, (None, None))
-            return self._attach_coordinator(link)
-        text = attach.target_address if attach.is_receiver else attach.source_address
-        if attach.dynamic:
-            raise NotImplementedHere(
-                "Dynamic nodes are not offered: create a queue and name it as the address."
-            )
-        if not text:
-            raise EntityNotFound("")
-        address = parse(text)
-        if address.kind is NodeKind.ENTITY:
-            if attach.is_receiver:
-                return self._attach_sender(link, attach, address.path)
-            _check_filters(attach)
-            if attach.copies:
-                return self._attach_browser(link, attach, address.path)
-            return self._attach_receiver(link, attach, address.path)
-        if address.kind is NodeKind.MANAGEMENT:
-            self._permits.rest(link, (None, _management(address.path)))
-        if not attach.is_receiver:
-            return self._attach_responses(link, attach, address)
-        if address.kind is NodeKind.CBS:
-            return self._attach_requests(link, address, self._cbs.handle)
-        return self._attach_requests(link, address, self._management_node(address.path).handle)
-
-    def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> ClientSender:
-        via = attach.properties.get("com.microsoft:transfer-destination-address")
-        destination = None if via is None else parse(str(via)).path
-        paths = [path] if destination is None else [path, destination]
-        self._permits.rest(link, *((SEND, one) for one in paths))
-        peer = ClientSender(
-            self._engine,
-            link,
-            path,
-            self._submit,
-            self._surroundings.touch,
-            self._limits,
-        )
-        self._submit(AttachSender(peer, path, destination))
-        return peer
-
-    def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
-        self._permits.rest(link, (LISTEN, path))
-        session, descriptor = self._session_request(attach)
-        presettled = attach.snd_settle_mode == SETTLED_MODE
-        peer = ClientReceiver(
-            self._engine,
-            link,
-            path,
-            self._submit,
-            self._surroundings.touch,
-            presettled=presettled,
-            session_filter_descriptor=descriptor,
-        )
-        mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
-        self._submit(AttachReceiver(peer, path, mode, session))
-        return peer
-
-    def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
-        self._permits.rest(link, (LISTEN, path))
-        session, _ = self._session_request(attach)
-        peer = BrowsingLink(
-            self._engine,
-            link,
-            path,
-            self._submit,
-            self._surroundings.touch,
-            presettled=attach.snd_settle_mode == SETTLED_MODE,
-            session_id=session.session_id if session is not None else None,
-        )
-        peer.begin()
-        return peer
-
-    def _session_request(self, attach: Attach) -> tuple[SessionRequest | None, object | None]:
-        """The session a receiver asks for, and the descriptor it wrapped it in, if any."""
-        wanted = attach.filter.get(SESSION_FILTER)
-        if wanted is None:
-            return None, None
-        session_id = wanted.value
-        if session_id is not None and not isinstance(session_id, str):
-            raise InvalidField("The session filter must hold a string, or null for any session.")
-        timeout_ms = attach.properties.get("com.microsoft:timeout")
-        if not isinstance(timeout_ms, int) or timeout_ms <= 0:
-            timeout_ms = SESSION_WAIT_DEFAULT_MS
-        request = SessionRequest(None if session_id is None else str(session_id), int(timeout_ms))
-        return request, wanted.descriptor
-
-    def _attach_coordinator(self, link: EngineLink) -> CoordinatorLink:
-        peer = CoordinatorLink(self._engine, link, self._submit, self._surroundings.touch)
-        peer.attach(self._limits.message_max_bytes)
-        return peer
-
-    def _attach_requests(
-        self, link: EngineLink, node: Address, handle: Callable[[Request], None]
-    ) -> RequestLink:
-        peer = RequestLink(self._engine, link, node, handle, self._surroundings.touch)
-        peer.attach(self._limits.message_max_bytes)
-        return peer
-
-    def _attach_responses(self, link: EngineLink, attach: Attach, node: Address) -> ResponseLink:
-        peer = ResponseLink(
-            self._engine,
-            link,
-            node,
-            attach.target_address,
-            self._surroundings.touch,
-            presettled=attach.snd_settle_mode == SETTLED_MODE,
-        )
-        peer.attach()
-        self._responses.append(peer)
-        return peer
-
-    def _management_node(self, path: str) -> ManagementNode:
-        node = self._management.get(path.lower())
-        if node is None:
-            node = ManagementNode(path, self._submit, self._respond, self._authorize_request)
-            self._management[path.lower()] = node
-        return node
-
-    def _authorize_request(self, claim: str, path: str) -> None:
-        """Some clients put a token for the node of an entity, and not for the entity."""
-        self._permits.authorize(claim, _management(path))
-
-    def _respond(self, request: Request, response: bytes) -> None:
-        """Answer on the response link of the same node: by AMQP session, else by reply address.
-
-        `reply-to` alone is not enough: clients leave it out, reuse it, or put a link name in it.
-        """
-        node = request.link.node
-        candidates = [link for link in self._responses if link.node == node]
-        in_session = [link for link in candidates if link.link.session is request.link.link.session]
-        named = [
-            link
-            for link in in_session or candidates
-            if request.reply_to and request.reply_to in (link.address, link.link.name)
-        ]
-        chosen = named or in_session or candidates
-        if chosen:
-            chosen[-1].respond(response)
-        else:
-            log.info("response.dropped", node=node, client=self._surroundings.peer_name)
-
     # --- comings and goings --------------------------------------------------------------------
 
     def _submit(self, command: Command) -> None:
@@ -478,9 +306,8 @@ class Connection:
         for link in links:
             self._permits.forget(link)
             peer = self._peers.pop(link, None)
-            if isinstance(peer, ResponseLink):
-                self._responses.remove(peer)
-            elif isinstance(peer, ClientReceiver):
+            self._nodes.forget(peer)
+            if isinstance(peer, ClientReceiver):
                 self._detached.add(peer)
 
     def _drop_everything(self) -> None:
@@ -488,7 +315,7 @@ class Connection:
         self._drop([*self._peers.values(), *self._detached], connection_lost=True)
         self._peers.clear()
         self._detached.clear()
-        self._responses.clear()
+        self._nodes.clear()
 
     def _drop(self, peers: list[Peer], *, connection_lost: bool) -> None:
         """Tell the core of message-carrying links that are gone."""
@@ -499,16 +326,3 @@ class Connection:
         ]
         if gone:
             self._submit(Detach(gone, connection_lost))
-
-
-def _check_filters(attach: Attach) -> None:
-    if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
-        raise NotImplementedHere("Non-exclusive sessions are not offered.")
-    if any(wanted.descriptor in SELECTORS for wanted in attach.filter.values()):
-        raise NotImplementedHere(
-            "A receiver has no selector here: make a subscription with a rule that selects."
-        )
-
-
-def _management(path: str) -> str:
-    return f"{path}/$management".lstrip("/")

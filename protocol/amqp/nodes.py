@@ -1,0 +1,242 @@
+"""What a client can attach a link to: entities, their `$management`, `$cbs`, the coordinator.
+
+Owns which kind of link an attach asks for and where responses go; what each kind does is in
+`links.py`, `browsing.py`, `requests.py`, `cbs.py`, `management.py` and `coordinator.py`. No link is
+made that the client has no permit for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from broker.core.commands import AttachReceiver, AttachSender, ReceiveMode, SessionRequest
+from broker.core.errors import EntityNotFound, InvalidField, NotImplementedHere
+from protocol.amqp.addresses import Address, NodeKind, parse
+from protocol.amqp.browsing import BrowsingLink
+from protocol.amqp.cbs import CbsNode
+from protocol.amqp.coordinator import CoordinatorLink
+from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
+from protocol.amqp.management import ManagementNode
+from protocol.amqp.requests import Request, RequestLink, ResponseLink
+from protocol.identity import LISTEN, SEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.commands import Command
+    from config.limits import Limits
+    from protocol.amqp.attach import Attach
+    from protocol.amqp.engine import Engine, EngineLink
+    from protocol.amqp.permits import Permits
+
+log = structlog.get_logger("peeklock.amqp")
+
+SETTLED_MODE = 1
+SESSION_WAIT_DEFAULT_MS = 65_000
+NON_EXCLUSIVE_SESSION_FILTER = "com.microsoft:non-exclusive-session-filter:list"
+SELECTORS = frozenset(
+    {
+        0x0000468C00000003,
+        0x0000468C00000004,
+        "apache.org:no-local-filter:list",
+        "apache.org:selector-filter:string",
+    }
+)
+"""Filters of generic clients, by descriptor: ignored, they would give a client others' messages."""
+
+
+class ClientLink(Protocol):
+    """What every kind of link answers to."""
+
+    def on_detach(self) -> None: ...
+
+
+class Nodes:
+    """The nodes of the broker as one connection sees them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        permits: Permits,
+        limits: Limits,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        grants_changed: Callable[[bool], None],
+    ) -> None:
+        self._engine = engine
+        self._permits = permits
+        self._limits = limits
+        self._submit = submit
+        self._touch = touch
+        self._responses: list[ResponseLink] = []
+        self._management: dict[str, ManagementNode] = {}
+        self._cbs = CbsNode(permits, grants_changed, self._respond)
+
+    def forget(self, peer: object) -> None:
+        """A link is gone."""
+        if isinstance(peer, ResponseLink):
+            self._responses.remove(peer)
+
+    def clear(self) -> None:
+        """All links are gone."""
+        self._responses.clear()
+
+    def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
+        """The peer of a link to whatever its address names. Raises if there is no such thing."""
+        if attach.is_receiver and attach.target_is_coordinator:
+            self._permits.rest(link, (None, None))
+            return self._attach_coordinator(link)
+        text = attach.target_address if attach.is_receiver else attach.source_address
+        if attach.dynamic:
+            raise NotImplementedHere(
+                "Dynamic nodes are not offered: create a queue and name it as the address."
+            )
+        if not text:
+            raise EntityNotFound("")
+        address = parse(text)
+        if address.kind is NodeKind.ENTITY:
+            if attach.is_receiver:
+                return self._attach_sender(link, attach, address.path)
+            _check_filters(attach)
+            if attach.copies:
+                return self._attach_browser(link, attach, address.path)
+            return self._attach_receiver(link, attach, address.path)
+        if address.kind is NodeKind.MANAGEMENT:
+            self._permits.rest(link, (None, _management(address.path)))
+        if not attach.is_receiver:
+            return self._attach_responses(link, attach, address)
+        if address.kind is NodeKind.CBS:
+            return self._attach_requests(link, address, self._cbs.handle)
+        return self._attach_requests(link, address, self._management_node(address.path).handle)
+
+    def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> ClientSender:
+        via = attach.properties.get("com.microsoft:transfer-destination-address")
+        destination = None if via is None else parse(str(via)).path
+        paths = [path] if destination is None else [path, destination]
+        self._permits.rest(link, *((SEND, one) for one in paths))
+        peer = ClientSender(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._touch,
+            self._limits,
+        )
+        self._submit(AttachSender(peer, path, destination))
+        return peer
+
+    def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
+        self._permits.rest(link, (LISTEN, path))
+        session, descriptor = self._session_request(attach)
+        presettled = attach.snd_settle_mode == SETTLED_MODE
+        peer = ClientReceiver(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._touch,
+            presettled=presettled,
+            session_filter_descriptor=descriptor,
+        )
+        mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
+        self._submit(AttachReceiver(peer, path, mode, session))
+        return peer
+
+    def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
+        self._permits.rest(link, (LISTEN, path))
+        session, _ = self._session_request(attach)
+        peer = BrowsingLink(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._touch,
+            presettled=attach.snd_settle_mode == SETTLED_MODE,
+            session_id=session.session_id if session is not None else None,
+        )
+        peer.begin()
+        return peer
+
+    def _session_request(self, attach: Attach) -> tuple[SessionRequest | None, object | None]:
+        """The session a receiver asks for, and the descriptor it wrapped it in, if any."""
+        wanted = attach.filter.get(SESSION_FILTER)
+        if wanted is None:
+            return None, None
+        session_id = wanted.value
+        if session_id is not None and not isinstance(session_id, str):
+            raise InvalidField("The session filter must hold a string, or null for any session.")
+        timeout_ms = attach.properties.get("com.microsoft:timeout")
+        if not isinstance(timeout_ms, int) or timeout_ms <= 0:
+            timeout_ms = SESSION_WAIT_DEFAULT_MS
+        request = SessionRequest(None if session_id is None else str(session_id), int(timeout_ms))
+        return request, wanted.descriptor
+
+    def _attach_coordinator(self, link: EngineLink) -> CoordinatorLink:
+        peer = CoordinatorLink(self._engine, link, self._submit, self._touch)
+        peer.attach(self._limits.message_max_bytes)
+        return peer
+
+    def _attach_requests(
+        self, link: EngineLink, node: Address, handle: Callable[[Request], None]
+    ) -> RequestLink:
+        peer = RequestLink(self._engine, link, node, handle, self._touch)
+        peer.attach(self._limits.message_max_bytes)
+        return peer
+
+    def _attach_responses(self, link: EngineLink, attach: Attach, node: Address) -> ResponseLink:
+        peer = ResponseLink(
+            self._engine,
+            link,
+            node,
+            attach.target_address,
+            self._touch,
+            presettled=attach.snd_settle_mode == SETTLED_MODE,
+        )
+        peer.attach()
+        self._responses.append(peer)
+        return peer
+
+    def _management_node(self, path: str) -> ManagementNode:
+        node = self._management.get(path.lower())
+        if node is None:
+            node = ManagementNode(path, self._submit, self._respond, self._authorize_request)
+            self._management[path.lower()] = node
+        return node
+
+    def _authorize_request(self, claim: str, path: str) -> None:
+        """Some clients put a token for the node of an entity, and not for the entity."""
+        self._permits.authorize(claim, _management(path))
+
+    def _respond(self, request: Request, response: bytes) -> None:
+        """Answer on the response link of the same node: by AMQP session, else by reply address.
+
+        `reply-to` alone is not enough: clients leave it out, reuse it, or put a link name in it.
+        """
+        node = request.link.node
+        candidates = [link for link in self._responses if link.node == node]
+        in_session = [link for link in candidates if link.link.session is request.link.link.session]
+        named = [
+            link
+            for link in in_session or candidates
+            if request.reply_to and request.reply_to in (link.address, link.link.name)
+        ]
+        chosen = named or in_session or candidates
+        if chosen:
+            chosen[-1].respond(response)
+        else:
+            log.info("response.dropped", node=node)
+
+
+def _check_filters(attach: Attach) -> None:
+    if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
+        raise NotImplementedHere("Non-exclusive sessions are not offered.")
+    if any(wanted.descriptor in SELECTORS for wanted in attach.filter.values()):
+        raise NotImplementedHere(
+            "A receiver has no selector here: make a subscription with a rule that selects."
+        )
+
+
+def _management(path: str) -> str:
+    return f"{path}/$management".lstrip("/")
