@@ -22,12 +22,16 @@ STATIC: dict[str, list[str | Path]] = {
 }
 TESTS = [sys.executable, "-m", "pytest", "--numprocesses=4", "--dist=loadfile"]
 """More processes than cores: tests through real clients mostly wait for those to wake up."""
+CLIENTS = [sys.executable, "-m", "tests.clients.run", "--short", "--present"]
+"""A few scenarios of every stock client whose tools are here; `make clients` runs them all."""
 
 
 def main(arguments: list[str]) -> int:
     steps = dict(STATIC)
     if "--static" not in arguments:
         steps["tests"] = [*TESTS, *arguments]
+    if not arguments:
+        steps["clients"] = CLIENTS
     results = {name: _run(name, command) for name, command in steps.items()}
     print("\n--- summary")
     for name, (code, seconds) in results.items():
