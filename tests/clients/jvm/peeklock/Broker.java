@@ -5,6 +5,7 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -19,6 +20,8 @@ public final class Broker {
     private static final HttpClient HTTP = HttpClient.newHttpClient();
     private static final AtomicInteger NUMBERS = new AtomicInteger();
 
+    /** As the folder is called in which the runner starts the program. */
+    public static final String CLIENT = Path.of("").toAbsolutePath().getFileName().toString();
     public static final String HOST = System.getenv().getOrDefault("PEEKLOCK_HOST", "127.0.0.1");
     public static final int AMQP_PORT = Integer.parseInt(variable("PEEKLOCK_AMQP_PORT"));
     public static final int HTTP_PORT = Integer.parseInt(variable("PEEKLOCK_HTTP_PORT"));
@@ -37,7 +40,7 @@ public final class Broker {
 
     /** An entity name nobody else uses. */
     public static String name(String kind) {
-        return variable("PEEKLOCK_RUN") + "-" + kind + "-" + NUMBERS.incrementAndGet();
+        return variable("PEEKLOCK_RUN") + "-" + CLIENT + "-" + kind + "-" + NUMBERS.incrementAndGet();
     }
 
     /** Create a queue; properties in pairs, in the order the description has them. */

@@ -19,6 +19,8 @@ public final class Report {
         }
     }
 
+    private static String remark = "";
+
     private final Map<String, Scenario> scenarios = new LinkedHashMap<>();
 
     public Report add(String id, Scenario scenario) {
@@ -32,6 +34,11 @@ public final class Report {
         return add(id, () -> {
             throw new Skipped(reason);
         });
+    }
+
+    /** What is to be known of the scenario that runs now, though it passes. */
+    public static void remark(String text) {
+        remark = text;
     }
 
     /** Say what is being tested. */
@@ -54,11 +61,12 @@ public final class Report {
     }
 
     private static void run(String id, Scenario scenario) {
+        remark = "";
         long started = System.nanoTime();
         try {
             scenario.run();
             long elapsedMs = (System.nanoTime() - started) / 1_000_000;
-            outcome(id, "passed", elapsedMs + " ms");
+            outcome(id, "passed", remark.isEmpty() ? elapsedMs + " ms" : remark);
         } catch (Skipped reason) {
             outcome(id, "skipped", reason.getMessage());
         } catch (Throwable failure) {

@@ -79,9 +79,9 @@ public final class TypeTable {
             .readValue(new File(Broker.variable("PEEKLOCK_TYPES_FILE")), Table.class).rows();
     }
 
-    /** The queue of a writer. */
-    public static String queue(String writer) {
-        String queue = Broker.variable("PEEKLOCK_RUN") + "-types-" + writer;
+    /** The queue for what this client writes. */
+    public static String queue() {
+        String queue = Broker.variable("PEEKLOCK_RUN") + "-types-" + Broker.CLIENT;
         Broker.put(queue, "QueueDescription", "<MaxDeliveryCount>100</MaxDeliveryCount>");
         return queue;
     }

@@ -63,7 +63,7 @@ final class Types {
             }
         }
         message.getApplicationProperties().put("written", TypeTable.written(rows));
-        String queue = TypeTable.queue("java");
+        String queue = TypeTable.queue();
         try (ServiceBusSenderClient sender = Client.sender(queue)) {
             sender.sendMessage(message);
         }
