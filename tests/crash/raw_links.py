@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import lib
 
+from tests.crash.messages import decode_message, encode_message
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from tests.crash.ledger import Ledger, Link, MessageKey
+    from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.support.proton_client import ProtonClient
 
 ATTACH_TIMEOUT_S = 5.0
@@ -23,31 +25,6 @@ WINDOW = 100
 CREDIT = 200
 MAX_HELD = 50
 """Deliveries kept back, to be completed later and out of turn."""
-
-SEQUENCE_NUMBER = b"\xa3\x15x-opt-sequence-number"
-INTEGER_BYTES = {0x81: 8, 0x55: 1}
-"""Width of a long and of a small long, by their type code."""
-
-
-def encode(key: MessageKey) -> bytes:
-    """A durable message whose message id and body name it."""
-    text = f"{key[0]}:{key[1]}".encode()
-    short = bytes([len(text)])
-    message_id = b"\xa1" + short + text
-    header = b"\x00\x53\x70\xc0\x02\x01\x41"
-    properties = b"\x00\x53\x73\xc0" + bytes([len(message_id) + 1, 1]) + message_id
-    return header + properties + b"\x00\x53\x75\xa0" + short + text
-
-
-def decode(message: bytes) -> tuple[MessageKey, int]:
-    """Which message it is, and the sequence number the broker gave it."""
-    body = message.rpartition(b"\x00\x53\x75")[2]
-    # The broker keeps the body's bytes; only the sections before it are its own.
-    sender, _, index = body[2:].decode().rpartition(":")
-    at = message.index(SEQUENCE_NUMBER) + len(SEQUENCE_NUMBER)
-    width = INTEGER_BYTES[message[at]]
-    number = int.from_bytes(message[at + 1 : at + 1 + width], "big", signed=True)
-    return (sender, int(index)), number
 
 
 class RawSender:
@@ -71,7 +48,7 @@ class RawSender:
             key = (self.name, index)
             for ledger in self._ledgers:
                 ledger.sending(key)
-            delivery = self.client.send(self._link, encode(key), index.to_bytes(8, "big"))
+            delivery = self.client.send(self._link, encode_message(key), index.to_bytes(8, "big"))
             self._awaited[delivery] = key
         return end_index
 
@@ -148,7 +125,7 @@ class RawReceiver:
         return received
 
     def _take(self, delivery: Any) -> None:
-        key, sequence_number = decode(self.client.take(self._link, delivery))
+        key, sequence_number = decode_message(self.client.take(self._link, delivery))
         if not self._ledger.delivered(key, sequence_number, self._identity):
             return
         if self._chance.random() < self._hold_share:

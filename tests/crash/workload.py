@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.crash.ledger import Report
+from tests.crash.ledgers.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from multiprocessing.synchronize import Event
 
-    from tests.crash.ledger import Ledger
+    from tests.crash.ledgers.messages import Ledger
 
 NO_LIFE = -1
 LOCK = {"lock_duration": "PT5M"}
@@ -35,6 +35,7 @@ class Surroundings:
 
     host: str
     amqp_port: int
+    http_port: int
     connection_string: str
     admin_connection_string: str
     seed: int

@@ -7,18 +7,15 @@ either way: such a send or completion is in doubt, and only a certain contradict
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tests.crash.ledgers.report import Book, Report
 
 MessageKey = tuple[str, int]
 """Sender, and which of its messages: 0, 1, 2... in the order it sent them."""
-
-EXAMPLES = 5
 
 
 class Send(Enum):
@@ -53,38 +50,32 @@ class Link:
     incarnation: int
 
 
-@dataclass(slots=True)
-class Report:
-    """How often each thing happened, and every contradiction by kind."""
+class Ledger(Book):
+    """Thread-safe only under the caller's lock. `single_receiver` allows the strictest order;
+    `ordered` is false where messages are not meant to come in the order they were sent."""
 
-    counts: Mapping[str, int]
-    violations: dict[str, list[str]] = field(default_factory=dict)
+    kinds: ClassVar[tuple[str, ...]] = (
+        "lost",
+        "back",
+        "stored twice",
+        "sequence number reused",
+        "out of order",
+        "stored out of order",
+        "unknown",
+        "refused yet delivered",
+        "dead-lettered",
+    )
 
-    def plus(self, other: Report) -> Report:
-        """Both reports as one, for a workload with several ledgers."""
-        violations = {kind: list(texts) for kind, texts in self.violations.items()}
-        for kind, texts in other.violations.items():
-            violations.setdefault(kind, []).extend(texts)
-        counts = {name: count + self.counts.get(name, 0) for name, count in other.counts.items()}
-        return Report(counts, violations)
-
-    @property
-    def is_clean(self) -> bool:
-        return not any(self.violations.values())
-
-
-class Ledger:
-    """Thread-safe only under the caller's lock. `single_receiver` allows the strictest order."""
-
-    def __init__(self, *, single_receiver: bool) -> None:
+    def __init__(self, *, single_receiver: bool, ordered: bool = True) -> None:
+        super().__init__()
         self._single_receiver = single_receiver
+        self._ordered = ordered
         self._fates: dict[MessageKey, Fate] = {}
         self._keys: dict[int, MessageKey] = {}
         self._newest_first_seen: dict[str, int] = {}
         self._newest_on_link: dict[tuple[int, str], int] = {}
         self._disturbed_incarnations: set[int] = set()
         self._counts: Counter[str] = Counter()
-        self._violations: dict[str, list[str]] = {}
 
     # ---- what clients report ------------------------------------------------------------------
 
@@ -105,17 +96,18 @@ class Ledger:
         self._counts["deliveries"] += 1
         fate = self._fates.get(key)
         if fate is None:
-            self._violate("unknown", f"{key} was never sent")
+            self.violate("unknown", f"{key} was never sent")
             return False
         if fate.send is Send.REFUSED:
-            self._violate("refused yet delivered", f"{key}")
+            self.violate("refused yet delivered", f"{key}")
         if fate.completion is not Completion.NONE and link.incarnation >= fate.incarnation:
             if fate.completion is Completion.CONFIRMED:
-                self._violate("back", f"{key} came again after its completion was confirmed")
+                self.violate("back", f"{key} came again after its completion was confirmed")
             # If the completion was in doubt, this settles it: it did not happen.
             fate.completion = Completion.NONE
         self._check_number(key, fate, sequence_number)
-        self._check_order(key, fate, link)
+        if self._ordered:
+            self._check_order(key, fate, link)
         self._counts["seen"] += not fate.deliveries
         fate.deliveries += 1
         return True
@@ -140,35 +132,32 @@ class Ledger:
 
     def dead_lettered(self, key: MessageKey) -> None:
         """No workload asks for it and no message may end there by itself."""
-        self._violate("dead-lettered", f"{key}")
+        self.violate("dead-lettered", f"{key}")
 
     # ---- checks -------------------------------------------------------------------------------
-
-    def _violate(self, kind: str, text: str) -> None:
-        self._violations.setdefault(kind, []).append(text)
 
     def _check_number(self, key: MessageKey, fate: Fate, sequence_number: int) -> None:
         owner = self._keys.setdefault(sequence_number, key)
         if owner != key:
             text = f"number {sequence_number} was of {owner}, then of {key}"
-            self._violate("sequence number reused", text)
+            self.violate("sequence number reused", text)
         if fate.sequence_number is None:
             fate.sequence_number = sequence_number
         elif fate.sequence_number != sequence_number:
             text = f"{key} came as {fate.sequence_number}, then as {sequence_number}"
-            self._violate("stored twice", text)
+            self.violate("stored twice", text)
 
     def _check_order(self, key: MessageKey, fate: Fate, link: Link) -> None:
         sender, index = key
         on_link = (link.number, sender)
         newest = self._newest_on_link.get(on_link, -1)
         if index < newest and link.incarnation not in self._disturbed_incarnations:
-            self._violate("out of order", f"{key} after {newest} on link {link.number}")
+            self.violate("out of order", f"{key} after {newest} on link {link.number}")
         self._newest_on_link[on_link] = max(newest, index)
         if self._single_receiver and not fate.deliveries:
             newest = self._newest_first_seen.get(sender, -1)
             if index < newest:
-                self._violate("out of order", f"{key} first seen after {newest}")
+                self.violate("out of order", f"{key} first seen after {newest}")
             self._newest_first_seen[sender] = max(newest, index)
 
     @property
@@ -176,14 +165,20 @@ class Ledger:
         """How many accepted messages no receiver has seen; a little less when sends are in doubt."""
         return self._counts["accepted"] - self._counts["seen"]
 
+    def was_seen(self, key: MessageKey) -> bool:
+        """Whether the message ever arrived."""
+        fate = self._fates.get(key)
+        return fate is not None and fate.deliveries > 0
+
     def audit(self) -> Report:
         """Judge, once everything that was left in the entity has been received and completed."""
         for key, fate in self._fates.items():
             if fate.send is Send.ACCEPTED and fate.completion is Completion.NONE:
                 seen = f"seen {fate.deliveries} times" if fate.deliveries else "never seen"
-                self._violate("lost", f"{key} was accepted, {seen} and is gone")
-        self._check_stored_order()
-        return Report(self._final_counts(), self._violations)
+                self.violate("lost", f"{key} was accepted, {seen} and is gone")
+        if self._ordered:
+            self._check_stored_order()
+        return Report(self._final_counts(), self.violations)
 
     def _check_stored_order(self) -> None:
         by_sender: dict[str, list[tuple[int, int]]] = {}
@@ -194,7 +189,7 @@ class Ledger:
             for (_, before), (index, after) in pairwise(sorted(numbers)):
                 if after < before:
                     text = f"{(sender, index)} has number {after}, the one before it {before}"
-                    self._violate("stored out of order", text)
+                    self.violate("stored out of order", text)
 
     def _final_counts(self) -> dict[str, int]:
         fates = self._fates.values()

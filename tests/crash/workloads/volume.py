@@ -11,7 +11,8 @@ import select
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.crash.ledger import Ledger, Link, Report
+from tests.crash.ledgers.messages import Ledger, Link
+from tests.crash.ledgers.report import Report
 from tests.crash.raw_links import RawReceiver, RawSender
 from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
 from tests.support.proton_client import PeerFailed, ProtonClient

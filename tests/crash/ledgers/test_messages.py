@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.crash.ledger import Ledger, Link
+from tests.crash.ledgers.messages import Ledger, Link
+from tests.crash.ledgers.report import found_in
 
 FIRST_LIFE = Link(number=0, incarnation=0)
 SECOND_LIFE = Link(number=1, incarnation=1)
@@ -25,7 +26,7 @@ def complete(ledger: Ledger, key: tuple[str, int], number: int, link: Link) -> N
 
 
 def violations(ledger: Ledger) -> dict[str, int]:
-    return {kind: len(texts) for kind, texts in ledger.audit().violations.items()}
+    return found_in(ledger.audit())
 
 
 def test_a_message_sent_delivered_and_completed_is_clean():

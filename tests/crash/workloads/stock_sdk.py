@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
-from tests.crash.ledger import Ledger, Link, MessageKey, Report
+from tests.crash.ledgers.messages import Ledger, Link, MessageKey
 from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSender
+
+    from tests.crash.ledgers.report import Report
 
 QUEUE = "crash-sdk"
 SENDERS = ("sdk-0", "sdk-1")

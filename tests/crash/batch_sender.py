@@ -1,0 +1,111 @@
+"""A connection that sends batches, written frame by frame: the engine has no message format.
+
+Owns one socket, one session and one link; which messages make a batch is the workload's. When the
+connection ends, whatever waits for an outcome never gets one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from protocol.amqp.values import Described
+from tests.crash.client import ACCEPTED
+from tests.crash.messages import DATA, section
+from tests.support import wire
+from tests.support.proton_client import PeerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    from tests.support.wire import Frame
+
+FRAME_PAYLOAD_BYTES = 60_000
+"""What fits into a frame of 64 KiB, with its head."""
+FLOW_DELIVERY_COUNT, FLOW_CREDIT = 5, 6
+DISPOSITION_FIRST, DISPOSITION_LAST, DISPOSITION_STATE = 1, 2, 4
+ENDS = frozenset(("detach", "end", "close"))
+
+
+class BatchSender:
+    """`await put(...)` sends; `serve` must run beside it, and raises when the connection ends."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sent = 0
+        self._limit = 0
+        self._may_send = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._awaited: dict[int, Callable[[bool], None]] = {}
+
+    @classmethod
+    async def open(cls, host: str, port: int, address: str) -> Self:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(
+            wire.HEADER
+            + wire.open_frame(f"{address} batches")
+            + wire.begin_frame()
+            + wire.attach_sender(address=address)
+        )
+        return cls(reader, writer)
+
+    async def put(self, messages: Sequence[bytes], then: Callable[[bool], None]) -> None:
+        """Send messages as one batch; `then` hears whether it was accepted."""
+        while self._sent >= self._limit:
+            self._may_send.clear()
+            await self._may_send.wait()
+        payload = b"".join(section(DATA, message) for message in messages)
+        delivery_id: int | None = self._sent
+        self._awaited[self._sent] = then
+        self._is_idle.clear()
+        self._sent += 1
+        for start in range(0, len(payload), FRAME_PAYLOAD_BYTES):
+            part = payload[start : start + FRAME_PAYLOAD_BYTES]
+            more = start + FRAME_PAYLOAD_BYTES < len(payload)
+            self._writer.write(
+                wire.transfer(delivery_id, part, message_format=wire.BATCH_FORMAT, more=more)
+            )
+            delivery_id = None
+            await self._writer.drain()
+
+    async def wait_for_outcomes(self) -> None:
+        """Return when no batch waits for its outcome."""
+        await self._is_idle.wait()
+
+    @property
+    def waiting(self) -> int:
+        """How many batches have no outcome yet."""
+        return len(self._awaited)
+
+    async def serve(self) -> None:
+        """Hand on outcomes until the connection ends. Raises `PeerFailed`."""
+        try:
+            await self._reader.readexactly(len(wire.HEADER))
+            while True:
+                size = await self._reader.readexactly(4)
+                rest = await self._reader.readexactly(int.from_bytes(size, "big") - 4)
+                for frame in wire.frames(size + rest):
+                    self._handle(frame)
+        except (asyncio.IncompleteReadError, OSError) as failure:
+            raise PeerFailed("the connection ended") from failure
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+    def _handle(self, frame: Frame) -> None:
+        if frame.name == "flow" and frame[FLOW_CREDIT] is not None:
+            self._limit = (frame[FLOW_DELIVERY_COUNT] or 0) + frame[FLOW_CREDIT]
+            self._may_send.set()
+        elif frame.name == "disposition":
+            last = frame[DISPOSITION_LAST]
+            first = frame[DISPOSITION_FIRST]
+            state = frame[DISPOSITION_STATE]
+            is_accepted = isinstance(state, Described) and state.descriptor == ACCEPTED
+            for delivery_id in range(first, (first if last is None else last) + 1):
+                self._awaited.pop(delivery_id)(is_accepted)
+            if not self._awaited:
+                self._is_idle.set()
+        elif frame.name in ENDS:
+            raise PeerFailed(f"{frame.name}: {frame.fields}")

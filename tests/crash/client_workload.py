@@ -1,0 +1,220 @@
+"""A workload of coroutines: clients that wait for their answers, life after life of the broker.
+
+Owns connections, reconnecting, receiving and emptying; what is sent, settled and promised belongs to
+the workloads. Whatever waits when the broker dies fails at once, and stays in doubt in the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from protocol.amqp.values import Int, Long
+from tests.crash.client import Client, Refused, Unanswered
+from tests.crash.ledgers.messages import Ledger, Link, MessageKey
+from tests.crash.ledgers.report import Report
+from tests.crash.messages import decode_message
+from tests.crash.workload import NO_LIFE, Surroundings, Workload
+from tests.support.proton_client import PeerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+    from typing import Any
+
+    from tests.crash.client import Arrival, Outcome
+
+RETRY_INTERVAL_S = 0.05
+WAIT_S = 0.2
+"""How often somebody who waits for a message looks whether it is time to stop."""
+QUIET_S = 1.5
+"""A place that delivers nothing for so long is empty."""
+CREDIT = 100
+HOLD_SHARE = 0.1
+MAX_HELD = 20
+"""Messages kept back, to be completed later and out of turn."""
+STRAYS_SHOWN = 20
+
+Note = Callable[[MessageKey, int, Link, bytes], bool]
+"""Hears of a message that was received: which, its number, over which link, and all of it. It says
+whether the ledger has an account of it."""
+
+
+class Pace:
+    """Keeps a loop to a rate; what was missed while the broker was away is not made up for."""
+
+    def __init__(self, per_s: float) -> None:
+        self._interval_s = 1 / per_s
+        self._next_s = time.monotonic()
+
+    async def turn(self) -> None:
+        now_s = time.monotonic()
+        self._next_s = max(self._next_s, now_s - 10 * self._interval_s) + self._interval_s
+        await asyncio.sleep(self._next_s - now_s)
+
+
+class ClientWorkload(Workload):
+    """Subclasses say which coroutines make up a life, and how everything is emptied at the end."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self.chance = random.Random(surroundings.seed)
+        self.life = NO_LIFE
+        self._clients: list[Client] = []
+        self._links = 0
+        self._unkept: dict[str, list[str]] = {"unanswered": [], "link refused": []}
+
+    @abstractmethod
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """What goes on side by side in one life; each ends soon after `stopping`."""
+
+    @abstractmethod
+    async def conclude(self) -> Report:
+        """With the broker up for good: empty all places, then audit."""
+
+    @property
+    def ledgers(self) -> Iterable[Ledger]:
+        """Those that must know of a connection that was lost without a kill."""
+        return ()
+
+    def life_over(self) -> None:
+        """All connections are gone; nothing has been asked in the next life yet."""
+
+    # ---- lives --------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        asyncio.run(self._work())
+
+    def finish(self) -> Report:
+        self.life = self.surroundings.life.value
+        report = asyncio.run(self._conclude())
+        return report.plus(Report({}, self._unkept))
+
+    async def _work(self) -> None:
+        while (life := self.surroundings.wait_for_life()) != NO_LIFE:
+            self.life = life
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for task in self.tasks():
+                        group.create_task(task)
+            except* (PeerFailed, OSError) as failures:
+                self.note_failure(life, failures.exceptions[0], *self.ledgers)
+            except* Unanswered as failures:
+                self._note_unkept(life, "unanswered", failures)
+            except* Refused as failures:
+                self._note_unkept(life, "link refused", failures)
+            finally:
+                self.hang_up()
+                self.life_over()
+            await asyncio.sleep(RETRY_INTERVAL_S)
+
+    def _note_unkept(self, life: int, kind: str, failures: BaseExceptionGroup[Exception]) -> None:
+        if self.surroundings.is_still(life):
+            self._unkept[kind] += [str(failure) for failure in failures.exceptions]
+
+    async def _conclude(self) -> Report:
+        try:
+            return await self.conclude()
+        finally:
+            self.hang_up()
+
+    @property
+    def stopping(self) -> bool:
+        return self.surroundings.stop.is_set()
+
+    def connect(self, container_id: str) -> Client:
+        """A new connection, which ends with this life."""
+        surroundings = self.surroundings
+        client = Client(surroundings.host, surroundings.amqp_port, container_id)
+        self._clients.append(client)
+        return client
+
+    def hang_up(self) -> None:
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
+    def new_link(self) -> Link:
+        """What a ledger calls a receiver that is attached now."""
+        self._links += 1
+        return Link(self._links, self.life)
+
+    # ---- receiving ----------------------------------------------------------------------------
+
+    async def consume(self, address: str, ledger: Ledger, note: Note | None = None) -> None:
+        """Receive and complete, a part of it late and out of turn, until it is time to stop.
+
+        `note` hears of each message in place of the ledger's own `delivered`.
+        """
+        client = self.connect(f"{address} receiver")
+        receiver = await client.receiver(address, CREDIT)
+        link = self.new_link()
+        held: list[tuple[Arrival, MessageKey]] = []
+        while not self.stopping:
+            arrival = await receiver.next(WAIT_S)
+            if arrival is None:
+                continue
+            key = _noted(arrival, link, ledger, note)
+            if key is None:
+                continue
+            if self.chance.random() < HOLD_SHARE:
+                held.append((arrival, key))
+                if len(held) <= MAX_HELD:
+                    continue
+                arrival, key = held.pop(self.chance.randrange(len(held)))
+            self.complete(client, arrival, key, link, ledger)
+
+    async def drain(self, address: str, ledger: Ledger, note: Note | None = None) -> None:
+        """Receive and complete until nothing comes any more, then see that nothing was put aside."""
+        client = self.connect(f"{address} drain")
+        receiver = await client.receiver(address, CREDIT)
+        link = self.new_link()
+        while (arrival := await receiver.next(QUIET_S)) is not None:
+            key = _noted(arrival, link, ledger, note)
+            if key is not None:
+                self.complete(client, arrival, key, link, ledger)
+        for key in await self.peek(client, f"{address}/$DeadLetterQueue", STRAYS_SHOWN):
+            ledger.dead_lettered(key)
+
+    @staticmethod
+    def complete(
+        client: Client, arrival: Arrival, key: MessageKey, link: Link, ledger: Ledger
+    ) -> None:
+        """Complete without waiting; the ledger hears of the answer."""
+        ledger.completing(key, link)
+        client.settle(arrival.delivery, partial(_note_completion, ledger, key))
+
+    @staticmethod
+    async def peek(client: Client, address: str, count: int) -> list[MessageKey]:
+        """What a place shows from its beginning, whatever its state, without taking it."""
+        management = await client.management(address)
+        found: list[MessageKey] = []
+        from_number = 0
+        while len(found) < count:
+            missing = count - len(found)
+            body = {"from-sequence-number": Long(from_number), "message-count": Int(missing)}
+            status, answer = await management.request("peek-message", body)
+            if status != 200:
+                break
+            for entry in answer["messages"]:
+                key, number = decode_message(entry["message"])
+                found.append(key)
+                from_number = number + 1
+        return found
+
+
+def _note_completion(ledger: Ledger, key: MessageKey, outcome: Outcome) -> None:
+    (ledger.completed if outcome.is_accepted else ledger.completion_refused)(key)
+
+
+def _noted(arrival: Arrival, link: Link, ledger: Ledger, note: Note | None) -> MessageKey | None:
+    key, sequence_number = decode_message(arrival.message)
+    if note is None:
+        is_known = ledger.delivered(key, sequence_number, link)
+    else:
+        is_known = note(key, sequence_number, link, arrival.message)
+    return key if is_known else None

@@ -1,0 +1,123 @@
+"""Entities over HTTP: there, changed or gone as was confirmed, whole, and empty when new.
+
+An entity is one value with everything below it, so a half-made change is a value nobody set. What is
+in it belongs to one of its lives: nothing of an earlier one may show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tests.crash.ledgers.registers import Register
+from tests.crash.ledgers.report import Book, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Tree = TypeVar("Tree")
+
+
+@dataclass(slots=True)
+class Content:
+    """What was put into one place in one life of its entity."""
+
+    accepted: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
+    takes_in_doubt: int = 0
+    """Receives without an answer: each may have taken one message with it."""
+
+
+class EntityLedger(Book, Generic[Tree]):
+    """Entities by name; None is one that does not exist."""
+
+    kinds = (
+        "gone",
+        "back",
+        "half",
+        "change refused",
+        "message of an earlier life",
+        "message lost",
+    )
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__()
+        self._entities: dict[str, Register[Tree | None]] = {name: Register(None) for name in names}
+        self._contents: defaultdict[str, Content] = defaultdict(Content)
+        self._counts: Counter[str] = Counter()
+
+    # ---- the entities -------------------------------------------------------------------------
+
+    def value(self, name: str) -> Tree | None:
+        """What it must be now."""
+        return self._entities[name].value
+
+    def changing(self, name: str, value: Tree | None) -> None:
+        """A change is about to be asked for."""
+        self._counts["changes"] += 1
+        self._entities[name].setting(value)
+
+    def changed(self, name: str) -> None:
+        self._counts["confirmed"] += 1
+        self._entities[name].confirmed()
+
+    def change_refused(self, name: str, answer: str) -> None:
+        """No change is asked for that could be refused."""
+        self._entities[name].refused()
+        self.violate("change refused", f"{name}: {answer}")
+
+    def seen(self, name: str, value: Tree | None) -> None:
+        """Somebody looked at all of it."""
+        register = self._entities[name]
+        possible = register.possible
+        self._counts["looks"] += 1
+        self._counts["of these after doubt"] += not register.is_certain
+        if not register.observed(value):
+            kind = "gone" if value is None else "back" if possible == [None] else "half"
+            self.violate(kind, f"{name} is {value}, and may be {possible}")
+
+    def wrongly_listed(self, name: str) -> None:
+        """The list of entities has it, or lacks it, and a look at it says otherwise."""
+        self.violate("half", f"the list contradicts {name}")
+
+    # ---- what is in them ----------------------------------------------------------------------
+
+    # A place names the life of its entity too: a new one of the same name is another place.
+
+    def putting(self, places: Iterable[str], text: str) -> None:
+        """A message is about to be sent to all these places."""
+        for place in places:
+            self._contents[place].doubtful.add(text)
+
+    def put(self, places: Iterable[str], text: str) -> None:
+        self._counts["messages sent"] += 1
+        for place in places:
+            self._contents[place].doubtful.discard(text)
+            self._contents[place].accepted.add(text)
+
+    def taking(self, place: str) -> None:
+        """A message is about to be received for good."""
+        self._contents[place].takes_in_doubt += 1
+
+    def took(self, place: str, text: str | None) -> None:
+        """The answer to `taking`; None where there was nothing to take."""
+        content = self._contents[place]
+        content.takes_in_doubt -= 1
+        if text is None:
+            missing = len(content.accepted)
+            if missing > content.takes_in_doubt:
+                some = ", ".join(sorted(content.accepted)[:5])
+                self.violate("message lost", f"{missing} of {place}: {some}")
+            del self._contents[place]
+            return
+        self._counts["messages received"] += 1
+        if text in content.accepted:
+            content.accepted.discard(text)
+        elif text in content.doubtful:
+            content.doubtful.discard(text)
+        else:
+            self.violate("message of an earlier life", f"{text} in {place}")
+
+    def audit(self) -> Report:
+        return Report(dict(self._counts), self.violations)

@@ -1,0 +1,49 @@
+"""Messages that were sent as one, in a batch or a request: all of them are stored, or none.
+
+Adds to the ledger of messages what they promise together; each is still judged on its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tests.crash.ledgers.messages import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.crash.ledgers.messages import MessageKey
+    from tests.crash.ledgers.report import Report
+
+
+class GroupLedger(Ledger):
+    """A ledger that knows which messages belong together."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("partial", *Ledger.kinds)
+
+    def __init__(self, *, single_receiver: bool, ordered: bool = True) -> None:
+        super().__init__(single_receiver=single_receiver, ordered=ordered)
+        self._groups: list[Sequence[MessageKey]] = []
+
+    def sending_together(self, keys: Sequence[MessageKey]) -> None:
+        """They are about to be put on the wire as one."""
+        self._groups.append(keys)
+        for key in keys:
+            self.sending(key)
+
+    def accepted_together(self, keys: Sequence[MessageKey]) -> None:
+        for key in keys:
+            self.accepted(key)
+
+    def refused_together(self, keys: Sequence[MessageKey]) -> None:
+        for key in keys:
+            self.refused(key)
+
+    def audit(self) -> Report:
+        """Besides each message: no group may have arrived in part."""
+        for keys in self._groups:
+            seen = sum(map(self.was_seen, keys))
+            if 0 < seen < len(keys):
+                self.violate("partial", f"{seen} of the {len(keys)} sent with {keys[0]}")
+        report = super().audit()
+        return type(report)({"groups": len(self._groups), **report.counts}, report.violations)

@@ -1,0 +1,68 @@
+"""The file a broker leaves behind, looked at from outside: nothing in it may lack what it rests on.
+
+Knows the tables, and reads them only when no broker runs. What clients saw is the ledgers' business.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tests.crash.ledgers.report import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OF_NO_ENTITY = "SELECT * FROM {table} WHERE entity_id NOT IN (SELECT entity_id FROM entities)"
+
+CONTRADICTIONS = {
+    "messages of no entity": OF_NO_ENTITY.format(table="messages"),
+    "session states of no entity": OF_NO_ENTITY.format(table="session_states"),
+    "message ids of no entity": OF_NO_ENTITY.format(table="message_ids"),
+    "sequence numbers of no entity": OF_NO_ENTITY.format(table="sequence_numbers"),
+    "messages without a body": (
+        "SELECT * FROM messages WHERE payload_id NOT IN (SELECT id FROM payloads)"
+    ),
+    "bodies of no message": (
+        "SELECT id FROM payloads WHERE id NOT IN (SELECT payload_id FROM messages)"
+    ),
+    "numbers given out twice": (
+        "SELECT entity_id, sub_queue, sequence_number FROM messages "
+        "GROUP BY entity_id, sub_queue, sequence_number HAVING count(*) > 1"
+    ),
+    "numbers above the highest": (
+        "SELECT * FROM messages LEFT JOIN sequence_numbers AS highest "
+        "USING (entity_id, sub_queue) "
+        "WHERE messages.sequence_number > ifnull(highest.sequence_number, 0)"
+    ),
+    "names given out twice": (
+        "SELECT namespace, lower(path) FROM entities GROUP BY 1, 2 HAVING count(*) > 1"
+    ),
+    "subscriptions of no topic": (
+        "SELECT * FROM entities AS subscription WHERE kind = 'subscription' AND NOT EXISTS ("
+        "SELECT 1 FROM entities AS topic WHERE topic.kind = 'topic' "
+        "AND topic.namespace = subscription.namespace "
+        "AND lower(subscription.path) LIKE lower(topic.path) || '/subscriptions/%')"
+    ),
+    "entities without a definition": (
+        "SELECT * FROM entities WHERE NOT json_valid(definition) OR definition = '{}'"
+    ),
+}
+TABLES = ("entities", "messages", "payloads", "session_states", "message_ids")
+
+
+def look_at(path: Path) -> Report:
+    """What is in the file, and what contradicts itself."""
+    with closing(sqlite3.connect(path)) as database:
+        counts = {
+            table.replace("_", " "): database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in TABLES
+        }
+        violations = {
+            kind: [str(row) for row in database.execute(query)]
+            for kind, query in CONTRADICTIONS.items()
+        }
+        (verdict,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+    violations["damaged pages"] = [] if verdict == "ok" else [verdict]
+    return Report(counts, violations)

@@ -1,0 +1,102 @@
+"""A broker that breaks its promises on purpose, to show that a crash run sees it.
+
+`python -m tests.crash.run --sabotage NAME` runs the broker through here. Each sabotage is one
+mistake somebody could make in the way from a turn to the disk; the rest is the real broker.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from broker.__main__ import main
+from broker.app.committer import Committer
+from broker.core.records import (
+    EntityDeleted,
+    MessageIdsSeen,
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+)
+from storage.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from broker.core.records import Record
+    from broker.core.turn import Turn
+
+VARIABLE = "CRASH_SABOTAGE"
+
+
+def answer_early() -> None:
+    """Answers leave before what they promise is written."""
+    submit = Committer.submit
+
+    def submit_and_release(self: Committer, turn: Turn) -> None:
+        self._release(turn.effects)
+        turn.effects = []
+        submit(self, turn)
+
+    Committer.submit = submit_and_release  # type: ignore[method-assign]
+
+
+def commit_in_parts() -> None:
+    """Every row and every record is a transaction of its own."""
+    commit = SqliteStore.commit
+
+    def commit_each(self: SqliteStore, records: Sequence[Record]) -> None:
+        for record in records:
+            for part in parts_of(record):
+                commit(self, [part])
+
+    SqliteStore.commit = commit_each  # type: ignore[method-assign]
+
+
+def parts_of(record: Record) -> Iterator[Record]:
+    if isinstance(record, MessagesStored):
+        yield from (MessagesStored([], [payload]) for payload in record.payloads)
+        yield from (MessagesStored([row], []) for row in record.rows)
+    elif isinstance(record, MessagesUpdated):
+        yield from (MessagesUpdated([row]) for row in record.rows)
+    else:
+        yield record
+
+
+def forget_message_ids() -> None:
+    """Duplicate detection lives in memory alone."""
+    _drop(lambda record: isinstance(record, MessageIdsSeen))
+
+
+def forget_deletions() -> None:
+    """Now and then something that is gone stays in the file."""
+    deletions = 0
+
+    def is_chosen(record: Record) -> bool:
+        nonlocal deletions
+        deletions += isinstance(record, MessagesDeleted | EntityDeleted)
+        return isinstance(record, MessagesDeleted | EntityDeleted) and deletions % 20 == 0
+
+    _drop(is_chosen)
+
+
+def _drop(is_chosen: Callable[[Record], bool]) -> None:
+    commit = SqliteStore.commit
+
+    def commit_others(self: SqliteStore, records: Sequence[Record]) -> None:
+        commit(self, [record for record in records if not is_chosen(record)])
+
+    SqliteStore.commit = commit_others  # type: ignore[method-assign]
+
+
+SABOTAGES: dict[str, Callable[[], None]] = {
+    "answer-early": answer_early,
+    "commit-in-parts": commit_in_parts,
+    "forget-message-ids": forget_message_ids,
+    "forget-deletions": forget_deletions,
+}
+
+if __name__ == "__main__":
+    SABOTAGES[os.environ[VARIABLE]]()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""The look at the file: each contradiction, planted by hand, is found."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from storage.sqlite import SqliteStore
+from tests.crash import remains
+from tests.crash.ledgers.report import found_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUEUE = "INSERT INTO entities VALUES (1, 'default', 'queue', 'orders', '{\"a\": 1}', 0, 0)"
+MESSAGE = (
+    "INSERT INTO messages VALUES "
+    "({id}, {entity}, 0, {number}, 1, 0, NULL, 0, 0, 0, 0, 0, 0, {payload}, NULL, NULL)"
+)
+GOOD_MESSAGE = MESSAGE.format(id=1, entity=1, number=1, payload=1)
+PAYLOAD = "INSERT INTO payloads (id, body, annotations) VALUES ({id}, x'00', x'')"
+NUMBER = "INSERT INTO sequence_numbers VALUES ({entity}, 0, 1)"
+
+SOUND = (QUEUE, GOOD_MESSAGE, PAYLOAD.format(id=1), NUMBER.format(entity=1))
+
+
+def found_with(folder: Path, *statements: str) -> dict[str, int]:
+    path = folder / "broker.db"
+    store = SqliteStore(path)
+    store.open()
+    store.close()
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+    return found_in(remains.look_at(path))
+
+
+def test_a_sound_file_has_no_contradiction(tmp_path: Path):
+    """A queue, its number, one message, its body."""
+    assert {} == found_with(tmp_path, *SOUND)
+
+
+@pytest.mark.parametrize(
+    ("planted", "kind"),
+    [
+        (NUMBER.format(entity=2), "sequence numbers of no entity"),
+        (
+            "INSERT INTO session_states VALUES (2, 'session', 0, x'00')",
+            "session states of no entity",
+        ),
+        ("INSERT INTO message_ids VALUES (2, 'id', 0)", "message ids of no entity"),
+        (MESSAGE.format(id=2, entity=1, number=0, payload=9), "messages without a body"),
+        (PAYLOAD.format(id=2), "bodies of no message"),
+        (MESSAGE.format(id=2, entity=1, number=1, payload=1), "numbers given out twice"),
+        (MESSAGE.format(id=2, entity=1, number=2, payload=1), "numbers above the highest"),
+        (QUEUE.replace("(1,", "(2,").replace("orders", "Orders"), "names given out twice"),
+        (
+            QUEUE.replace("(1, 'default', 'queue', 'orders'", "(2, 'default', 'subscription', 's'"),
+            "subscriptions of no topic",
+        ),
+        (
+            "INSERT INTO entities VALUES (2, 'default', 'queue', 'other', '{}', 0, 0)",
+            "entities without a definition",
+        ),
+    ],
+)
+def test_a_planted_contradiction_is_found(tmp_path: Path, planted: str, kind: str):
+    """By its name."""
+    assert {kind: 1} == found_with(tmp_path, *SOUND, planted)
+
+
+def test_a_message_of_no_entity_is_found(tmp_path: Path):
+    """It has no number either."""
+    planted = MESSAGE.format(id=2, entity=2, number=1, payload=1)
+    found = found_with(tmp_path, *SOUND, planted)
+    assert {"messages of no entity": 1, "numbers above the highest": 1} == found
