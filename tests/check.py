@@ -22,7 +22,7 @@ STATIC: dict[str, list[str | Path]] = {
 }
 TESTS = [sys.executable, "-m", "pytest", "--numprocesses=4", "--dist=loadfile"]
 """More processes than cores: tests through real clients mostly wait for those to wake up."""
-CLIENTS = [sys.executable, "-m", "tests.clients.run", "--short", "--present"]
+CLIENTS: list[str | Path] = [sys.executable, "-m", "tests.clients.run", "--short", "--present"]
 """A few scenarios of every stock client whose tools are here; `make clients` runs them all."""
 
 
