@@ -141,15 +141,18 @@ class Topic(Entity):
         """Take over messages that are stored already, and in no queue now."""
         payloads = self.environment.payloads
         copies = _Copies()
-        moved = _Copies()
+        moved: list[Message] = []
+        copied: list[Message] = []
         gone: list[Message] = []
         for message in messages:
             if not message.enqueue_sequence_number:
                 self._number(message)
             routed = self._route(message)
             count = sum(_copies_of(one) for one in routed)
+            made = len(copies.all)
             if count == 1:
-                moved.make(message, routed, message.id)
+                copies.make(message, routed, message.id)
+                moved += copies.all[made:]
                 continue
             gone.append(message)
             if count:
@@ -157,13 +160,14 @@ class Topic(Entity):
                     message.payload_id, count + (message.payload_id not in payloads.references)
                 )
                 payloads.resident_bytes += message.size * count
-                copies.make(message, routed, self.environment.ids.take_messages(count))
-        moved.place(now_ms)
+                first_id = self.environment.ids.take_messages(count)
+                copies.make(message, routed, first_id)
+                copied += copies.all[made:]
         copies.place(now_ms)
-        if moved.all:
-            turn.records.append(MessagesUpdated(rows_of(moved.all)))
-        if copies.all:
-            turn.records.append(MessagesStored(rows_of(copies.all), ()))
+        if moved:
+            turn.records.append(MessagesUpdated(rows_of(moved)))
+        if copied:
+            turn.records.append(MessagesStored(rows_of(copied), ()))
         if gone:
             unreferenced = payloads.release(gone)
             turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))

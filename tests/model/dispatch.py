@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.commands import ReceiveMode
+from broker.core.outlet import BURST_MAX_BYTES
 from config.entities import TopicDefinition
 from tests.model.model import Model, shown
-from tests.model.naive import DEAD, MAIN, Item, Listener, Lock, Place
+from tests.model.naive import DEAD, MAIN, TRANSFER_DEAD, Item, Listener, Lock, Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,6 +27,9 @@ class Handed(NamedTuple):
     shown: tuple[object, ...]
     token: bytes | None
     locked_until_ms: int
+    size: int
+    burst: int
+    """Which delivery of the turn it was part of."""
 
 
 def dispatch(
@@ -44,7 +48,7 @@ def dispatch(
     _give_sessions(model, sessions)
     left = dict(deliveries)
     for place in model.places.values():
-        for sub in (MAIN, DEAD):
+        for sub in (MAIN, DEAD, TRANSFER_DEAD):
             listeners = [
                 one
                 for one in model.listeners
@@ -99,7 +103,9 @@ def _deliver_session(
     expected: list[Item] = []
     if listener.session_id is not None:
         expected = _next(model, listener)[: listener.room]
-    _hand_over(model, listener, expected if complete else expected[: len(handed)], handed)
+    if not complete or _fills(handed):
+        expected = expected[: len(handed)]
+    _hand_over(model, listener, expected, handed)
 
 
 def _deliver(
@@ -113,7 +119,7 @@ def _deliver(
 ) -> None:
     """Competing receivers get the next messages between them, each its own in order."""
     room = sum(listener.room for listener in listeners)
-    if not complete:
+    if not complete or any(_fills(left.get(one.peer, ())) for one in listeners):
         room = sum(len(left.get(listener.peer, ())) for listener in listeners)
     expected = model.ready(place, sub)[:room]
     by_mark = {item.mark: item for item in expected}
@@ -137,6 +143,14 @@ def _deliver(
     )
 
 
+def _fills(handed: Sequence[Handed]) -> bool:
+    """Whether a receiver got as much as is delivered at once; then the rest may wait."""
+    bursts: dict[int, int] = {}
+    for one in handed:
+        bursts[one.burst] = bursts.get(one.burst, 0) + one.size
+    return any(size >= BURST_MAX_BYTES for size in bursts.values())
+
+
 def _hand_over(
     model: Model, listener: Listener, items: Sequence[Item], handed: Sequence[Handed]
 ) -> None:
@@ -145,6 +159,7 @@ def _hand_over(
         f"{listener.peer} should have got {expected}, and got {[one.shown for one in handed]}"
     )
     listener.delivered += len(items)
+    listener.full |= _fills(handed) and not listener.draining
     if listener.mode is ReceiveMode.RECEIVE_AND_DELETE:
         assert all(one.token is None for one in handed)
         model.delete(items)

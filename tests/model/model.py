@@ -7,7 +7,7 @@ nothing is delivered here: see `dispatch.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.commands import ReceiveMode, SettlementKind
 from config.entities import SubscriptionDefinition, TopicDefinition
@@ -62,13 +62,21 @@ class Bundle:
     """By step: what receivers settled on their side and will not settle again."""
 
 
+class Route(NamedTuple):
+    """Where a sender's messages go."""
+
+    place: Place
+    onward: str | None = None
+    """The entity they go on to at once, if `place` is only on their way."""
+
+
 class Model(World):
     """The naive broker: `apply` commands, then let `dispatch.py` hand out messages."""
 
     def __init__(self, limits: Limits, *, hold_locks: bool = False) -> None:
         super().__init__(limits)
         self.hold_locks = hold_locks
-        self.senders: dict[Peer, Place] = {}
+        self.senders: dict[Peer, Route] = {}
         self.bundles: dict[bytes, Bundle] = {}
         self.declared: list[tuple[object, Bundle]] = []
         """Transactions the broker has not named yet."""
@@ -189,10 +197,12 @@ class Model(World):
         try:
             place = self.find_to_send(command.path)
             self.check_sending(place)
+            if command.via is not None:
+                self.find_to_send(command.via)
         except Refusal as refusal:
             self.answers.append(("refused", command.peer, refusal.error))
         else:
-            self.senders[command.peer] = place
+            self.senders[command.peer] = Route(place, command.via)
             self.answers.append(("sender attached", command.peer))
 
     def on_AttachReceiver(self, command: ask.AttachReceiver) -> None:
@@ -250,35 +260,40 @@ class Model(World):
         for listener in self.listeners:
             if listener.peer is command.peer and listener.attached:
                 listener.limit = command.limit
+                listener.full = False
                 listener.draining = command.drain
 
     # --- sending ----------------------------------------------------------------------------
 
-    def _sender(self, peer: Peer) -> Place:
-        place = self.senders.get(peer)
-        if place is None:
+    def _route(self, peer: Peer) -> Route:
+        if peer not in self.senders:
             raise Refusal("NotAllowed")
-        if self.places.get(place.path) is not place:
+        return self.senders[peer]
+
+    def _destination(self, route: Route) -> Place:
+        """Where messages are to be stored, if they may be sent that way now."""
+        if self.places.get(route.place.path) is not route.place:
             raise Refusal("EntityNotFound")
-        self.check_sending(place)
-        return place
+        self.check_sending(route.place)
+        return route.place if route.onward is None else self.find(route.onward)[0]
 
     def on_Send(self, command: ask.Send) -> None:
         taken: list[Item] = []
         handles = list(command.handles)
         try:
-            place = self._sender(command.peer)
+            route = self._route(command.peer)
+            destination = self._destination(route)
             handles = []
             for message, handle in zip(command.messages, command.handles, strict=True):
-                item = item_from(message, place)
-                error = self.refusal(place, item, sum(i.size for i in taken))
+                item = item_from(message, destination)
+                error = self.refusal(destination, item, sum(i.size for i in taken))
                 if error is not None:
                     self.answers.append(("send refused", command.peer, handle, error))
                     self._doom(command.transaction_id)
                 else:
                     taken.append(item)
                     handles.append(handle)
-            self._take(place, taken, command.transaction_id)
+            self._take(route, taken, command.transaction_id)
         except Refusal as refusal:
             for handle in handles:
                 self.answers.append(("send refused", command.peer, handle, refusal.error))
@@ -288,10 +303,10 @@ class Model(World):
 
     def on_SendBatch(self, command: ask.SendBatch) -> None:
         try:
-            place = self._sender(command.peer)
-            items = [item_from(message, place) for message in command.messages]
-            self._check_all(place, items)
-            self._take(place, items, command.transaction_id)
+            route = self._route(command.peer)
+            items = [item_from(message, route.place) for message in command.messages]
+            self._check_all(route, items)
+            self._take(route, items, command.transaction_id)
         except Refusal as refusal:
             self.answers.append(("send refused", command.peer, command.handle, refusal.error))
             self._doom(command.transaction_id)
@@ -303,30 +318,41 @@ class Model(World):
             if handle is not None:
                 self.answers.append(("accepted", peer, handle))
 
-    def _check_all(self, place: Place, items: Sequence[Item]) -> None:
-        if self.places.get(place.path) is not place:
-            raise Refusal("EntityNotFound")
-        self.check_sending(place)
+    def _check_all(self, route: Route, items: Sequence[Item]) -> None:
+        destination = self._destination(route)
         before_bytes = 0
         for item in items:
-            error = self.refusal(place, item, before_bytes)
+            error = self.refusal(destination, item, before_bytes)
             if error is not None:
                 raise Refusal(error)
             before_bytes += item.size
 
-    def _take(self, place: Place, items: Sequence[Item], transaction_id: bytes | None) -> None:
-        def run() -> None:
-            # Of what is sent to a topic together, the scheduled is numbered first: a number that
-            # holds only until then says nothing about order.
-            later = [item for item in items if item.scheduled_for_ms > self.now_ms]
-            first = later if place.is_topic else []
-            for item in [*first, *[item for item in items if item not in first]]:
-                self.arrive(place, item)
-
+    def _take(self, route: Route, items: Sequence[Item], transaction_id: bytes | None) -> None:
         if transaction_id is None:
-            run()
-        else:
-            self._hold(transaction_id, len(items), lambda: self._check_all(place, items), run)
+            self._run_send(route, items)
+            return
+        self._hold(
+            transaction_id,
+            len(items),
+            lambda: self._check_all(route, items),
+            lambda: self._run_send(route, items),
+        )
+
+    def _run_send(self, route: Route, items: Sequence[Item]) -> None:
+        destination = self._destination(route)
+        if route.onward is not None:
+            for item in items:
+                item.first_number = self._void(route.place)
+            if destination.definition.status in NO_SENDING:
+                for item in items:
+                    self.bury_transfer(route.place, item, "EntityDisabled")
+                return
+        # Of what is sent to a topic together, the scheduled is numbered first: a number that
+        # holds only until then says nothing about order.
+        later = [item for item in items if item.scheduled_for_ms > self.now_ms]
+        first = later if destination.is_topic else []
+        for item in [*first, *[item for item in items if item not in first]]:
+            self.arrive(destination, item)
 
     # --- transactions -----------------------------------------------------------------------
 
@@ -552,27 +578,29 @@ class Model(World):
 
     def on_Schedule(self, command: ask.Schedule) -> list[int]:
         place = self.find_to_send(command.path)
+        route = Route(place)
         items = [item_from(message, place) for message in command.messages]
-        self._check_all(place, items)
+        self._check_all(route, items)
         if command.transaction_id is None:
-            self._take(place, items, None)
+            self._run_send(route, items)
             return [item.number or item.first_number or self._void(place) for item in items]
         numbers: list[int] = []
 
         def run() -> None:
-            self._take(place, items, None)
+            self._run_send(route, items)
             for item, number in zip(items, numbers, strict=True):
                 if item.state == SCHEDULED and item in self.items:
                     item.number = item.first_number = number
 
-        self._hold(command.transaction_id, len(items), lambda: self._check_all(place, items), run)
+        self._hold(command.transaction_id, len(items), lambda: self._check_all(route, items), run)
         for _ in items:
             place.last_number[MAIN] += 1
             numbers.append(place.last_number[MAIN])
         return numbers
 
-    def _void(self, place: Place) -> int:
-        """A number that leads nowhere: for what is repeated, and so was taken and dropped."""
+    @staticmethod
+    def _void(place: Place) -> int:
+        """A number under which nothing is found: for what is repeated, or only on its way."""
         place.last_number[MAIN] += 1
         return place.last_number[MAIN]
 
@@ -656,11 +684,34 @@ class Model(World):
         place, _ = self.find(command.path)
         for gone in (*self.subscriptions(place), place) if place.is_topic else (place,):
             self.detach_all(gone, "EntityNotFound", (MAIN, DEAD, TRANSFER_DEAD))
-            for peer, sends_to in self.senders.items():
-                if sends_to is gone:
+            for peer, route in self.senders.items():
+                if route.place is gone:
                     self.answers.append(("detached", peer, "EntityNotFound"))
             self.delete([item for item in self.items if item.place is gone])
             del self.places[gone.path]
+
+    def on_AddRule(self, command: ask.AddRule) -> None:
+        place = self._find_rules(command.path)
+        definition = place.definition
+        assert isinstance(definition, SubscriptionDefinition)
+        if command.rule.name in [rule.name for rule in definition.rules]:
+            raise Refusal("EntityAlreadyExists")
+        place.definition = replace(definition, rules=(*definition.rules, command.rule))
+
+    def on_RemoveRule(self, command: ask.RemoveRule) -> None:
+        place = self._find_rules(command.path)
+        definition = place.definition
+        assert isinstance(definition, SubscriptionDefinition)
+        rules = tuple(rule for rule in definition.rules if rule.name != command.name)
+        if len(rules) == len(definition.rules):
+            raise Refusal("EntityNotFound")
+        place.definition = replace(definition, rules=rules)
+
+    def _find_rules(self, path: str) -> Place:
+        place, _ = self.find(path)
+        if not isinstance(place.definition, SubscriptionDefinition):
+            raise Refusal("NotAllowed")
+        return place
 
     def on_GetEntity(self, command: ask.GetEntity) -> object:
         return self.view(self.find(command.path)[0])

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from broker.core import commands as ask
 from broker.core import effects as tell
 from broker.core.commands import ReceiveMode, SessionRequest, Settlement, SettlementKind
-from config.entities import EntityStatus, TopicDefinition
+from config.entities import (
+    UNLIMITED_MS,
+    CorrelationFilter,
+    EntityStatus,
+    RuleDefinition,
+    TopicDefinition,
+)
 from tests.model.durable import Given, Sent
-from tests.model.model import DEAD_SUFFIX
+from tests.model.model import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
 from tests.model.naive import DEFERRED, SCHEDULED
 from tests.model.pair import Pair
 from tests.model.world import (
@@ -25,6 +31,7 @@ from tests.model.world import (
     LIVE_MS,
     LOCK_MS,
     MESSAGE_IDS,
+    SEND_VIA,
     SESSIONS,
     WINDOW_MS,
     Client,
@@ -45,6 +52,7 @@ T = TypeVar("T")
 PAUSES_MS = (1, 1_000, LOCK_MS // 2, LOCK_MS, LOCK_MS + 1, LIVE_MS, WINDOW_MS, 61_000)
 SHORT_PAUSES_MS = (1, 1_000, 1_000, LOCK_MS // 2)
 STALE_KEPT = 4
+RULES = (RuleDefinition("red", CorrelationFilter(label="red")), RuleDefinition("any"))
 STATE_BYTES = (1, 3, 300 * 1024)
 LARGE_BYTES = (LARGEST_KILOBYTES - 10) * 1024
 TOO_LARGE_BYTES = (LARGEST_KILOBYTES + 1) * 1024
@@ -185,7 +193,10 @@ class Moves:
         path = choices.pick(
             [path for path in self.focus if not isinstance(ENTITIES[path], TopicDefinition)]
         )
-        return path + DEAD_SUFFIX if choices.rarely(4) else path
+        if not choices.rarely(4):
+            return path
+        transfer = self.focus == SEND_VIA and choices.rarely(2)
+        return path + (TRANSFER_DEAD_SUFFIX if transfer else DEAD_SUFFIX)
 
     def _has_sessions(self, path: str) -> bool:
         definition = ENTITIES.get(path)
@@ -224,7 +235,10 @@ class Moves:
 
     def _numbers_of(self, choices: Choices, path: str, state: int) -> list[int]:
         """Numbers to ask for: mostly such as exist."""
-        if path.removesuffix(DEAD_SUFFIX) not in self.pair.model.places:
+        if (
+            path.removesuffix(TRANSFER_DEAD_SUFFIX).removesuffix(DEAD_SUFFIX)
+            not in self.pair.model.places
+        ):
             return [1]
         place, sub = self.pair.model.find(path)
         there = [i.number for i in self.pair.model.content(place, sub) if i.state == state]
@@ -281,7 +295,10 @@ class Moves:
     def attach_sender(self, choices: Choices) -> None:
         path = choices.pick(self.focus)
         path += DEAD_SUFFIX if choices.rarely(12) else ""
-        self._do(choices, ask.AttachSender(self._client("sender"), path))
+        via = None
+        if self.focus == SEND_VIA:
+            via = choices.pick((None, *self.focus))
+        self._do(choices, ask.AttachSender(self._client("sender"), path, via))
 
     def attach_receiver(self, choices: Choices) -> None:
         path = self._receive_path(choices)
@@ -302,7 +319,9 @@ class Moves:
         receiver = choices.pick(list(self.known.receivers))
         limit = self.known.got[receiver] + choices.number(0, 4)
         drain = choices.rarely(5)
-        # What arrives in the same turn may or may not be drained: that would be a race.
+        if drain:
+            # What arrives in the same turn may or may not be drained: that would be a race.
+            self._do(choices, ask.Tick(), alone=True)
         self._do(choices, ask.Credit(receiver, limit, drain), alone=drain)
 
     def detach(self, choices: Choices) -> None:
@@ -342,7 +361,10 @@ class Moves:
         return [first, *[choices.pick(rest) for _ in range(choices.number(0, 2))]]
 
     def _is_locked(self, one: Taken) -> bool:
-        if one.path.removesuffix(DEAD_SUFFIX) not in self.pair.model.places:
+        if (
+            one.path.removesuffix(TRANSFER_DEAD_SUFFIX).removesuffix(DEAD_SUFFIX)
+            not in self.pair.model.places
+        ):
             return False
         place, sub = self.pair.model.find(one.path)
         return self.pair.model.locked(place, sub, one.token) is not None
@@ -480,6 +502,9 @@ class Moves:
                 definition = replace(
                     definition,
                     lock_duration_ms=choices.pick((LOCK_MS, LOCK_MS // 2)),
+                    max_delivery_count=definition.max_delivery_count + choices.number(0, 1),
+                    default_time_to_live_ms=choices.pick((LIVE_MS, UNLIMITED_MS)),
+                    dead_lettering_on_expiration=choices.rarely(2),
                     forward_to=self._forwards_to(choices, path, "forward_to"),
                     forward_dead_letters_to=self._forwards_to(
                         choices, path, "forward_dead_letters_to"
@@ -493,6 +518,16 @@ class Moves:
         """Where it forwarded to from the beginning, or nowhere for now."""
         there: str | None = getattr(ENTITIES[path], name)
         return None if there is None or choices.rarely(2) else there
+
+    def change_rules(self, choices: Choices) -> None:
+        path = choices.pick(self.focus)
+        asker, request = self._client("asker"), self._name("rule")
+        rule = choices.pick(RULES)
+        command: Command = ask.AddRule(asker, request, path, rule)
+        if choices.rarely(2):
+            name = choices.pick((rule.name, "$Default"))
+            command = ask.RemoveRule(asker, request, path, name)
+        self._do(choices, command)
 
     def heal(self, choices: Choices) -> None:
         """Every entity of the focus is there and enabled again."""
@@ -532,9 +567,25 @@ class Moves:
 
     def wait(self, choices: Choices) -> None:
         self.end_turn()
-        self.pair.advance(choices.pick(PAUSES_MS if choices.rarely(3) else SHORT_PAUSES_MS))
+        moments = self._moments()
+        if moments and choices.rarely(3):
+            # To the millisecond when something happens, or to the one before.
+            until_ms = choices.pick(moments[:3]) - choices.number(0, 1)
+            self.pair.advance(until_ms - self.pair.now_ms)
+        else:
+            long = choices.rarely(3)
+            self.pair.advance(choices.pick(PAUSES_MS if long else SHORT_PAUSES_MS))
         if choices.rarely(2):
             self._do(choices, ask.Tick())
+
+    def _moments(self) -> list[int]:
+        """When anything will change by itself, the next first."""
+        model = self.pair.model
+        moments = {at_ms for at_ms, _, _ in model.events()}
+        moments.update(item.expires_ms for item in model.items)
+        for place in model.places.values():
+            moments.update(place.seen.values())
+        return sorted(at_ms for at_ms in moments if at_ms > self.pair.now_ms)
 
     def commit(self, choices: Choices) -> None:
         self.end_turn()
@@ -546,7 +597,9 @@ class Moves:
 
     def restart(self, choices: Choices) -> None:
         self.end_turn()
-        self.pair.restart(read_bodies=not choices.rarely(3))
+        # See `_may_come_late`: what is scheduled for a topic must not have to wait for its body.
+        is_topic = any(isinstance(ENTITIES[path], TopicDefinition) for path in self.focus)
+        self.pair.restart(read_bodies=is_topic or not choices.rarely(3))
         self.known = Known(taken=self.known.taken, transactions=self.known.transactions[-1:])
         self._requests.clear()
 
@@ -601,6 +654,7 @@ WEIGHTS: dict[str, int] = {
     "delete_messages": 1,
     "change_entity": 1,
     "get_entity": 1,
+    "change_rules": 1,
     "restart": 1,
 }
 """How often each move is made, by a run that has no better idea."""

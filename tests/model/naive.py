@@ -117,6 +117,8 @@ class Listener:
     limit: int = 0
     delivered: int = 0
     draining: bool = False
+    full: bool = False
+    """It got a burst, and gets no more before it asks again."""
     waits_until_ms: int = 0
     """Waiting for any session until then; 0 if it does not."""
     session_id: str | None = None
@@ -124,7 +126,7 @@ class Listener:
 
     @property
     def room(self) -> int:
-        return max(0, self.limit - self.delivered)
+        return 0 if self.full else max(0, self.limit - self.delivered)
 
 
 class World:
@@ -292,6 +294,15 @@ class World:
             item.expires_ms = 0
             item.lock = None
             item.reason = reason
+
+    def bury_transfer(self, place: Place, item: Item, reason: str) -> None:
+        """To the transfer dead-letter queue of the entity it could not get past."""
+        place.last_number[TRANSFER_DEAD] += 1
+        item.place, item.sub = place, TRANSFER_DEAD
+        item.number = place.highest_number[TRANSFER_DEAD] = place.last_number[TRANSFER_DEAD]
+        item.enqueued_ms = self.now_ms
+        item.reason = reason
+        self.items.append(item)
 
     def expire(self, items: Sequence[Item]) -> None:
         """Time to live is over."""

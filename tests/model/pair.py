@@ -280,7 +280,8 @@ class Pair:
         told: list[tuple[object, ...]] = []
         for effect in effects:
             if isinstance(effect, tell.Deliver):
-                deliveries.setdefault(effect.to, []).extend(_handed(effect))
+                handed = deliveries.setdefault(effect.to, [])
+                handed += _handed(effect, len(handed))
                 continue
             if isinstance(effect, tell.ReceiverAttached) and effect.to in waiting:
                 assert effect.session_id is not None
@@ -471,9 +472,9 @@ def view_of(view: tell.EntityView) -> tuple[object, ...]:
     )
 
 
-def _handed(effect: tell.Deliver) -> Iterator[Handed]:
+def _handed(effect: tell.Deliver, burst: int) -> Iterator[Handed]:
     for message, token in zip(effect.messages, effect.tokens, strict=True):
-        yield Handed(seen(message), token, message.locked_until_ms)
+        yield Handed(seen(message), token, message.locked_until_ms, message.size, burst)
 
 
 def _check_order(effects: Sequence[Effect]) -> None:

@@ -24,9 +24,11 @@ from broker.core.commands import (
 )
 from broker.core.errors import EntityDisabled, TransactionRolledBack
 from config.entities import (
+    CorrelationFilter,
     EntityDefinition,
     EntityStatus,
     QueueDefinition,
+    RuleDefinition,
     SubscriptionDefinition,
     TopicDefinition,
 )
@@ -157,6 +159,19 @@ def test_a_session_subscription_made_later_finds_the_session_of_a_scheduled_mess
     book.tell(CreateEntity(CLIENT, 1, "t/Subscriptions/s", grouped))
     book.tell(Advance(1_000))
     assert ["later"] == texts(book.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10, "a")))
+
+
+def test_what_a_topic_takes_over_keeps_its_order_in_every_subscription():
+    """Whether a message goes to one subscription or to several, it does not overtake others."""
+    some = (RuleDefinition("some", CorrelationFilter(properties={"color": "red"})),)
+    book = Playbook(
+        entities={**TOPIC, "t/Subscriptions/some": SubscriptionDefinition(rules=some)}, attach=False
+    )
+    book.tell(AttachSender(S, "t"))
+    at_ms = START_MS + 1_000
+    book.tell(send(message("both", at_ms=at_ms, color="red"), message("one", at_ms=at_ms)))
+    book.tell(Advance(1_000))
+    assert ["both", "one"] == texts(book.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
 
 
 # --- bodies in the store -------------------------------------------------------------------------

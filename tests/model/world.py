@@ -103,6 +103,9 @@ ENTITIES: Mapping[str, EntityDefinition] = {
     for path, definition in _DEFINITIONS.items()
 }
 
+SEND_VIA = ("plain", "grouped")
+"""Where senders send to one entity by way of another."""
+
 FOCUSES: tuple[tuple[str, ...], ...] = (
     ("plain",),
     ("short",),
@@ -119,7 +122,7 @@ FOCUSES: tuple[tuple[str, ...], ...] = (
         "news/Subscriptions/red",
         "news/Subscriptions/grouped",
     ),
-    ("plain", "grouped"),
+    SEND_VIA,
 )
 """Entities that one run plays with: few, so that much happens to each."""
 
