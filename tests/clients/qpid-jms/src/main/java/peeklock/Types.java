@@ -9,7 +9,9 @@ import jakarta.jms.Message;
 import jakarta.jms.ObjectMessage;
 import jakarta.jms.Queue;
 import jakarta.jms.StreamMessage;
+import jakarta.jms.TextMessage;
 import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.OffsetDateTime;
@@ -45,7 +47,7 @@ final class Types {
         "reply-to", message -> ((Queue) message.getJMSReplyTo()).getQueueName(),
         "session-id", message -> message.getStringProperty("JMSXGroupID"),
         "reply-to-session-id", message -> message.getStringProperty("JMS_AMQP_REPLY_TO_GROUP_ID"),
-        "body", message -> new Binary(message.getBody(byte[].class)));
+        "body", message -> new Binary(bytes(message)));
 
     private Types() {
     }
@@ -157,6 +159,12 @@ final class Types {
         if (!notShown.isEmpty()) {
             Report.remark("JMS does not show " + String.join(", ", notShown));
         }
+    }
+
+    /** Bytes of a content type that is text make a text message. */
+    private static byte[] bytes(Message message) throws JMSException {
+        return message instanceof TextMessage text
+            ? text.getText().getBytes(StandardCharsets.UTF_8) : message.getBody(byte[].class);
     }
 
     /** Service Bus's own types come as AMQP has them: a descriptor, and ticks or text. */
