@@ -147,6 +147,8 @@ class Topic(Entity):
         for message in messages:
             if not message.enqueue_sequence_number:
                 self._number(message)
+            else:
+                self._limit_life(message)
             routed = self._route(message)
             count = sum(_copies_of(one) for one in routed)
             made = len(copies.all)
@@ -175,6 +177,10 @@ class Topic(Entity):
     def _number(self, message: Message) -> None:
         self.main.last_sequence_number += 1
         message.enqueue_sequence_number = self.main.last_sequence_number
+        if self.main.default_time_to_live_ms < UNLIMITED_MS:
+            self._limit_life(message)
+
+    def _limit_life(self, message: Message) -> None:
         live_ms = self.main.default_time_to_live_ms
         if live_ms < UNLIMITED_MS and (
             message.time_to_live_ms is None or message.time_to_live_ms > live_ms

@@ -108,9 +108,12 @@ class Moves:
         self._numbers = 0
         self._requests: dict[object, Command] = {}
         self._turn: list[Command] = []
-        for path in self.focus:
+        ways: list[tuple[str, str | None]] = [(path, None) for path in self.focus]
+        if self.focus == SEND_VIA:
+            ways += [(path, other) for path in SEND_VIA for other in SEND_VIA if other != path]
+        for path, via in ways:
             if "/Subscriptions/" not in path:
-                self._do(choices, ask.AttachSender(self._client("sender"), path), alone=True)
+                self._do(choices, ask.AttachSender(self._client("sender"), path, via), alone=True)
 
     # --- plumbing ---------------------------------------------------------------------------
 

@@ -255,9 +255,9 @@ class World:
         if not item.first_number:
             topic.last_number[MAIN] += 1
             item.first_number = topic.last_number[MAIN]
-            live_ms = topic.definition.default_time_to_live_ms
-            if live_ms < UNLIMITED_MS:
-                item.live_ms = min(live_ms, item.live_ms or live_ms)
+        live_ms = topic.definition.default_time_to_live_ms
+        if live_ms < UNLIMITED_MS:
+            item.live_ms = min(live_ms, item.live_ms or live_ms)
         wanted = False
         for subscription in self.subscriptions(topic):
             definition = subscription.definition

@@ -174,6 +174,18 @@ def test_what_a_topic_takes_over_keeps_its_order_in_every_subscription():
     assert ["both", "one"] == texts(book.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
 
 
+def test_what_is_forwarded_to_a_topic_lives_as_long_as_the_topic_allows():
+    """As if it had been sent there."""
+    topic = TopicDefinition(default_time_to_live_ms=5_000)
+    forwarding = QueueDefinition(forward_to="t")
+    book = Playbook(entities={**TOPIC, "t": topic, "q": forwarding}, attach=False)
+    book.tell(AttachSender(S, "q"))
+    book.tell(send("hello"))
+    assert 1 == len(book.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
+    book.tell(Advance(5_000))
+    assert [] == book.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10))
+
+
 # --- bodies in the store -------------------------------------------------------------------------
 
 

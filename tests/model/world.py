@@ -80,6 +80,7 @@ _DEFINITIONS: Mapping[str, EntityDefinition] = {
     "there": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="here"),
     "sorting": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="fading"),
     # --- a topic
+    "feeder": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="news"),
     "news": TopicDefinition(default_time_to_live_ms=4 * LIVE_MS),
     "news/Subscriptions/all": SubscriptionDefinition(
         lock_duration_ms=LOCK_MS, max_delivery_count=2
@@ -122,6 +123,13 @@ FOCUSES: tuple[tuple[str, ...], ...] = (
         "news/Subscriptions/red",
         "news/Subscriptions/grouped",
     ),
+    (
+        "news",
+        "feeder",
+        "news/Subscriptions/all",
+        "news/Subscriptions/red",
+    ),
+    SEND_VIA,
     SEND_VIA,
 )
 """Entities that one run plays with: few, so that much happens to each."""
