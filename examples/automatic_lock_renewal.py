@@ -1,0 +1,31 @@
+"""Work that takes longer than the lock: the SDK renews it until the work is done.
+
+    python examples/automatic_lock_renewal.py
+
+Needs the queue `slow-work`; its lock may be as short as five seconds. Set
+SERVICEBUS_CONNECTION_STRING to use another broker than the one that `make run` starts.
+"""
+
+import os
+import time
+
+from azure.servicebus import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
+
+CONNECTION_STRING = os.environ.get(
+    "SERVICEBUS_CONNECTION_STRING",
+    "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;"
+    "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;",
+)
+WORK_SECONDS = float(os.environ.get("WORK_SECONDS", "7"))
+
+with (
+    ServiceBusClient.from_connection_string(CONNECTION_STRING) as client,
+    AutoLockRenewer(max_lock_renewal_duration=300) as renewer,
+):
+    with client.get_queue_sender("slow-work") as sender:
+        sender.send_messages(ServiceBusMessage("take your time"))
+    with client.get_queue_receiver("slow-work", auto_lock_renewer=renewer) as receiver:
+        for message in receiver.receive_messages(max_wait_time=10):
+            time.sleep(WORK_SECONDS)
+            receiver.complete_message(message)
+            print(f"done: {message}, delivered {message.delivery_count + 1} time(s)")

@@ -1,0 +1,66 @@
+"""A broker for a test run, on free ports, and a queue of its own for every test.
+
+Copy this file into your tests. It starts the `peeklock` command, which has to be on the PATH (or in
+the environment variable PEEKLOCK), and talks to it over HTTP and AMQP; it imports nothing of it.
+"""
+
+import http.client
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+COMMAND = os.environ.get("PEEKLOCK", "peeklock")
+ENTRY = (
+    '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
+    '<QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"/>'
+    "</content></entry>"
+)
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where it is."""
+
+    connection_string: str
+    http_port: int
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for the whole run, in memory."""
+    arguments = ["serve", "--storage", "memory:", "--amqp-port", "0", "--http-port", "0"]
+    environment = {**os.environ, "PEEKLOCK_LOG_FORMAT": "json"}
+    process = subprocess.Popen(
+        [*COMMAND.split(), *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if (
+            '"event": "ready"' in line
+        ):  # the line that also says Emulator Service is Successfully Up!
+            connection_string = re.search(r'"connection_string": "([^"]+)"', line)
+            http_address = re.search(r'"http": "[^"]*:(\d+)"', line)
+            assert connection_string and http_address, line
+            break
+    else:
+        raise AssertionError("the broker did not start")
+    yield Broker(connection_string[1], int(http_address[1]))
+    process.terminate()
+    process.wait(timeout=30)
+
+
+@pytest.fixture
+def queue(broker: Broker) -> str:
+    """A new queue, so that tests can run side by side and never see each other's messages."""
+    name = f"test-{uuid.uuid4().hex}"
+    connection = http.client.HTTPConnection("localhost", broker.http_port)
+    connection.request("PUT", f"/{name}?api-version=2021-05", ENTRY)
+    response = connection.getresponse()
+    assert response.status == 201, response.read()
+    connection.close()
+    return name
