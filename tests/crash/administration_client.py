@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ANSWER_TIMEOUT_S = 30.0
+STARTING_AGAIN = 503
 ATOM = "http://www.w3.org/2005/Atom"
 SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
@@ -69,11 +70,14 @@ class AdministrationClient:
                 method, f"{self._address}/{path}", data=body, headers=headers
             )
             async with request as answer:
-                return answer.status, await answer.text()
+                status, text = answer.status, await answer.text()
         except TimeoutError:
             raise Unanswered(f"no answer to {method} {path} for {ANSWER_TIMEOUT_S} s") from None
         except (aiohttp.ClientError, asyncio.IncompleteReadError) as failure:
             raise PeerFailed(f"{method} {path}: {failure}") from failure
+        if status == STARTING_AGAIN:  # which says nothing about whether it was done
+            raise PeerFailed(f"{method} {path}: {text}")
+        return status, text
 
     async def put_entity(
         self, path: str, kind: str, version: Version, *, update: bool

@@ -152,7 +152,7 @@ class CrashingBroker(BrokerProcess):
             config=config(kinds),
             storage=f"sqlite:///{database}",
             testing_api=False,
-            environment={VARIABLE: sabotage or ""},
+            environment={VARIABLE: sabotage or "", "PEEKLOCK_LOG_LEVEL": "warning"},
         )
         if sabotage is not None:
             self._command[self._command.index("broker")] = "tests.crash.sabotage"
@@ -177,10 +177,11 @@ def run(
             f"{killer.kills} kills of a working broker, {killer.kills_at_start} of one still "
             f"starting; slowest start {killer.slowest_start_s:.2f} s"
         )
-        if not all(report.is_clean for report in reports):
-            print(broker.log_tail())
         broker.kill()
-    return [*reports, remains.look_at(database)]
+        log = broker.log_text()
+    complaints = [log] if log else []
+    ours = remains.look_at(database).plus(Report({}, {"complaints in the log": complaints}))
+    return [*reports, ours]
 
 
 def receive_report(pipe: Connection[Any, Any]) -> Report:
@@ -232,7 +233,9 @@ def main(arguments: Sequence[str]) -> int:
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-crash-") as name:
         reports = run(kinds, options.kills, options.seed, Path(name), options.sabotage)
-    for name, report in zip([*(kind.name for kind in kinds), "the file"], reports, strict=True):
+    for name, report in zip(
+        [*(kind.name for kind in kinds), "the file and the log"], reports, strict=True
+    ):
         show(name, report)
     is_clean = all(report.is_clean for report in reports)
     verdict = "every promise kept" if is_clean else "PROMISES BROKEN"

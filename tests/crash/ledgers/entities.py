@@ -25,6 +25,7 @@ class Content:
 
     accepted: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
     takes_in_doubt: int = 0
     """Receives without an answer: each may have taken one message with it."""
 
@@ -39,6 +40,7 @@ class EntityLedger(Book, Generic[Tree]):
         "change refused",
         "message of an earlier life",
         "message lost",
+        "message back",
     )
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -109,15 +111,17 @@ class EntityLedger(Book, Generic[Tree]):
             if missing > content.takes_in_doubt:
                 some = ", ".join(sorted(content.accepted)[:5])
                 self.violate("message lost", f"{missing} of {place}: {some}")
-            del self._contents[place]
+            content.accepted.clear()
+            content.takes_in_doubt = 0
             return
         self._counts["messages received"] += 1
-        if text in content.accepted:
+        if text in content.accepted or text in content.doubtful:
             content.accepted.discard(text)
-        elif text in content.doubtful:
             content.doubtful.discard(text)
         else:
-            self.violate("message of an earlier life", f"{text} in {place}")
+            kind = "message back" if text in content.taken else "message of an earlier life"
+            self.violate(kind, f"{text} in {place}")
+        content.taken.add(text)
 
     def audit(self) -> Report:
         return Report(dict(self._counts), self.violations)

@@ -125,3 +125,14 @@ def test_a_receive_in_doubt_explains_one_missing_message():
     ledger.taking(PLACE)
     ledger.took(PLACE, None)
     assert {} == found_in(ledger.audit())
+
+
+def test_a_message_that_comes_out_twice_is_back():
+    """It was received for good."""
+    ledger = ledger_with("one")
+    ledger.putting([PLACE], "accepted")
+    ledger.put([PLACE], "accepted")
+    for _ in range(2):
+        ledger.taking(PLACE)
+        ledger.took(PLACE, "accepted")
+    assert {"message back": 1} == found_in(ledger.audit())
