@@ -18,7 +18,9 @@ def main(folder: Path) -> None:
     python, wanted = environment / "bin" / "python", folder / "requirements.txt"
     if not python.exists():
         venv.create(environment, with_pip=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--requirement", wanted], check=True)
+    subprocess.run(
+        [python, "-P", "-m", "pip", "install", "--quiet", "--requirement", wanted], check=True
+    )
     (environment / ".installed").touch()
 
 

@@ -15,7 +15,7 @@ from tests.clients.proton import (
     sessions,
     topics,
     transactions,
-    types,
+    type_exchange,
 )
 from tests.clients.python.trial import Broker, run_all, run_one, say_versions
 
@@ -31,14 +31,16 @@ UNABLE = {
     "admin-rule-crud": NO_ADMINISTRATION,
     "admin-runtime-properties": NO_ADMINISTRATION,
 }
-MODULES = (connecting, receiving, sending, sessions, topics, transactions, types)
+MODULES = (connecting, receiving, sending, sessions, topics, transactions, type_exchange)
 
 
 def main() -> None:
     broker = Broker.from_environment()
     say_versions("python-qpid-proton")
     if sys.argv[1:2] == ["read-types"]:
-        run_one("read-types", functools.partial(types.read_types, queue=sys.argv[2]), broker)
+        run_one(
+            "read-types", functools.partial(type_exchange.read_types, queue=sys.argv[2]), broker
+        )
         return
     known = {
         name.replace("_", "-"): function
