@@ -88,7 +88,7 @@ class AttachReceiver(NamedTuple):
 
 class Detach(NamedTuple):
     """Links are gone. Detached on a live connection they leave their message locks standing;
-    lost with their connection they give them up, each a failed delivery (semantics R13)."""
+    lost with their connection they give them up, each a failed delivery."""
 
     peers: Sequence[Peer]
     connection_lost: bool = False
