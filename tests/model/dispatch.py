@@ -13,7 +13,7 @@ from broker.core.commands import ReceiveMode
 from broker.core.outlet import BURST_MAX_BYTES
 from config.entities import TopicDefinition
 from tests.model.model import Model, shown
-from tests.model.naive import DEAD, MAIN, TRANSFER_DEAD, Item, Listener, Lock, Place
+from tests.model.things import DEAD, MAIN, TRANSFER_DEAD, Item, Listener, Lock, Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -1,23 +1,22 @@
-"""What each command must do, told by the naive world: who is answered what, and what changes.
+"""What each request must do, and what happens by itself, told by the naive world.
 
-Owns refusals and their order, transactions and the passing of time. Answers are plain tuples;
-nothing is delivered here: see `dispatch.py`.
+Owns the passing of time, requests about messages, sessions and entities, and a new beginning. The
+commands that come with every message are in `traffic.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from broker.core.commands import ReceiveMode, SettlementKind
+from broker.core.commands import ReceiveMode
 from config.entities import SubscriptionDefinition, TopicDefinition
-from tests.model.naive import (
+from tests.model.things import (
     ACTIVE,
     DEAD,
     DEFERRED,
     MAIN,
     NO_RECEIVING,
-    NO_SENDING,
     SCHEDULED,
     TRANSFER_DEAD,
     Item,
@@ -25,21 +24,16 @@ from tests.model.naive import (
     Lock,
     Place,
     Refusal,
-    World,
     item_from,
 )
+from tests.model.traffic import Route, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from broker.core import commands as ask
-    from broker.core.commands import Peer, Settlement
     from config.entities import EntityDefinition
-    from config.limits import Limits
-
-DEAD_SUFFIX = "/$DeadLetterQueue"
-TRANSFER_DEAD_SUFFIX = "/$Transfer/$DeadLetterQueue"
 
 REPLY_MAX_BYTES = 1024 * 1024
 """What a peek shows must fit into one answer, unless it is a single message."""
@@ -48,38 +42,8 @@ REPLY_MAX_BYTES = 1024 * 1024
 SESSION_LOCK, MESSAGE_LOCK, DUE, OLD, WAIT, TRANSACTION = range(6)
 
 
-@dataclass(eq=False)
-class Bundle:
-    """An open transaction: steps that are checked, and those that then do it."""
-
-    owner: Peer
-    until_ms: int
-    steps: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
-    tokens: set[bytes] = field(default_factory=set)
-    operations: int = 0
-    doomed: bool = False
-    forgotten: list[Callable[[], list[Item]]] = field(default_factory=list)
-    """By step: what receivers settled on their side and will not settle again."""
-
-
-class Route(NamedTuple):
-    """Where a sender's messages go."""
-
-    place: Place
-    onward: str | None = None
-    """The entity they go on to at once, if `place` is only on their way."""
-
-
-class Model(World):
+class Model(Traffic):
     """The naive broker: `apply` commands, then let `dispatch.py` hand out messages."""
-
-    def __init__(self, limits: Limits, *, hold_locks: bool = False) -> None:
-        super().__init__(limits)
-        self.hold_locks = hold_locks
-        self.senders: dict[Peer, Route] = {}
-        self.bundles: dict[bytes, Bundle] = {}
-        self.declared: list[tuple[object, Bundle]] = []
-        """Transactions the broker has not named yet."""
 
     def declare(self, entities: Mapping[str, EntityDefinition]) -> None:
         """Begin with these entities."""
@@ -150,362 +114,6 @@ class Model(World):
         else:
             for bundle in subjects:
                 self._roll_back(bundle)
-
-    # --- paths ------------------------------------------------------------------------------
-
-    def find(self, path: str) -> tuple[Place, int]:
-        """Entity and sub-queue of a path."""
-        sub = MAIN
-        for suffix, number in ((TRANSFER_DEAD_SUFFIX, TRANSFER_DEAD), (DEAD_SUFFIX, DEAD)):
-            if sub == MAIN and path.endswith(suffix):
-                path, sub = path.removesuffix(suffix), number
-        if path not in self.places:
-            raise Refusal("EntityNotFound")
-        return self.places[path], sub
-
-    def find_to_send(self, path: str) -> Place:
-        place, sub = self.find(path)
-        if sub != MAIN or isinstance(place.definition, SubscriptionDefinition):
-            raise Refusal("NotAllowed")
-        return place
-
-    def find_to_receive(self, path: str) -> tuple[Place, int]:
-        place, sub = self.find(path)
-        if place.is_topic and sub == MAIN:
-            raise Refusal("NotAllowed")
-        return place, sub
-
-    def find_sessions(self, path: str) -> Place:
-        place, sub = self.find_to_receive(path)
-        if not place.has_sessions(sub):
-            raise Refusal("NotAllowed")
-        return place
-
-    @staticmethod
-    def check_sending(place: Place) -> None:
-        if place.definition.status in NO_SENDING:
-            raise Refusal("EntityDisabled")
-
-    @staticmethod
-    def check_receiving(place: Place) -> None:
-        if place.definition.status in NO_RECEIVING:
-            raise Refusal("EntityDisabled")
-
-    # --- links ------------------------------------------------------------------------------
-
-    def on_AttachSender(self, command: ask.AttachSender) -> None:
-        try:
-            place = self.find_to_send(command.path)
-            self.check_sending(place)
-            if command.via is not None:
-                self.find_to_send(command.via)
-        except Refusal as refusal:
-            self.answers.append(("refused", command.peer, refusal.error))
-        else:
-            self.senders[command.peer] = Route(place, command.via)
-            self.answers.append(("sender attached", command.peer))
-
-    def on_AttachReceiver(self, command: ask.AttachReceiver) -> None:
-        try:
-            listener = self._attach(command)
-        except Refusal as refusal:
-            self.answers.append(("refused", command.peer, refusal.error))
-        else:
-            self.listeners.append(listener)
-
-    def _attach(self, command: ask.AttachReceiver) -> Listener:
-        place, sub = self.find_to_receive(command.path)
-        self.check_receiving(place)
-        if place.has_sessions(sub) != (command.session is not None):
-            raise Refusal("NotAllowed")
-        if sub == MAIN and getattr(place.definition, "forward_to", None) is not None:
-            raise Refusal("NotAllowed")
-        listener = Listener(command.peer, place, sub, command.mode)
-        if command.session is None:
-            self.answers.append(("receiver attached", command.peer, None, 0))
-        elif command.session.session_id is None:
-            listener.waits_until_ms = self.now_ms + command.session.timeout_ms
-        elif self.holder(place, command.session.session_id) is not None:
-            raise Refusal("SessionCannotBeLocked")
-        else:
-            self.give_session(listener, command.session.session_id)
-        return listener
-
-    def give_session(self, listener: Listener, session_id: str) -> None:
-        """A receiver has a session from now on."""
-        assert not isinstance(listener.place.definition, TopicDefinition)
-        listener.waits_until_ms = 0
-        listener.session_id = session_id
-        listener.session_until_ms = self.now_ms + listener.place.definition.lock_duration_ms
-        self.answers.append(
-            ("receiver attached", listener.peer, session_id, listener.session_until_ms)
-        )
-
-    def on_Detach(self, command: ask.Detach) -> None:
-        for peer in command.peers:
-            for bundle in [b for b in self.bundles.values() if b.owner is peer]:
-                self._roll_back(bundle)
-            self.senders.pop(peer, None)
-        for peer in command.peers:
-            for listener in self.listeners:
-                if listener.peer is peer:
-                    self.stop_listening(listener)
-                    if command.connection_lost and not self.hold_locks:
-                        self.lose_locks(self._locked_by(listener), failed=True)
-
-    def _locked_by(self, listener: Listener) -> list[Item]:
-        return [i for i in self.items if i.lock is not None and i.lock.by is listener]
-
-    def on_Credit(self, command: ask.Credit) -> None:
-        for listener in self.listeners:
-            if listener.peer is command.peer and listener.attached:
-                listener.limit = command.limit
-                listener.full = False
-                listener.draining = command.drain
-
-    # --- sending ----------------------------------------------------------------------------
-
-    def _route(self, peer: Peer) -> Route:
-        if peer not in self.senders:
-            raise Refusal("NotAllowed")
-        return self.senders[peer]
-
-    def _destination(self, route: Route) -> Place:
-        """Where messages are to be stored, if they may be sent that way now."""
-        if self.places.get(route.place.path) is not route.place:
-            raise Refusal("EntityNotFound")
-        self.check_sending(route.place)
-        return route.place if route.onward is None else self.find(route.onward)[0]
-
-    def on_Send(self, command: ask.Send) -> None:
-        taken: list[Item] = []
-        handles = list(command.handles)
-        try:
-            route = self._route(command.peer)
-            destination = self._destination(route)
-            handles = []
-            for message, handle in zip(command.messages, command.handles, strict=True):
-                item = item_from(message, destination)
-                error = self.refusal(destination, item, sum(i.size for i in taken))
-                if error is not None:
-                    self.answers.append(("send refused", command.peer, handle, error))
-                    self._doom(command.transaction_id)
-                else:
-                    taken.append(item)
-                    handles.append(handle)
-            self._take(route, taken, command.transaction_id)
-        except Refusal as refusal:
-            for handle in handles:
-                self.answers.append(("send refused", command.peer, handle, refusal.error))
-            self._doom(command.transaction_id)
-        else:
-            self._accepted(command.peer, handles)
-
-    def on_SendBatch(self, command: ask.SendBatch) -> None:
-        try:
-            route = self._route(command.peer)
-            items = [item_from(message, route.place) for message in command.messages]
-            self._check_all(route, items)
-            self._take(route, items, command.transaction_id)
-        except Refusal as refusal:
-            self.answers.append(("send refused", command.peer, command.handle, refusal.error))
-            self._doom(command.transaction_id)
-        else:
-            self._accepted(command.peer, [command.handle])
-
-    def _accepted(self, peer: Peer, handles: Sequence[object]) -> None:
-        for handle in handles:
-            if handle is not None:
-                self.answers.append(("accepted", peer, handle))
-
-    def _check_all(self, route: Route, items: Sequence[Item]) -> None:
-        destination = self._destination(route)
-        before_bytes = 0
-        for item in items:
-            error = self.refusal(destination, item, before_bytes)
-            if error is not None:
-                raise Refusal(error)
-            before_bytes += item.size
-
-    def _take(self, route: Route, items: Sequence[Item], transaction_id: bytes | None) -> None:
-        if transaction_id is None:
-            self._run_send(route, items)
-            return
-        self._hold(
-            transaction_id,
-            len(items),
-            lambda: self._check_all(route, items),
-            lambda: self._run_send(route, items),
-        )
-
-    def _run_send(self, route: Route, items: Sequence[Item]) -> None:
-        destination = self._destination(route)
-        if route.onward is not None:
-            for item in items:
-                item.first_number = self._void(route.place)
-            if destination.definition.status in NO_SENDING:
-                for item in items:
-                    self.bury_transfer(route.place, item, "EntityDisabled")
-                return
-        # Of what is sent to a topic together, the scheduled is numbered first: a number that
-        # holds only until then says nothing about order.
-        later = [item for item in items if item.scheduled_for_ms > self.now_ms]
-        first = later if destination.is_topic else []
-        for item in [*first, *[item for item in items if item not in first]]:
-            self.arrive(destination, item)
-
-    # --- transactions -----------------------------------------------------------------------
-
-    def _hold(
-        self,
-        transaction_id: bytes,
-        operations: int,
-        check: Callable[[], None],
-        run: Callable[[], None],
-    ) -> Bundle:
-        bundle = self.bundles.get(transaction_id)
-        if bundle is None:
-            raise Refusal("TransactionUnknown")
-        if bundle.operations + operations > self.limits.transaction_max_operations:
-            raise Refusal("QuotaExceeded")
-        bundle.operations += operations
-        bundle.steps.append((check, run))
-        return bundle
-
-    def _doom(self, transaction_id: bytes | None) -> None:
-        """Something was refused under a transaction, which can then only be rolled back."""
-        if transaction_id in self.bundles:
-            self.bundles[transaction_id].doomed = True
-
-    def on_Declare(self, command: ask.Declare) -> object:
-        owned = [b for b in self.bundles.values() if b.owner is command.peer]
-        owned += [b for _, b in self.declared if b.owner is command.peer]
-        if len(owned) >= self.limits.transactions_per_connection_max:
-            raise Refusal("QuotaExceeded")
-        bundle = Bundle(command.peer, self.now_ms + self.limits.transaction_timeout_ms)
-        self.declared.append((command.request, bundle))
-        return "any id"
-
-    def on_Discharge(self, command: ask.Discharge) -> None:
-        bundle = self.bundles.get(command.transaction_id)
-        if bundle is None:
-            raise Refusal("TransactionUnknown")
-        if command.fail:
-            self._roll_back(bundle)
-            return
-        try:
-            if bundle.doomed:
-                raise Refusal("whatever was refused under it")
-            for check, _ in bundle.steps:
-                check()
-        except Refusal:
-            self._roll_back(bundle)
-            raise Refusal("TransactionRolledBack") from None
-        del self.bundles[command.transaction_id]
-        for _, run in bundle.steps:
-            run()
-
-    def _roll_back(self, bundle: Bundle) -> None:
-        self.bundles = {k: b for k, b in self.bundles.items() if b is not bundle}
-        for items in bundle.forgotten:
-            self.lose_locks(items(), failed=True)
-
-    # --- settling ---------------------------------------------------------------------------
-
-    def _check_settlement(self, sub: int, settlement: Settlement) -> None:
-        if settlement.kind is SettlementKind.DEAD_LETTER and sub != MAIN:
-            raise Refusal("NotAllowed")
-
-    def on_Settle(self, command: ask.Settle) -> None:
-        listener = next(one for one in self.listeners if one.peer is command.peer)
-        place, sub = listener.place, listener.sub
-        live: dict[bytes, object] = {}
-        for token, handle in zip(command.tokens, command.handles, strict=True):
-            if token in live or self.locked(place, sub, token) is None:
-                self._settle_refused(command, handle, "MessageLockLost")
-            else:
-                live[token] = handle
-        if not live:
-            return
-        try:
-            self._check_settlement(sub, command.settlement)
-            self._settle(place, sub, list(live), command.settlement, command.transaction_id)
-            if command.transaction_id is not None:
-                forgotten = [token for token, handle in live.items() if handle is None]
-                self.bundles[command.transaction_id].forgotten.append(
-                    lambda: [
-                        item for token in forgotten if (item := self.locked(place, sub, token))
-                    ]
-                )
-        except Refusal as refusal:
-            for handle in live.values():
-                self._settle_refused(command, handle, refusal.error)
-            return
-        for handle in live.values():
-            if handle is not None:
-                self.answers.append(("settled", command.peer, handle, command.settlement.kind))
-
-    def _settle_refused(self, command: ask.Settle, handle: object, error: str) -> None:
-        if handle is not None:
-            self.answers.append(("settle refused", command.peer, handle, error))
-        self._doom(command.transaction_id)
-
-    def on_SettleByToken(self, command: ask.SettleByToken) -> None:
-        place, sub = self.find_to_receive(command.path)
-        self._check_settlement(sub, command.settlement)
-        tokens = list(dict.fromkeys(command.tokens))
-        if any(self.locked(place, sub, token) is None for token in tokens):
-            # Under a session the lock that covers the message is the session's.
-            raise Refusal("MessageLockLost" if command.session_id is None else "SessionLockLost")
-        self._settle(place, sub, tokens, command.settlement, command.transaction_id)
-
-    def _settle(
-        self,
-        place: Place,
-        sub: int,
-        tokens: Sequence[bytes],
-        settlement: Settlement,
-        transaction_id: bytes | None,
-    ) -> None:
-        def items() -> list[Item]:
-            found = [self.locked(place, sub, token) for token in tokens]
-            if None in found:
-                raise Refusal("MessageLockLost")
-            return [item for item in found if item is not None]
-
-        def check() -> None:
-            items()
-
-        def run() -> None:
-            self.settle(items(), settlement)
-
-        if transaction_id is None:
-            run()
-            return
-        bundle = self.bundles.get(transaction_id)
-        if bundle is not None and bundle.tokens & set(tokens):
-            raise Refusal("MessageLockLost")
-        self._hold(transaction_id, len(tokens), check, run).tokens.update(tokens)
-
-    def on_RenewLocks(self, command: ask.RenewLocks) -> list[int]:
-        place, sub = self.find_to_receive(command.path)
-        items = [self.locked(place, sub, token) for token in command.tokens]
-        if None in items:
-            raise Refusal("MessageLockLost")
-        ends = []
-        for item in items:
-            assert item is not None
-            assert item.lock is not None
-            if item.lock.in_session:
-                assert item.session_id is not None
-                holder = self.holder(place, item.session_id)
-                assert holder is not None
-                ends.append(holder.session_until_ms)
-            else:
-                assert not isinstance(place.definition, TopicDefinition)
-                item.lock.until_ms = self.now_ms + place.definition.lock_duration_ms
-                ends.append(item.lock.until_ms)
-        return ends
 
     # --- looking and fetching ---------------------------------------------------------------
 
@@ -597,12 +205,6 @@ class Model(World):
             place.last_number[MAIN] += 1
             numbers.append(place.last_number[MAIN])
         return numbers
-
-    @staticmethod
-    def _void(place: Place) -> int:
-        """A number under which nothing is found: for what is repeated, or only on its way."""
-        place.last_number[MAIN] += 1
-        return place.last_number[MAIN]
 
     def on_CancelScheduled(self, command: ask.CancelScheduled) -> None:
         place = self.find_to_send(command.path)

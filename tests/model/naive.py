@@ -1,132 +1,41 @@
 """Service Bus in the most obvious way: lists, full scans, one message at a time.
 
-Written from the promises to users, not from the broker. Owns what must happen; where the promises
-leave a choice (which of several receivers, which free session), `dispatch.py` checks the broker's.
-Each message is one `Item` in one list, so it is in exactly one place by construction.
+Written from the promises to users, not from the broker. Owns what must happen to a message; where
+the promises leave a choice (which of several receivers, which free session), `dispatch.py` checks
+the broker's. What each command does is in `traffic.py` and `model.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.commands import ReceiveMode, SettlementKind
+from broker.core.commands import SettlementKind
 from config.entities import (
     UNLIMITED_MS,
     CorrelationFilter,
-    EntityStatus,
     SubscriptionDefinition,
     TopicDefinition,
     TrueFilter,
 )
-from tests.model.world import fields_of
+from tests.model.things import (
+    ACTIVE,
+    DEAD,
+    DEFERRED,
+    MAIN,
+    NO_SENDING,
+    SCHEDULED,
+    TRANSFER_DEAD,
+    Item,
+    Listener,
+    Place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.commands import Peer, Settlement
-    from broker.core.message import Message
-    from config.entities import EntityDefinition
+    from broker.core.commands import Settlement
     from config.limits import Limits
-
-MAIN, DEAD, TRANSFER_DEAD = 0, 1, 2
-ACTIVE, DEFERRED, SCHEDULED = 0, 1, 2
-
-
-class Refusal(Exception):
-    """Refused, with the name of the error."""
-
-    def __init__(self, error: str) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-@dataclass(eq=False)
-class Place:
-    """An entity."""
-
-    path: str
-    definition: EntityDefinition
-    last_number: list[int] = field(default_factory=lambda: [0, 0, 0])
-    highest_number: list[int] = field(default_factory=lambda: [0, 0, 0])
-    """Of all that a message ever had."""
-    seen: dict[str, int] = field(default_factory=dict)
-    """Duplicate detection: message id, and until when."""
-    states: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    """Session states and when they were set."""
-
-    @property
-    def is_topic(self) -> bool:
-        return isinstance(self.definition, TopicDefinition)
-
-    def has_sessions(self, sub: int) -> bool:
-        return sub == MAIN and getattr(self.definition, "requires_session", False)
-
-    def __repr__(self) -> str:
-        return self.path
-
-
-@dataclass(eq=False)
-class Lock:
-    token: bytes | None
-    """None until the broker has told it."""
-    until_ms: int
-    """Of a lock under a session: what its receiver was told; the session's own end counts."""
-    by: Listener | None
-    in_session: bool = False
-
-
-@dataclass(eq=False)
-class Item:
-    """A message, or one copy of it."""
-
-    mark: str
-    session_id: str | None
-    message_id: str | None
-    label: str | None
-    size: int
-    live_ms: int | None
-    scheduled_for_ms: int
-    place: Place
-    sub: int = MAIN
-    number: int = 0
-    first_number: int = 0
-    state: int = ACTIVE
-    count: int = 0
-    enqueued_ms: int = 0
-    expires_ms: int = 0
-    lock: Lock | None = None
-    reason: str | None = None
-    source: str | None = None
-    hops: int = 0
-    properties: dict[str, bytes | None] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"<{self.mark} #{self.number} of {self.place}/{self.sub}>"
-
-
-@dataclass(eq=False)
-class Listener:
-    """A receiver."""
-
-    peer: Peer
-    place: Place
-    sub: int
-    mode: ReceiveMode
-    attached: bool = True
-    limit: int = 0
-    delivered: int = 0
-    draining: bool = False
-    full: bool = False
-    """It got a burst, and gets no more before it asks again."""
-    waits_until_ms: int = 0
-    """Waiting for any session until then; 0 if it does not."""
-    session_id: str | None = None
-    session_until_ms: int = 0
-
-    @property
-    def room(self) -> int:
-        return 0 if self.full else max(0, self.limit - self.delivered)
 
 
 class World:
@@ -439,25 +348,6 @@ class World:
             return "MaxTransferHopCountExceeded"
         error = self.refusal(destination, item, 0)
         return "Session id is null." if error == "NotAllowed" else error
-
-
-NO_SENDING = (EntityStatus.DISABLED, EntityStatus.SEND_DISABLED)
-NO_RECEIVING = (EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED)
-
-
-def item_from(message: Message, place: Place) -> Item:
-    """The naive form of a message as it was sent."""
-    mark, session_id, message_id, label = fields_of(message.body or b"")
-    return Item(
-        mark,
-        session_id,
-        message_id,
-        label,
-        message.size,
-        message.time_to_live_ms,
-        message.scheduled_enqueue_time_ms,
-        place,
-    )
 
 
 def _takes(rule_filter: object, item: Item) -> bool:

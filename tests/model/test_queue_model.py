@@ -26,7 +26,7 @@ SHORT = settings(
 )
 
 
-class Clients(RuleBasedStateMachine):
+class Dialogue(RuleBasedStateMachine):
     """Every step is one move of some client; both sides are compared after each turn."""
 
     moves: Moves | None = None
@@ -55,7 +55,7 @@ class Clients(RuleBasedStateMachine):
 
 def test_the_broker_does_what_the_naive_model_does():
     """Few steps, many beginnings, and a small example if anything differs."""
-    run_state_machine_as_test(Clients, settings=SHORT)
+    run_state_machine_as_test(Dialogue, settings=SHORT)
 
 
 @pytest.mark.parametrize("seed", range(12))
