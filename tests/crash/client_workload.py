@@ -15,10 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.amqp.values import Int, Long
-from tests.crash.client import Client, Refused, Unanswered
+from tests.crash.clients.answers import Refused, Unanswered
+from tests.crash.clients.connection import Client
+from tests.crash.clients.messages import decode_message
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
 from tests.crash.ledgers.report import Report
-from tests.crash.messages import decode_message
 from tests.crash.workload import NO_LIFE, Surroundings, Workload
 from tests.support.proton_client import PeerFailed
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from typing import Any
 
-    from tests.crash.client import Arrival, Outcome
+    from tests.crash.clients.answers import Arrival, Outcome
 
 RETRY_INTERVAL_S = 0.05
 WAIT_S = 0.2
@@ -87,14 +88,14 @@ class ClientWorkload(Workload):
     # ---- lives --------------------------------------------------------------------------------
 
     def work(self) -> None:
-        asyncio.run(self._work())
+        asyncio.run(self._run_lives())
 
     def finish(self) -> Report:
         self.life = self.surroundings.life.value
         report = asyncio.run(self._conclude())
         return report.plus(Report({}, self._unkept))
 
-    async def _work(self) -> None:
+    async def _run_lives(self) -> None:
         while (life := self.surroundings.wait_for_life()) != NO_LIFE:
             self.life = life
             try:

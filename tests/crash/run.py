@@ -17,24 +17,27 @@ from typing import TYPE_CHECKING, Any
 
 from tests.crash import remains
 from tests.crash.ledgers.report import Report
-from tests.crash.sabotage import SABOTAGES, VARIABLE
-from tests.crash.workload import NO_LIFE, Surroundings, Workload, run_workload
+from tests.crash.lives import UPTIME_S, MortalBroker, Reaper
+from tests.crash.sabotage import SABOTAGES
+from tests.crash.workload import Surroundings, Workload, run_workload
 from tests.crash.workloads.administration import Administration
 from tests.crash.workloads.batches import Batches
 from tests.crash.workloads.deferral import Deferrals
 from tests.crash.workloads.duplicates import Duplicates
 from tests.crash.workloads.fan_out import FanOut
+from tests.crash.workloads.moves import Moves
 from tests.crash.workloads.schedules import Schedules
 from tests.crash.workloads.sessions import Sessions
 from tests.crash.workloads.stock_sdk import SdkQueue
 from tests.crash.workloads.transactions import Transactions
 from tests.crash.workloads.volume import VolumeQueue, VolumeTopic
-from tests.support.server import HOST, BrokerProcess
+from tests.support.server import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
-    from multiprocessing.sharedctypes import Synchronized
+
+    from tests.support.server import BrokerProcess
 
 WORKLOADS: dict[str, type[Workload]] = {
     "volume": VolumeQueue,
@@ -46,64 +49,23 @@ WORKLOADS: dict[str, type[Workload]] = {
     "sessions": Sessions,
     "schedules": Schedules,
     "deferral": Deferrals,
+    "moves": Moves,
     "administration": Administration,
     "duplicates": Duplicates,
 }
 """A new scenario is one more line."""
 
 KILLS = 50
-UPTIME_S = (0.3, 2.0)
-"""Shortest and longest time from healthy to the kill."""
-START_KILL_SHARE = 0.1
-"""Kills that hit a broker still starting, on top of the counted ones."""
-START_KILL_AFTER_S = (0.05, 0.6)
 FINISH_TIMEOUT_S = 120.0
 EXAMPLES = 5
 """Of the contradictions of one kind, so many are shown."""
-
-
-def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
-    """All workloads' entities in one file."""
-    return {
-        "queues": {name: queue for kind in workloads for name, queue in kind.queues.items()},
-        "topics": {name: topic for kind in workloads for name, topic in kind.topics.items()},
-    }
-
-
-class Killer:
-    """Ends the broker's lives and starts new ones."""
-
-    def __init__(self, broker: BrokerProcess, life: Synchronized[int], seed: int) -> None:
-        self.kills = 0
-        self.kills_at_start = 0
-        self.slowest_start_s = 0.0
-        self._broker = broker
-        self._life = life
-        self._chance = random.Random(seed)
-
-    def kill_once(self) -> None:
-        """Let the broker work for a while, kill it, and bring it back."""
-        time.sleep(self._chance.uniform(*UPTIME_S))
-        life = self._life.value
-        # Workloads must know before it happens, or they would call it the broker's own failure.
-        self._life.value = NO_LIFE
-        self._broker.kill()
-        self.kills += 1
-        while self._chance.random() < START_KILL_SHARE:
-            self._broker.launch()
-            time.sleep(self._chance.uniform(*START_KILL_AFTER_S))
-            self._broker.kill()
-            self.kills_at_start += 1
-        self._broker.start()
-        self.slowest_start_s = max(self.slowest_start_s, self._broker.ready_after_s)
-        self._life.value = life + 1
 
 
 class Crew:
     """The workloads, each in a process of its own, until the `with` block ends."""
 
     def __init__(self, kinds: Sequence[type[Workload]], broker: BrokerProcess, seed: int) -> None:
-        # Forked from a process that has everything imported: eleven imports take their time.
+        # Forked from a process that has everything imported: a dozen imports take their time.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
             ["tests.crash.sabotage", *(kind.__module__ for kind in WORKLOADS.values())]
@@ -142,46 +104,26 @@ class Crew:
             process.join()
 
 
-class CrashingBroker(BrokerProcess):
-    """The broker on a file of its own, as it is or with a mistake built in."""
-
-    def __init__(
-        self, kinds: Sequence[type[Workload]], database: Path, sabotage: str | None
-    ) -> None:
-        super().__init__(
-            config=config(kinds),
-            storage=f"sqlite:///{database}",
-            testing_api=False,
-            environment={VARIABLE: sabotage or "", "PEEKLOCK_LOG_LEVEL": "warning"},
-        )
-        if sabotage is not None:
-            self._command[self._command.index("broker")] = "tests.crash.sabotage"
-
-
 def run(
     kinds: Sequence[type[Workload]], kills: int, seed: int, folder: Path, sabotage: str | None
 ) -> list[Report]:
-    """The whole ordeal; gives each workload's report, in order, and the file's."""
+    """The whole ordeal; gives each workload's report, in order, and that of what is left behind."""
     database = folder / "crash.db"
-    with CrashingBroker(kinds, database, sabotage) as broker:
+    with MortalBroker(kinds, database, seed, sabotage) as broker:
         crew = Crew(kinds, broker, seed)
         try:
-            killer = Killer(broker, crew.life, seed)
+            reaper = Reaper(broker, crew.life, seed)
             for _ in range(kills):
-                killer.kill_once()
+                reaper.kill_once()
             time.sleep(UPTIME_S[1])
             reports = crew.reports()
         finally:
             crew.dismiss()
-        print(
-            f"{killer.kills} kills of a working broker, {killer.kills_at_start} of one still "
-            f"starting; slowest start {killer.slowest_start_s:.2f} s"
-        )
+        print(reaper)
         broker.kill()
         log = broker.log_text()
-    complaints = [log] if log else []
-    ours = remains.look_at(database).plus(Report({}, {"complaints in the log": complaints}))
-    return [*reports, ours]
+    complaints = {"complaints in the log": [log] if log else [], "bad stops": reaper.bad_stops}
+    return [*reports, remains.look_at(database).plus(Report({}, complaints))]
 
 
 def receive_report(pipe: Connection[Any, Any]) -> Report:

@@ -55,16 +55,13 @@ class DeferralLedger(Ledger):
         assert number is not None
         return number
 
-    def _completion(self, key: MessageKey) -> Completion:
-        return self._fates[key].completion
-
     @property
     def set_aside(self) -> list[MessageKey]:
         """What must be there for whoever asks for it."""
         return [
             key
             for key, deferral in self._deferrals.items()
-            if deferral is Deferral.CONFIRMED and self._completion(key) is Completion.NONE
+            if deferral is Deferral.CONFIRMED and self.completion_of(key) is Completion.NONE
         ]
 
     @property
@@ -73,7 +70,7 @@ class DeferralLedger(Ledger):
         return [
             key
             for key, deferral in self._deferrals.items()
-            if deferral is Deferral.IN_DOUBT or self._completion(key) is Completion.IN_DOUBT
+            if deferral is Deferral.IN_DOUBT or self.completion_of(key) is Completion.IN_DOUBT
         ]
 
     def fetched(self, key: MessageKey, found: MessageKey, sequence_number: int) -> None:

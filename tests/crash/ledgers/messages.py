@@ -170,6 +170,10 @@ class Ledger(Book):
         fate = self._fates.get(key)
         return fate is not None and fate.deliveries > 0
 
+    def completion_of(self, key: MessageKey) -> Completion:
+        """What is known of its completion."""
+        return self._fates[key].completion
+
     def audit(self) -> Report:
         """Judge, once everything that was left in the entity has been received and completed."""
         for key, fate in self._fates.items():

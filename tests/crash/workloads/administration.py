@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.crash.administration_client import (
+from tests.crash.client_workload import ClientWorkload, Pace
+from tests.crash.clients.administration import (
     AdministrationClient,
     Version,
     read_rule,
     read_version,
 )
-from tests.crash.client_workload import ClientWorkload, Pace
 from tests.crash.ledgers.entities import EntityLedger
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ QUEUES = tuple(f"crash-made-queue-{number}" for number in range(3))
 TOPICS = tuple(f"crash-made-topic-{number}" for number in range(2))
 SUBSCRIPTIONS = ("one", "two")
 DEFAULT_RULE, EXTRA_RULE = "$Default", "extra"
-STEPS_PER_S = 15
+STEPS_PER_S = 25
 MESSAGES_AT_ONCE = 3
 OK, CREATED, NO_CONTENT, NOT_FOUND = 200, 201, 204, 404
 

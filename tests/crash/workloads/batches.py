@@ -10,11 +10,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.crash.batch_sender import BatchSender
 from tests.crash.client_workload import ClientWorkload, Pace
+from tests.crash.clients.batch_sender import BatchSender
+from tests.crash.clients.messages import encode_message
 from tests.crash.ledgers.groups import GroupLedger
 from tests.crash.ledgers.report import Report
-from tests.crash.messages import encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:

@@ -12,14 +12,17 @@ from uuid import UUID
 
 from protocol.amqp.values import Array, ArrayCode, Long, UInt
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Pace
+from tests.crash.clients.answers import MODIFIED
+from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.deferrals import DeferralLedger
-from tests.crash.messages import decode_message, encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.client import Arrival, Client, Management, Outcome
+    from tests.crash.clients.answers import Arrival, Outcome
+    from tests.crash.clients.connection import Client
+    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
@@ -102,7 +105,7 @@ class Deferrals(ClientWorkload):
             return
         if self.chance.random() < deferred_share:
             self._book.deferring(key)
-            client.settle(arrival.delivery, partial(self._deferred, key), defer=True)
+            client.settle(arrival.delivery, partial(self._deferred, key), outcome=MODIFIED)
         else:
             self.complete(client, arrival, key, link, self._book)
 

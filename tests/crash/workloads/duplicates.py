@@ -11,14 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.crash.client_workload import ClientWorkload, Pace
+from tests.crash.clients.messages import encode_message
 from tests.crash.ledgers.duplicates import DuplicateLedger
-from tests.crash.messages import encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.client import Outcome, Sender
+    from tests.crash.clients.answers import Outcome
+    from tests.crash.clients.links import Sender
     from tests.crash.ledgers.messages import Ledger, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings

@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.crash.client_workload import ClientWorkload, Pace
+from tests.crash.clients.messages import encode_message
 from tests.crash.ledgers.copies import FanOutLedger
-from tests.crash.messages import encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.client import Outcome
+    from tests.crash.clients.answers import Outcome
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocol.amqp.values import Array, ArrayCode, Long
 from tests.crash.client_workload import ClientWorkload, Pace
+from tests.crash.clients.messages import encode_message
 from tests.crash.ledgers.report import Report
 from tests.crash.ledgers.schedules import ScheduleLedger
-from tests.crash.messages import encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.client import Management, Sender
+    from tests.crash.clients.links import Sender
+    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.workload import Surroundings
 

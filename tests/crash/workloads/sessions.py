@@ -11,16 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocol.amqp.values import Int, Timestamp
-from tests.crash.client import Refused
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Pace
+from tests.crash.clients.answers import Refused
+from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.sessions import SessionLedger
-from tests.crash.messages import decode_message, encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.client import Client, Management, Outcome, Receiver
+    from tests.crash.clients.answers import Outcome
+    from tests.crash.clients.connection import Client
+    from tests.crash.clients.links import Receiver
+    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings

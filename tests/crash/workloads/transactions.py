@@ -11,14 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Pace
+from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.transactions import TransactionLedger
-from tests.crash.messages import decode_message, encode_message
 from tests.crash.workload import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from tests.crash.client import Arrival, Client, Coordinator, Outcome, Receiver, Sender
+    from tests.crash.clients.answers import Arrival, Outcome
+    from tests.crash.clients.connection import Client
+    from tests.crash.clients.links import Receiver, Sender
+    from tests.crash.clients.nodes import Coordinator
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
@@ -141,7 +144,7 @@ class Worker:
         if self._chance.random() < SILENT_SHARE:
             self._client.settle_silently(arrival.delivery, transaction_id)
         else:
-            steps.append(partial(self._receiver.settle, arrival, transaction_id=transaction_id))
+            steps.append(partial(self._receiver.complete, arrival, transaction_id))
         self._chance.shuffle(steps)
         rolls_back = self._chance.random() < ROLLBACK_SHARE
         steps.append(partial(self._discharge, book, key, transaction_id, rolls_back))

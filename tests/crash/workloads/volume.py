@@ -11,9 +11,9 @@ import select
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tests.crash.clients.raw_links import RawReceiver, RawSender
 from tests.crash.ledgers.messages import Ledger, Link
 from tests.crash.ledgers.report import Report
-from tests.crash.raw_links import RawReceiver, RawSender
 from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
 from tests.support.proton_client import PeerFailed, ProtonClient
 

@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from protocol.amqp.values import Described
-from tests.crash.client import ACCEPTED
-from tests.crash.messages import DATA, section
+from tests.crash.clients.answers import ACCEPTED
+from tests.crash.clients.messages import DATA, section
 from tests.support import wire
 from tests.support.proton_client import PeerFailed
 

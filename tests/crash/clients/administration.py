@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import aiohttp
 
-from tests.crash.client import Unanswered
+from tests.crash.clients.answers import Unanswered
 from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import lib
 
-from tests.crash.messages import decode_message, encode_message
+from tests.crash.clients.messages import decode_message, encode_message
 
 if TYPE_CHECKING:
     import random
