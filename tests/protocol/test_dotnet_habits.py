@@ -1,0 +1,458 @@
+"""The .NET SDK's habits against a live broker, each as its sources show it.
+
+Every test is an operation of that SDK, said in the frames it would send; `dotnet_client` asserts on
+the way what that SDK would throw at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.amqp.values import (
+    Array,
+    ArrayCode,
+    Described,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    UInt,
+    ULong,
+    encode,
+)
+from tests.sdk.conftest import Live
+from tests.support.dotnet_client import DotNetClient
+from tests.support.dotnet_links import (
+    ABANDONED,
+    ACCEPTED,
+    ATTACH_PROPERTIES,
+    ATTACH_SOURCE,
+    DEFERRED,
+    REJECTED,
+    TRANSFER_SETTLED,
+    Controller,
+    Refused,
+    dead_lettered,
+    message,
+    sections_of,
+    transactional,
+)
+from tests.support.server import BrokerProcess
+from tests.support.wire import BATCH_FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.dotnet_links import Received, Receiver
+
+SESSION_FILTER = Symbol("com.microsoft:session-filter")
+TICKS_OF_1970 = 621_355_968_000_000_000
+_numbers = itertools.count(1)
+
+
+class Bench:
+    """A broker, entities for one test, and clients."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+
+    def queue(self, name: str = "queue", **properties: object) -> str:
+        path = f"{name}-{next(_numbers)}"
+        Live(self.broker).put(path, "QueueDescription", properties)
+        return path
+
+    def client(self) -> DotNetClient:
+        return DotNetClient(self.broker.amqp_port)
+
+    def lock_expires(self) -> None:
+        self.broker.advance_clock(31_000)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    with BrokerProcess() as process:
+        yield process
+
+
+@pytest.fixture
+def bench(broker: BrokerProcess) -> Bench:
+    return Bench(broker)
+
+
+@pytest.fixture
+def client(bench: Bench) -> Iterator[DotNetClient]:
+    with bench.client() as connected:
+        yield connected
+
+
+def send(client: DotNetClient, queue: str, *bodies: bytes, **properties: Any) -> None:
+    sender = client.sender(queue)
+    for body in bodies:
+        sender.send(message(body, **properties))
+
+
+def bodies(received: list[Received]) -> list[bytes]:
+    return [one.body for one in received]
+
+
+def left_in(client: DotNetClient, queue: str) -> list[bytes]:
+    """What a peek from the start shows."""
+    request = {"from-sequence-number": Long(0), "message-count": Int(100)}
+    answer = client.requests(queue).manage("peek-message", request)
+    return [sections_of(one["message"])[0x75] for one in answer.get("messages", [])]
+
+
+# --- connecting and claiming -------------------------------------------------------------------
+
+
+def test_token_for_the_namespace_serves_every_entity(bench: Bench, client: DotNetClient) -> None:
+    """`sr` is `amqps://host/` in lower case, the claim an `amqp` address: it is accepted."""
+    queue = bench.queue()
+    assert client.claim(queue)["status-code"] in (200, 202)
+    assert client.claim(f"{queue}/$management")["status-code"] in (200, 202)
+
+
+def test_wrong_key_is_unauthorized(bench: Bench, client: DotNetClient) -> None:
+    """A 401 with a description: the SDK makes its authorization error of it."""
+    answer = client.claim(bench.queue(), key="wrong")
+    assert 401 == answer["status-code"]
+
+
+def test_strict_broker_takes_the_same_token() -> None:
+    """Signature, expiry and claims are verified over what was signed, not over what is claimed."""
+    strict = {"PEEKLOCK_AUTHORIZATION": "strict"}
+    with BrokerProcess(environment=strict) as broker, DotNetClient(broker.amqp_port) as client:
+        assert client.claim("queue.1")["status-code"] in (200, 202)
+        send(client, "queue.1", b"hello")
+        assert [b"hello"] == left_in(client, "queue.1")
+
+
+@pytest.mark.parametrize("name", ["plain", "UPPER", "with~tilde", "a/b", "dots.and_lines"])
+def test_addresses_are_absolute_paths(bench: Bench, client: DotNetClient, name: str) -> None:
+    """A leading slash, escapes, and the case the user wrote."""
+    queue = bench.queue(name)
+    send(client, queue.swapcase(), b"hello")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    assert b"hello" == received.body
+    receiver.settle(received, ACCEPTED)
+
+
+def test_escapes_in_addresses_are_read(bench: Bench, client: DotNetClient) -> None:
+    """`%2D` is a hyphen, wherever it stands."""
+    queue = bench.queue("escaped")
+    client.claim(queue)
+    link = client.attach(
+        client.begin(),
+        "escaped-link",
+        receives=False,
+        source=Described(ULong(0x28), ["identifier"]),
+        target=Described(ULong(0x29), [f"/{queue.replace('-', '%2D')}"]),
+    )
+    assert f"/{queue.replace('-', '%2D')}" == link.answer[6].value[0]
+
+
+def test_missing_entity_is_named_in_the_words_the_sdk_looks_for(client: DotNetClient) -> None:
+    """A null end, then a detach that says which entity could not be found."""
+    with pytest.raises(Refused, match=r"The messaging entity .* could not be found") as refused:
+        client.sender("nowhere")
+    assert "amqp:not-found" == refused.value.condition
+    with pytest.raises(Refused, match=r"The messaging entity .* could not be found"):
+        client.receiver("nowhere")
+
+
+# --- sending and receiving ---------------------------------------------------------------------
+
+
+def test_send_is_accepted_and_received_by_credit(bench: Bench, client: DotNetClient) -> None:
+    """As many come as credit was given for, each with a lock token for a tag."""
+    queue = bench.queue()
+    send(client, queue, b"a", b"b", b"c")
+    receiver = client.receiver(queue)
+    received = receiver.receive(2)
+    assert [b"a", b"b"] == bodies(received)
+    assert [0, 0] == [one.delivery_count for one in received]
+    assert 2 == len({one.lock_token for one in received})
+    for one in received:
+        assert ACCEPTED.descriptor == receiver.settle(one, ACCEPTED).descriptor
+    assert [b"c"] == left_in(client, queue)
+
+
+def test_batch_is_one_transfer_of_many_messages(bench: Bench, client: DotNetClient) -> None:
+    """The format says that the data sections are messages."""
+    queue = bench.queue()
+    parts = [message(body) for body in (b"a", b"b", b"c")]
+    payload = b"".join(encode(Described(ULong(0x75), part)) for part in parts)
+    client.sender(queue).send(payload, message_format=BATCH_FORMAT)
+    assert [b"a", b"b", b"c"] == left_in(client, queue)
+
+
+def test_receive_and_delete_comes_settled(bench: Bench, client: DotNetClient) -> None:
+    """The sender settles; what the SDK says afterwards is heard in silence."""
+    queue = bench.queue()
+    send(client, queue, b"a")
+    (received,) = client.receiver(queue, deletes=True).receive()
+    assert received.transfer[TRANSFER_SETTLED] is True
+    assert [] == left_in(client, queue)
+
+
+def test_closing_drains_first(bench: Bench, client: DotNetClient) -> None:
+    """`CloseAsync` takes its credit back before it detaches, and waits for the answer."""
+    queue = bench.queue()
+    receiver = client.receiver(queue)
+    receiver.link.flow(50)
+    receiver.close()
+    send(client, queue, b"for the next one")
+    (received,) = client.receiver(queue).receive()
+    assert b"for the next one" == received.body
+
+
+def test_late_message_is_kept_for_the_next_call(bench: Bench, client: DotNetClient) -> None:
+    """Credit that found nothing stays, and a message that comes later is pushed."""
+    queue = bench.queue()
+    receiver = client.receiver(queue)
+    receiver.link.flow(1)
+    send(client, queue, b"late")
+    assert b"late" == receiver.next().body
+
+
+# --- settling ----------------------------------------------------------------------------------
+
+
+def locked(bench: Bench, client: DotNetClient, body: bytes = b"a") -> tuple[Receiver, Received]:
+    queue = bench.queue()
+    send(client, queue, body)
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    return receiver, received
+
+
+def test_abandon_is_modified_with_no_fields(bench: Bench, client: DotNetClient) -> None:
+    """It is answered with modified, comes back at once, and has been counted."""
+    receiver, received = locked(bench, client)
+    assert 0x27 == receiver.settle(received, ABANDONED).descriptor
+    (again,) = receiver.receive()
+    assert 1 == again.delivery_count
+    assert received.lock_token != again.lock_token
+
+
+def test_abandon_sets_properties(bench: Bench, client: DotNetClient) -> None:
+    """Properties to modify come as message annotations."""
+    receiver, received = locked(bench, client)
+    changed = Described(ULong(0x27), [None, None, {Symbol("tried"): Int(1)}])
+    receiver.settle(received, changed)
+    (again,) = receiver.receive()
+    assert {"tried": 1} == again.properties
+
+
+def test_defer_is_modified_undeliverable_here(bench: Bench, client: DotNetClient) -> None:
+    """Found by number only; settled through management, since no link has delivered it."""
+    queue = bench.queue()
+    send(client, queue, b"later")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    assert 0x27 == receiver.settle(received, DEFERRED).descriptor
+    requests = client.requests(queue)
+    number = Long(received.annotations["x-opt-sequence-number"])
+    body = {
+        "sequence-numbers": Array(ArrayCode.LONG, [number]),
+        "receiver-settle-mode": UInt(1),
+    }
+    (entry,) = requests.manage("receive-by-sequence-number", body, receiver)["messages"]
+    assert b"later" == sections_of(entry["message"])[0x75]
+    token = entry["lock-token"]
+    assert isinstance(token, uuid.UUID)
+    completed = {
+        "disposition-status": "completed",
+        "lock-tokens": Array(ArrayCode.UUID, [token]),
+    }
+    requests.manage("update-disposition", completed, receiver)
+    assert [] == left_in(client, queue)
+
+
+def test_dead_letter_without_arguments_is_rejected_without_an_error(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """No reason is made up, and the answer is rejected without an error as well."""
+    queue = bench.queue()
+    send(client, queue, b"bad")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    state = receiver.settle(received, REJECTED)
+    assert 0x25 == state.descriptor
+    (dead,) = client.receiver(f"{queue}/$DeadLetterQueue").receive()
+    assert b"bad" == dead.body
+    assert "DeadLetterReason" not in dead.properties
+
+
+def test_dead_letter_with_a_reason(bench: Bench, client: DotNetClient) -> None:
+    """Reason, description and further properties stand in the error's info."""
+    queue = bench.queue()
+    send(client, queue, b"bad")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    receiver.settle(received, dead_lettered("why", "in more words", seen=Int(7)))
+    (dead,) = client.receiver(f"{queue}/$DeadLetterQueue").receive()
+    assert {
+        "DeadLetterReason": "why",
+        "DeadLetterErrorDescription": "in more words",
+        "seen": 7,
+    } == dead.properties
+
+
+def test_neighbours_are_completed_by_one_frame(bench: Bench, client: DotNetClient) -> None:
+    """Batched outcomes name a range; each of them is answered."""
+    queue = bench.queue()
+    send(client, queue, b"a", b"b", b"c")
+    receiver = client.receiver(queue)
+    received = receiver.receive(3)
+    receiver.settle_range(received[0], received[2], ACCEPTED)
+    # Answered one by one or by a range, the SDK takes either: the last one settles them all.
+    assert ACCEPTED.descriptor == receiver.settled(int(received[2].transfer[1])).descriptor
+    assert [] == left_in(client, queue)
+
+
+def test_settling_too_late_is_lock_lost(bench: Bench, client: DotNetClient) -> None:
+    """Rejected with an error whose condition makes the SDK's lock-lost exception."""
+    receiver, received = locked(bench, client)
+    bench.lock_expires()
+    with pytest.raises(Refused) as refused:
+        receiver.settle(received, ACCEPTED)
+    assert "com.microsoft:message-lock-lost" == refused.value.condition
+
+
+def test_message_of_a_closed_link_is_settled_through_management(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """The SDK falls back on the lock token when the delivery's link is gone."""
+    queue = bench.queue()
+    send(client, queue, b"a")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    receiver.link.detach()
+    completed = {
+        "disposition-status": "completed",
+        "lock-tokens": Array(ArrayCode.UUID, [received.lock_token]),
+    }
+    client.requests(queue).manage("update-disposition", completed)
+    assert [] == left_in(client, queue)
+
+
+def test_renewing_answers_with_an_array_of_times(bench: Bench, client: DotNetClient) -> None:
+    """`expirations` is cast to an array of dates."""
+    queue = bench.queue()
+    send(client, queue, b"a")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    tokens = {"lock-tokens": Array(ArrayCode.UUID, [received.lock_token])}
+    answer = client.requests(queue).manage("renew-lock", tokens, receiver)
+    assert isinstance(answer["expirations"], Array)
+    assert "Timestamp" == type(answer["expirations"].items[0]).__name__
+
+
+def test_scheduling_answers_with_an_array_of_longs(bench: Bench, client: DotNetClient) -> None:
+    """And cancelling takes them back."""
+    queue = bench.queue()
+    requests = client.requests(queue)
+    at = {"x-opt-scheduled-enqueue-time": Timestamp(4_000_000_000_000)}
+    entry = {"message-id": "one", "message": message(b"later", annotations=at)}
+    answer = requests.manage("schedule-message", {"messages": [entry]})
+    numbers = answer["sequence-numbers"]
+    assert isinstance(numbers, Array)
+    assert [b"later"] == left_in(client, queue)
+    requests.manage("cancel-scheduled-message", {"sequence-numbers": numbers})
+    assert [] == left_in(client, queue)
+
+
+# --- sessions ----------------------------------------------------------------------------------
+
+
+def session_of(receiver: Receiver) -> object:
+    return receiver.link.answer[ATTACH_SOURCE].value[7][SESSION_FILTER]
+
+
+def test_named_session_is_accepted_by_a_plain_filter(bench: Bench, client: DotNetClient) -> None:
+    """The answer's filter is the id as plain text; its lock's end is a long of .NET ticks."""
+    queue = bench.queue(RequiresSession=True)
+    send(client, queue, b"a", session_id="one")
+    receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
+    assert "one" == session_of(receiver)
+    until = receiver.link.answer[ATTACH_PROPERTIES][Symbol("com.microsoft:locked-until-utc")]
+    assert isinstance(until, Long)
+    assert until > TICKS_OF_1970
+    (received,) = receiver.receive()
+    receiver.settle(received, ACCEPTED)
+    receiver.link.detach()
+
+
+def test_next_session_is_given_or_timed_out(bench: Bench, client: DotNetClient) -> None:
+    """A null filter takes what there is; with nothing left the link is refused in time."""
+    queue = bench.queue(RequiresSession=True)
+    send(client, queue, b"a", session_id="one")
+    receiver = client.receiver(queue, filters={SESSION_FILTER: None}, wait_ms=59_900)
+    assert "one" == session_of(receiver)
+    with pytest.raises(Refused) as refused:
+        client.receiver(queue, filters={SESSION_FILTER: None}, wait_ms=200)
+    assert "com.microsoft:timeout" == refused.value.condition
+
+
+def test_held_session_cannot_be_locked(bench: Bench, client: DotNetClient) -> None:
+    """By its own condition, which is not tried again."""
+    queue = bench.queue(RequiresSession=True)
+    client.receiver(queue, filters={SESSION_FILTER: "one"})
+    with pytest.raises(Refused) as refused:
+        client.receiver(queue, filters={SESSION_FILTER: "one"})
+    assert "com.microsoft:session-cannot-be-locked" == refused.value.condition
+
+
+def test_session_requests_name_the_link(bench: Bench, client: DotNetClient) -> None:
+    """State and renewal, asked with the name of the session's link."""
+    queue = bench.queue(RequiresSession=True)
+    receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
+    requests, which = client.requests(queue), {"session-id": "one"}
+    assert requests.manage("get-session-state", which, receiver)["session-state"] is None
+    requests.manage("set-session-state", {**which, "session-state": b"halfway"}, receiver)
+    assert b"halfway" == requests.manage("get-session-state", which, receiver)["session-state"]
+    answer = requests.manage("renew-session-lock", which, receiver)
+    assert "Timestamp" == type(answer["expiration"]).__name__
+
+
+def test_lost_session_is_told_by_detaching(bench: Bench, client: DotNetClient) -> None:
+    """A session receiver whose link goes is dead; the condition says what was lost."""
+    queue = bench.queue(RequiresSession=True)
+    send(client, queue, b"a", session_id="one")
+    receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
+    receiver.receive()
+    bench.lock_expires()
+    with pytest.raises(Refused) as refused:
+        receiver.link.raise_detached()
+    assert "com.microsoft:session-lock-lost" == refused.value.condition
+
+
+# --- transactions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
+def test_transaction_across_entities_on_one_amqp_session(
+    bench: Bench, client: DotNetClient, fail: bool
+) -> None:
+    """The coordinator is attached before any entity link, and all links share its session."""
+    origin, destination = bench.queue(), bench.queue()
+    send(client, origin, b"in")
+    channel = client.begin()
+    controller = Controller(client, channel)
+    receiver = client.receiver(origin, channel)
+    (received,) = receiver.receive()
+    transaction_id = controller.declare()
+    sender = client.sender(destination, channel, transaction=transaction_id)
+    sender.send(message(b"out"), outcome=0x34)
+    state = receiver.settle(received, transactional(transaction_id, ACCEPTED))
+    assert 0x34 == state.descriptor
+    assert [] == left_in(client, destination)
+    controller.discharge(transaction_id, fail=fail)
+    assert ([b"in"] if fail else []) == left_in(client, origin)
+    assert ([] if fail else [b"out"]) == left_in(client, destination)

@@ -1,0 +1,244 @@
+"""What the .NET SDK puts on the wire, frame by frame, over a socket: there is no .NET to run here.
+
+Owns the connection's habits: MSSBCBS, waiting for every answer, one AMQP session a link, tokens for
+the whole namespace. All is as Azure.Messaging.ServiceBus and Microsoft.Azure.Amqp send it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import socket
+import struct
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from protocol.amqp.values import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
+from tests.support.dotnet_links import (
+    ATTACH_INITIAL_COUNT,
+    ATTACH_SOURCE,
+    ATTACH_TARGET,
+    OPERATION_TIMEOUT,
+    UNLIMITED,
+    WINDOW,
+    Link,
+    Receiver,
+    Requests,
+    Sender,
+)
+from tests.support.wire import HEADER, SASL_HEADER, frame, frames, raw_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from tests.support.wire import Frame
+
+TIMEOUT_S = 10.0
+KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
+
+
+class DotNetClient:
+    """A connection, as `ServiceBusClient` opens one when it is first needed."""
+
+    def __init__(self, port: int, host: str = "localhost") -> None:
+        self._host = host
+        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self._buffer = b""
+        self._arrived: list[Frame] = []
+        self._numbers = 0
+        self._next_delivery_ids: list[int] = []
+        self._next_incoming_ids: list[int] = []
+        self.container_id = f"amqp://{host}/-{uuid.uuid4().hex[:8]}"
+        self._cbs: Requests | None = None
+        try:
+            self._sign_on()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self.write(frame("close"))
+                self.expect("close")
+        finally:
+            self._socket.close()
+
+    def _sign_on(self) -> None:
+        """The SDK waits for every answer before it goes on."""
+        self.write(SASL_HEADER)
+        self._expect_header(SASL_HEADER)
+        mechanisms = self.expect("sasl-mechanisms")[0]
+        assert "MSSBCBS" in mechanisms.items
+        sasl_init = Described(ULong(0x41), [Symbol("MSSBCBS"), None, self._host])
+        self.write(raw_frame(encode(sasl_init), kind=1))
+        assert 0 == self.expect("sasl-outcome")[0]
+        self.write(HEADER)
+        self._expect_header(HEADER)
+        product = {
+            Symbol("product"): "azsdk-net-Azure.Messaging.ServiceBus",
+            Symbol("version"): "7.21.0",
+            Symbol("framework"): ".NET 10.0.0",
+            Symbol("platform"): "Linux",
+            Symbol("user-agent"): "azsdk-net-Azure.Messaging.ServiceBus/7.21.0",
+        }
+        fields = [self.container_id, self._host, UInt(65_536), UShort(8191), UInt(60_000)]
+        self.write(frame("open", *fields, None, None, None, None, product))
+        assert self.expect("open")[0]
+
+    # ---- frames ---------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def _expect_header(self, header: bytes) -> None:
+        while len(self._buffer) < len(header):
+            self._read()
+        assert header == self._buffer[: len(header)]
+        self._buffer = self._buffer[len(header) :]
+        self._take_frames()
+
+    def expect(
+        self, name: str, channel: int = 0, where: Callable[[Frame], bool] = lambda _: True
+    ) -> Frame:
+        """The next frame of this kind on this channel; others are kept for later."""
+        while True:
+            for index, one in enumerate(self._arrived):
+                if one.name == name and one.channel == channel and where(one):
+                    return self._arrived.pop(index)
+                assert one.name != "close" or name == "close", f"the broker closed: {one}"
+            self._read()
+
+    def nothing_else_arrived(self, name: str, channel: int) -> bool:
+        """True if no such frame waits to be looked at."""
+        return not any(one.name == name and one.channel == channel for one in self._arrived)
+
+    def _read(self) -> None:
+        data = self._socket.recv(1 << 20)
+        assert data, "the broker closed the socket"
+        self._buffer += data
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        while len(self._buffer) >= 8 and self._buffer[:4] != b"AMQP":
+            (size,) = struct.unpack_from(">I", self._buffer)
+            if len(self._buffer) < size:
+                return
+            for one in frames(self._buffer[:size]):
+                if one.name == "transfer":
+                    self._next_incoming_ids[one.channel] += 1
+                self._arrived.append(one)
+            self._buffer = self._buffer[size:]
+
+    # ---- sessions, claims, links ------------------------------------------------------------------
+
+    def begin(self, incoming_window: int = UNLIMITED) -> int:
+        """An AMQP session; its channel."""
+        channel = len(self._next_delivery_ids)
+        self._next_delivery_ids.append(0)
+        self._next_incoming_ids.append(0)
+        fields = [None, UInt(1), UInt(incoming_window), UInt(WINDOW), UInt(UNLIMITED)]
+        self.write(frame("begin", *fields, None, None, {}, channel=channel))
+        self._next_incoming_ids[channel] += self.expect("begin", channel)[1]
+        return channel
+
+    def next_delivery_id(self, channel: int) -> int:
+        """The links of an AMQP session share one count."""
+        delivery_id = self._next_delivery_ids[channel]
+        self._next_delivery_ids[channel] += 1
+        return delivery_id
+
+    def next_incoming_id(self, channel: int) -> int:
+        return self._next_incoming_ids[channel]
+
+    def number(self) -> int:
+        """The next of the numbers that objects are named by."""
+        self._numbers += 1
+        return self._numbers
+
+    def claim(self, path: str, key: str = KEY) -> dict[str, Any]:
+        """Put a token for an entity. It is signed for the whole namespace, whatever is claimed."""
+        if self._cbs is None:
+            self._cbs = Requests(self, "$cbs", OPERATION_TIMEOUT)
+        expiry_s = int(time.time()) + 1200
+        resource = quote(f"amqps://{self._host}/", safe="").lower()
+        digest = hmac.new(key.encode(), f"{resource}\n{expiry_s}".encode(), hashlib.sha256)
+        signature = quote(base64.b64encode(digest.digest()).decode(), safe="")
+        token = f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry_s}&skn={KEY_NAME}"
+        properties = {
+            "operation": "put-token",
+            "type": "servicebus.windows.net:sastoken",
+            "name": f"amqp://{self._host}/{quote(path, safe='/$')}",
+            "expiration": Timestamp(expiry_s * 1000),
+        }
+        answer = self._cbs.ask(token, properties).properties
+        # `(int)` and `(string)` casts: anything else, or nothing, is an exception there.
+        assert "Int" == type(answer["status-code"]).__name__
+        assert isinstance(answer["status-description"], str)
+        return answer
+
+    def sender(
+        self, path: str, channel: int | None = None, *, transaction: bytes | None = None
+    ) -> Sender:
+        self.claim(path)
+        return Sender(self, path, self.begin() if channel is None else channel, transaction)
+
+    def receiver(
+        self,
+        path: str,
+        channel: int | None = None,
+        *,
+        filters: dict[Any, object] | None = None,
+        deletes: bool = False,
+        wait_ms: int | None = None,
+    ) -> Receiver:
+        self.claim(path)
+        channel = self.begin() if channel is None else channel
+        return Receiver(self, path, channel, filters, wait_ms, deletes=deletes)
+
+    def requests(self, path: str) -> Requests:
+        """The management link of an entity: its address is no URI, so nothing is escaped."""
+        self.claim(f"{path}/$management")
+        kind = {Symbol("com.microsoft:entity-type"): "entity-mgmt"}
+        return Requests(self, f"{path}/$management", {**OPERATION_TIMEOUT, **kind})
+
+    def attach(
+        self,
+        channel: int,
+        name: str,
+        *,
+        receives: bool,
+        source: Described,
+        target: Described,
+        settle_modes: tuple[UByte | None, UByte | None] = (None, None),
+        properties: Mapping[Any, object] | None = None,
+    ) -> Link:
+        """Attach a link and wait for the answer; a refusal has a null end and is then told why."""
+        handle = self.number()
+        first = None if receives else UInt(0)
+        fields = [name, UInt(handle), receives, *settle_modes, source, target]
+        rest = [None, None, first, None, None, None, properties]
+        self.write(frame("attach", *fields, *rest, channel=channel))
+        answer = self.expect("attach", channel, lambda one: one[0] == name)
+        link = Link(self, channel, handle, answer)
+        if (answer[ATTACH_SOURCE] if receives else answer[ATTACH_TARGET]) is None:
+            link.raise_detached()
+        # The SDK takes over whatever the answer says, and cannot do without these.
+        assert settle_modes == (
+            answer[3] if settle_modes[0] is not None else None,
+            answer[4] if settle_modes[1] is not None else None,
+        )
+        assert not receives or answer[ATTACH_INITIAL_COUNT] is not None
+        return link
