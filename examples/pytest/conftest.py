@@ -8,6 +8,7 @@ import http.client
 import os
 import re
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,15 +41,15 @@ def broker() -> Iterator[Broker]:
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if (
-            '"event": "ready"' in line
-        ):  # the line that also says Emulator Service is Successfully Up!
+        if '"event": "ready"' in line:  # it also says Emulator Service is Successfully Up!
             connection_string = re.search(r'"connection_string": "([^"]+)"', line)
             http_address = re.search(r'"http": "[^"]*:(\d+)"', line)
             assert connection_string and http_address, line
             break
     else:
         raise AssertionError("the broker did not start")
+    # Somebody has to read on, or the broker would stand still once the pipe is full.
+    threading.Thread(target=process.stdout.read, daemon=True).start()
     yield Broker(connection_string[1], int(http_address[1]))
     process.terminate()
     process.wait(timeout=30)
