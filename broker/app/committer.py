@@ -41,6 +41,8 @@ class Committer:
         self._observe = observe
         self._waiting = Turn()
         self._running: asyncio.Task[None] | None = None
+        self._settling: list[asyncio.Future[None]] = []
+        """Who waits for the batch that is being gathered now."""
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
 
     def submit(self, turn: Turn) -> None:
@@ -62,9 +64,12 @@ class Committer:
         return self._running is None
 
     async def settle(self) -> None:
-        """Wait until everything submitted so far is durable and released."""
-        while self._running is not None:
-            await asyncio.shield(self._running)
+        """Wait until everything submitted so far is durable and released, and no longer: under
+        load there is always something that came later."""
+        if self._running is not None:
+            settled = asyncio.get_running_loop().create_future()
+            self._settling.append(settled)
+            await settled
 
     def close(self) -> None:
         """End the commit thread."""
@@ -79,14 +84,17 @@ class Committer:
 
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
+        settling: list[asyncio.Future[None]] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, Turn()
+                settling, self._settling = self._settling, []
                 if batch.records:
                     started = time.perf_counter()
                     await loop.run_in_executor(self._thread, self._store.commit, batch.records)
                     self._observe(time.perf_counter() - started, len(batch.records))
                 self._release(batch.effects)
+                _wake(settling)
         except StorageError as error:
             # What memory holds is ahead of the store now, and no answer about it may leave: the
             # owner starts again from what is durable, or stops.
@@ -96,3 +104,11 @@ class Committer:
             self._failed(error)
         finally:
             self._running = None
+            _wake([*settling, *self._settling])
+            self._settling = []
+
+
+def _wake(waiting: list[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)
