@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAUSES_MS = (1, 1_000, LOCK_MS // 2, LOCK_MS, LOCK_MS + 1, LIVE_MS, WINDOW_MS, 61_000)
+FLOODS = (300, 1_100, 3_000)
 STALE_KEPT = 4
 LARGE_BYTES = (LARGEST_KILOBYTES - 10) * 1024
 TOO_LARGE_BYTES = (LARGEST_KILOBYTES + 1) * 1024
@@ -90,7 +91,11 @@ class Known:
 class Clients:
     """The clients of one run, the broker they use, and its model."""
 
-    def __init__(self, choices: Choices, watch: Watch | None = None) -> None:
+    def __init__(
+        self, choices: Choices, watch: Watch | None = None, *, floods: bool = False
+    ) -> None:
+        """With `floods`, messages come and go by the thousand now and then."""
+        self.floods = floods
         self.focus = choices.pick(FOCUSES)
         self.pair = _new_pair(choices, self.focus, watch)
         self.known = Known()
@@ -207,7 +212,7 @@ class Clients:
         wants_session = self.has_sessions(path) or choices.rarely(3)
         session_id = choices.pick(SESSIONS) if wants_session and not choices.rarely(12) else None
         size = None
-        if choices.rarely(12):
+        if not self.floods and choices.rarely(12):
             size = choices.pick((LARGE_BYTES, TOO_LARGE_BYTES))
         when_ms = 0
         if (scheduled or choices.rarely(8)) and not self.may_come_late(path):
@@ -227,7 +232,7 @@ class Clients:
         return isinstance(ENTITIES[path], TopicDefinition) and self.pair.bodies_may_be_away
 
     def messages(self, choices: Choices, path: str, *, scheduled: bool = False) -> list[Message]:
-        many = choices.number(1, 3)
+        many = choices.pick(FLOODS) if self.floods and choices.rarely(3) else choices.number(1, 3)
         return [self.message(choices, path, scheduled=scheduled) for _ in range(many)]
 
     def numbers_of(self, choices: Choices, path: str, state: int) -> list[int]:

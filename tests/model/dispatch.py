@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.commands import ReceiveMode
-from broker.core.outlet import BURST_MAX_BYTES
+from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.entities import TopicDefinition
 from tests.model.model import Model, shown
 from tests.model.things import DEAD, MAIN, TRANSFER_DEAD, Item, Listener, Lock, Place
@@ -145,10 +145,13 @@ def _deliver(
 
 def _fills(handed: Sequence[Handed]) -> bool:
     """Whether a receiver got as much as is delivered at once; then the rest may wait."""
-    bursts: dict[int, int] = {}
+    bursts: dict[int, list[int]] = {}
     for one in handed:
-        bursts[one.burst] = bursts.get(one.burst, 0) + one.size
-    return any(size >= BURST_MAX_BYTES for size in bursts.values())
+        bursts.setdefault(one.burst, []).append(one.size)
+    return any(
+        sum(sizes) >= BURST_MAX_BYTES or len(sizes) >= BURST_MAX_MESSAGES
+        for sizes in bursts.values()
+    )
 
 
 def _hand_over(

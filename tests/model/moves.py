@@ -18,7 +18,7 @@ from config.entities import (
     RuleDefinition,
     TopicDefinition,
 )
-from tests.model.clients import PAUSES_MS, Choices, Clients
+from tests.model.clients import FLOODS, PAUSES_MS, Choices, Clients
 from tests.model.durable import Given, Sent
 from tests.model.things import DEFERRED, SCHEDULED
 from tests.model.traffic import DEAD_SUFFIX
@@ -115,7 +115,8 @@ class Moves(Clients):
             self.attach_receiver(choices)
             return
         receiver = choices.pick(list(self.known.receivers))
-        limit = self.known.got[receiver] + choices.number(0, 4)
+        more = choices.pick(FLOODS) if self.floods and choices.rarely(2) else choices.number(0, 4)
+        limit = self.known.got[receiver] + more
         drain = choices.rarely(5)
         if drain:
             # What arrives in the same turn may or may not be drained: that would be a race.

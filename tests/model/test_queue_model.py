@@ -18,7 +18,7 @@ from tests.model.moves import WEIGHTS, Moves, play
 NAMES = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
 
 SHORT = settings(
-    max_examples=40,
+    max_examples=100,
     stateful_step_count=40,
     derandomize=True,
     deadline=None,
@@ -64,4 +64,13 @@ def test_long_runs_agree_too(seed):
     choices = Seeded(seed)
     moves = Moves(choices)
     play(moves, choices, 250)
+    moves.pair.finish()
+
+
+@pytest.mark.parametrize("seed", [2, 6, 8, 9])
+def test_floods_agree_too(seed):
+    """Thousands of messages at once: more than one burst, block or read-ahead holds."""
+    choices = Seeded(seed)
+    moves = Moves(choices, floods=True)
+    play(moves, choices, 25)
     moves.pair.finish()

@@ -20,6 +20,9 @@ LENGTHS = (40, 40, 40, 200, 200, 2_000)
 """Steps of a run: short ones begin anew often, long ones wear things out."""
 RESTORED_ONE_IN = 4
 """So many runs are compared with a restored namespace after every turn, too."""
+FLOODED_ONE_IN = 30
+FLOODED_STEPS = 50
+"""So many runs move thousands of messages at once, in not so many steps."""
 TELL_EVERY_S = 10.0
 DIALOGUE_LINES = 40
 
@@ -66,9 +69,11 @@ def run_one(seed: int, moved: Counter[str]) -> tuple[int, int]:
     """One run; its steps and turns. Raises `Failure`."""
     choices = Seeded(seed)
     steps = choices.pick(LENGTHS)
+    floods = choices.rarely(FLOODED_ONE_IN)
+    steps = FLOODED_STEPS if floods else steps
     follower = Follower(MemoryStore()) if choices.rarely(RESTORED_ONE_IN) else None
     names = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
-    moves = Moves(choices, follower)
+    moves = Moves(choices, follower, floods=floods)
     made = 0
     try:
         for _ in range(steps):
