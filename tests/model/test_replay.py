@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from storage.contract import Store
 
 
+REOPENED_EVERY_TURNS = 20
+
+
 class Follower:
     """A store that is told every turn's records, and asked each time what it would restore."""
 
@@ -37,6 +40,9 @@ class Follower:
         if records:
             self.store.commit(records)
         self.turns += 1
+        if self.turns % REOPENED_EVERY_TURNS == 0:
+            self.store.close()
+            self.store.open()
         restored = new_namespace()
         restored.restore(self.store.load(), now_ms)
         expected, actual = portrait(live, now_ms), portrait(restored, now_ms)
