@@ -12,10 +12,10 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.amqp.values import Int, Long
-from tests.crash.clients.answers import Refused, Unanswered
+from tests.crash.clients.answers import Outcome, Refused, Unanswered
 from tests.crash.clients.connection import Client
 from tests.crash.clients.messages import decode_message
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from typing import Any
 
-    from tests.crash.clients.answers import Arrival, Outcome
+    from tests.crash.clients.answers import Arrival
 
 RETRY_INTERVAL_S = 0.05
 WAIT_S = 0.2
 """How often somebody who waits for a message looks whether it is time to stop."""
-QUIET_S = 1.5
+QUIET_S = 2.5
 """A place that delivers nothing for so long is empty."""
+WINDOW = 30
+"""Sends that wait for their outcome."""
 CREDIT = 100
 HOLD_SHARE = 0.1
 MAX_HELD = 20
@@ -43,6 +45,13 @@ STRAYS_SHOWN = 20
 Note = Callable[[MessageKey, int, Link, bytes], bool]
 """Hears of a message that was received: which, its number, over which link, and all of it. It says
 whether the ledger has an account of it."""
+
+
+class Outgoing(NamedTuple):
+    """A message to send, and who is to hear of its outcome."""
+
+    message: bytes
+    then: Callable[[Outcome], None]
 
 
 class Pace:
@@ -143,6 +152,32 @@ class ClientWorkload(Workload):
         """What a ledger calls a receiver that is attached now."""
         self._links += 1
         return Link(self._links, self.life)
+
+    # ---- sending ------------------------------------------------------------------------------
+
+    async def send_steadily(
+        self, address: str, rate_per_s: float, next_message: Callable[[], Outgoing | None]
+    ) -> None:
+        """Put on the wire whatever `next_message` gives, several at a time, until it is time to
+        stop; then wait for the outcomes. It gives None while receivers are too far behind."""
+        sender = await self.connect(f"{address} sender").sender(address)
+        pace = Pace(rate_per_s)
+        awaited = 0
+
+        def note(then: Callable[[Outcome], None], outcome: Outcome) -> None:
+            nonlocal awaited
+            awaited -= 1
+            then(outcome)
+
+        while not self.stopping or awaited:
+            await pace.turn()
+            sender.client.check()
+            if self.stopping or awaited >= WINDOW or sender.credit <= 0:
+                continue
+            outgoing = next_message()
+            if outgoing is not None:
+                awaited += 1
+                sender.put(outgoing.message, partial(note, outgoing.then))
 
     # ---- receiving ----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class FanOutLedger(Book):
 
     def __init__(self, subscriptions: Iterable[str]) -> None:
         super().__init__()
-        self.on = {name: Ledger(single_receiver=True) for name in subscriptions}
+        self.on = {name: Ledger() for name in subscriptions}
         """The ledger of each subscription, for completing."""
         self._wanted_by: dict[MessageKey, Sequence[str]] = {}
 

@@ -10,7 +10,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey
+from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey, Order
 
 if TYPE_CHECKING:
     from tests.crash.ledgers.report import Report
@@ -27,7 +27,7 @@ class DeferralLedger(Ledger):
     kinds = ("deferred yet delivered", "deferred yet missing", "number changed", *Ledger.kinds)
 
     def __init__(self) -> None:
-        super().__init__(single_receiver=True)
+        super().__init__(Order.STRICT)
         self._deferrals: dict[MessageKey, Deferral] = {}
         """Of those that are, or may be, deferred now."""
         self._deferral_counts: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.crash.ledgers.messages import Ledger, Send
+from tests.crash.ledgers.messages import Ledger, Order, Send
 
 if TYPE_CHECKING:
     from tests.crash.ledgers.messages import MessageKey
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class DuplicateLedger(Ledger):
     """A ledger where the same message may be sent any number of times."""
 
-    def __init__(self, *, single_receiver: bool) -> None:
-        super().__init__(single_receiver=single_receiver)
+    def __init__(self) -> None:
+        super().__init__(Order.STRICT)
         self._sent_again = {Send.IN_DOUBT: 0, Send.ACCEPTED: 0, Send.REFUSED: 0}
 
     def sending(self, key: MessageKey) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tests.crash.ledgers.messages import Ledger
+from tests.crash.ledgers.messages import Ledger, Order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ class GroupLedger(Ledger):
 
     kinds: ClassVar[tuple[str, ...]] = ("partial", *Ledger.kinds)
 
-    def __init__(self, *, single_receiver: bool, ordered: bool = True) -> None:
-        super().__init__(single_receiver=single_receiver, ordered=ordered)
+    def __init__(self, order: Order = Order.STRICT) -> None:
+        super().__init__(order)
         self._groups: list[Sequence[MessageKey]] = []
 
     def sending_together(self, keys: Sequence[MessageKey]) -> None:

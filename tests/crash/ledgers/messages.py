@@ -50,9 +50,17 @@ class Link:
     incarnation: int
 
 
+class Order(Enum):
+    """What a place promises about the order of one sender's messages."""
+
+    STRICT = "with a single receiver: first seen in order, over all lives of the broker"
+    ON_LINKS = "with several receivers: in order on the link of each"
+    STORED = "numbered in the order they were sent, delivered as receivers let them"
+    NONE = "not meant to come in the order they were sent"
+
+
 class Ledger(Book):
-    """Thread-safe only under the caller's lock. `single_receiver` allows the strictest order;
-    `ordered` is false where messages are not meant to come in the order they were sent."""
+    """Thread-safe only under the caller's lock."""
 
     kinds: ClassVar[tuple[str, ...]] = (
         "lost",
@@ -66,10 +74,9 @@ class Ledger(Book):
         "dead-lettered",
     )
 
-    def __init__(self, *, single_receiver: bool, ordered: bool = True) -> None:
+    def __init__(self, order: Order = Order.STRICT) -> None:
         super().__init__()
-        self._single_receiver = single_receiver
-        self._ordered = ordered
+        self._order = order
         self._fates: dict[MessageKey, Fate] = {}
         self._keys: dict[int, MessageKey] = {}
         self._newest_first_seen: dict[str, int] = {}
@@ -106,7 +113,7 @@ class Ledger(Book):
             # If the completion was in doubt, this settles it: it did not happen.
             fate.completion = Completion.NONE
         self._check_number(key, fate, sequence_number)
-        if self._ordered:
+        if self._order in {Order.STRICT, Order.ON_LINKS}:
             self._check_order(key, fate, link)
         self._counts["seen"] += not fate.deliveries
         fate.deliveries += 1
@@ -154,7 +161,7 @@ class Ledger(Book):
         if index < newest and link.incarnation not in self._disturbed_incarnations:
             self.violate("out of order", f"{key} after {newest} on link {link.number}")
         self._newest_on_link[on_link] = max(newest, index)
-        if self._single_receiver and not fate.deliveries:
+        if self._order is Order.STRICT and not fate.deliveries:
             newest = self._newest_first_seen.get(sender, -1)
             if index < newest:
                 self.violate("out of order", f"{key} first seen after {newest}")
@@ -180,7 +187,7 @@ class Ledger(Book):
             if fate.send is Send.ACCEPTED and fate.completion is Completion.NONE:
                 seen = f"seen {fate.deliveries} times" if fate.deliveries else "never seen"
                 self.violate("lost", f"{key} was accepted, {seen} and is gone")
-        if self._ordered:
+        if self._order is not Order.NONE:
             self._check_stored_order()
         return Report(self._final_counts(), self.violations)
 

@@ -6,7 +6,7 @@ have happened or not, and the place where the message is seen next tells.
 
 from __future__ import annotations
 
-from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey
+from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey, Order
 from tests.crash.ledgers.report import Book, Report
 
 
@@ -18,7 +18,7 @@ class MoveLedger(Book):
     def __init__(self, here: Ledger) -> None:
         super().__init__()
         self.here = here
-        self.there = Ledger(single_receiver=True, ordered=False)
+        self.there = Ledger(Order.NONE)
         self._moves: dict[MessageKey, bool] = {}
         """Whether the move was confirmed, by what was moved."""
 

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.crash.ledgers.groups import GroupLedger
-from tests.crash.ledgers.messages import Completion, Link, MessageKey
+from tests.crash.ledgers.messages import Completion, Link, MessageKey, Order
 
 if TYPE_CHECKING:
     from tests.crash.ledgers.report import Report
@@ -22,7 +22,7 @@ class ScheduleLedger(GroupLedger):
     kinds = ("early", "cancelled yet present", "gone before its time", *GroupLedger.kinds)
 
     def __init__(self) -> None:
-        super().__init__(single_receiver=True, ordered=False)
+        super().__init__(Order.NONE)
         self._due_ms: dict[MessageKey, int] = {}
         self._cancelled: set[MessageKey] = set()
         self._schedule_counts: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.crash.ledgers.messages import Ledger
+from tests.crash.ledgers.messages import Ledger, Order
 from tests.crash.ledgers.registers import Register
 from tests.crash.ledgers.report import Book, Report
 
@@ -20,58 +20,43 @@ if TYPE_CHECKING:
 class SessionLedger(Book):
     """Sessions of one entity."""
 
-    kinds = ("state lost", "held twice", "held by nobody", "session forgotten")
+    kinds = ("state lost", "held twice", "never free", "session forgotten")
 
     def __init__(self, sessions: Iterable[str]) -> None:
         super().__init__()
-        self.messages = Ledger(single_receiver=True)
+        self.messages = Ledger(Order.STRICT)
         self._states: dict[str, Register[bytes | None]] = {
             name: Register(None) for name in sessions
         }
         self._holders: dict[str, int] = {}
-        self._asking = 0
-        """Links that have no answer yet: each may hold any session already."""
-        self._leaving: set[str] = set()
-        """Held by a link whose end has no answer yet: the next holder may hear of it first."""
         self._counts: Counter[str] = Counter()
 
     # ---- holding ------------------------------------------------------------------------------
 
-    def accepting(self) -> None:
-        """A session is about to be asked for; followed by `taken` or `not_taken`."""
-        self._asking += 1
-
     def taken(self, session: str, holder: int) -> None:
         """The broker gave the session to this link."""
-        self._asking -= 1
         self._counts["sessions accepted"] += 1
         other = self._holders.get(session)
         if other is not None:
             self.violate("held twice", f"{session} by link {other} and by link {holder}")
         self._holders[session] = holder
 
-    def not_taken(self, session: str | None) -> None:
+    def not_taken(self) -> None:
         """The broker answered that somebody else holds it, or that there was none to take."""
-        self._asking -= 1
         self._counts["accepts refused"] += 1
-        may_be_held = session is None or session in self._holders or session in self._leaving
-        if not may_be_held and not self._asking:
-            self.violate("held by nobody", f"{session} could not be accepted")
+
+    def never_free(self, session: str) -> None:
+        """It could not be accepted for long after all holders had gone."""
+        self.violate("never free", session)
 
     def giving_back(self, session: str) -> None:
-        """The end of the hold is about to be put on the wire."""
+        """The end of the hold is about to be put on the wire: the next holder may hear of it before
+        the last one does."""
         del self._holders[session]
-        self._leaving.add(session)
-
-    def given_back(self, session: str) -> None:
-        """The broker confirmed the end of the hold."""
-        self._leaving.discard(session)
 
     def all_dropped(self) -> None:
         """The connections are gone, with the broker or without it."""
         self._holders.clear()
-        self._leaving.clear()
-        self._asking = 0
 
     # ---- state --------------------------------------------------------------------------------
 

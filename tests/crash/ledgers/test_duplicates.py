@@ -13,7 +13,7 @@ MESSAGE = ("sender", 0)
 
 def ledger_with_a_resend() -> DuplicateLedger:
     """In doubt at first, accepted when it was sent again."""
-    ledger = DuplicateLedger(single_receiver=True)
+    ledger = DuplicateLedger()
     ledger.sending(MESSAGE)
     ledger.sending(MESSAGE)
     ledger.accepted(MESSAGE)

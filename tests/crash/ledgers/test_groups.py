@@ -11,7 +11,7 @@ BATCH = [("sender", 0), ("sender", 1), ("sender", 2)]
 
 
 def ledger_with(batch: list[tuple[str, int]], arrived: int) -> GroupLedger:
-    ledger = GroupLedger(single_receiver=True)
+    ledger = GroupLedger()
     ledger.sending_together(batch)
     for number, key in enumerate(batch[:arrived], 1):
         ledger.delivered(key, number, LINK)
@@ -44,7 +44,7 @@ def test_an_accepted_batch_of_which_one_is_missing_is_partial_and_lost():
 
 def test_a_refused_batch_must_not_appear():
     """Not one message of it."""
-    ledger = GroupLedger(single_receiver=True)
+    ledger = GroupLedger()
     ledger.sending_together(BATCH)
     ledger.refused_together(BATCH)
     ledger.delivered(BATCH[0], 1, LINK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.crash.ledgers.messages import Ledger, Link
+from tests.crash.ledgers.messages import Ledger, Link, Order
 from tests.crash.ledgers.report import found_in
 
 FIRST_LIFE = Link(number=0, incarnation=0)
@@ -12,7 +12,7 @@ NEXT = ("sender", 1)
 
 
 def ledger_with(*keys: tuple[str, int]) -> Ledger:
-    ledger = Ledger(single_receiver=True)
+    ledger = Ledger()
     for key in keys:
         ledger.sending(key)
         ledger.accepted(key)
@@ -92,7 +92,7 @@ def test_a_late_report_from_an_older_life_is_not_back():
 
 def test_a_send_in_doubt_may_be_stored_or_not():
     """Without an answer both are right."""
-    ledger = Ledger(single_receiver=True)
+    ledger = Ledger()
     ledger.sending(MESSAGE)
     ledger.sending(NEXT)
     complete(ledger, NEXT, 1, FIRST_LIFE)
@@ -103,7 +103,7 @@ def test_a_send_in_doubt_may_be_stored_or_not():
 
 def test_a_refused_message_must_not_appear():
     """No means no."""
-    ledger = Ledger(single_receiver=True)
+    ledger = Ledger()
     ledger.sending(MESSAGE)
     ledger.refused(MESSAGE)
     ledger.delivered(MESSAGE, 1, FIRST_LIFE)
@@ -161,11 +161,44 @@ def test_numbers_must_rise_in_the_order_of_sending():
 
 def test_locks_given_back_excuse_the_order_on_other_links_of_that_life():
     """A lost connection returns its messages to the front while others are further on."""
-    ledger = Ledger(single_receiver=False)
+    ledger = Ledger(Order.ON_LINKS)
     for key in (MESSAGE, NEXT):
         ledger.sending(key)
         ledger.accepted(key)
     complete(ledger, NEXT, 2, FIRST_LIFE)
     ledger.disturbed(FIRST_LIFE.incarnation)
     complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    assert {} == violations(ledger)
+
+
+def test_several_receivers_are_in_order_on_their_own_links():
+    """Between them nothing is promised, on one link everything is."""
+    ledger = Ledger(Order.ON_LINKS)
+    for key in (MESSAGE, NEXT):
+        ledger.sending(key)
+        ledger.accepted(key)
+    complete(ledger, NEXT, 2, FIRST_LIFE)
+    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    assert {"out of order": 1} == violations(ledger)
+
+
+def test_receivers_that_give_back_can_still_tell_the_stored_order():
+    """Delivered in any order, numbered in the order of sending."""
+    ledger = Ledger(Order.STORED)
+    for key in (MESSAGE, NEXT):
+        ledger.sending(key)
+        ledger.accepted(key)
+    complete(ledger, NEXT, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 2, FIRST_LIFE)
+    assert {"stored out of order": 1} == violations(ledger)
+
+
+def test_where_no_order_is_promised_none_is_looked_for():
+    """Neither of delivery nor of numbers."""
+    ledger = Ledger(Order.NONE)
+    for key in (MESSAGE, NEXT):
+        ledger.sending(key)
+        ledger.accepted(key)
+    complete(ledger, NEXT, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 2, FIRST_LIFE)
     assert {} == violations(ledger)

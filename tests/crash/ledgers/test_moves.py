@@ -12,7 +12,7 @@ MESSAGE = ("sender", 0)
 
 
 def ledger_with_a_move(*, confirmed: bool) -> MoveLedger:
-    ledger = MoveLedger(Ledger(single_receiver=True))
+    ledger = MoveLedger(Ledger())
     ledger.here.sending(MESSAGE)
     ledger.here.accepted(MESSAGE)
     come_here(ledger, FIRST_LIFE)

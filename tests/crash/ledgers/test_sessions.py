@@ -64,7 +64,6 @@ def test_a_session_given_to_two_links_is_held_twice():
     """A session has one holder."""
     ledger = new_ledger()
     for number in (1, 2):
-        ledger.accepting()
         ledger.taken(SESSION, number)
     assert {"held twice": 1} == found_in(ledger.audit())
 
@@ -73,33 +72,20 @@ def test_a_session_given_back_or_dropped_can_be_held_again():
     """The next holder may even hear of it before the last one does."""
     ledger = new_ledger()
     for number in (1, 2):
-        ledger.accepting()
         ledger.taken(SESSION, number)
         ledger.giving_back(SESSION)
-    ledger.given_back(SESSION)
-    ledger.accepting()
     ledger.taken(SESSION, 3)
     ledger.all_dropped()
-    ledger.accepting()
     ledger.taken(SESSION, 4)
     assert {} == found_in(ledger.audit())
 
 
-def test_a_session_nobody_holds_must_not_be_refused():
-    """A lock that outlived its broker would do that."""
+def test_a_session_that_never_becomes_free_is_reported():
+    """A lock that outlived its holder would do that."""
     ledger = new_ledger()
-    ledger.accepting()
-    ledger.not_taken(SESSION)
-    assert {"held by nobody": 1} == found_in(ledger.audit())
-
-
-def test_a_session_that_somebody_may_hold_can_be_refused():
-    """Another link has asked, and its answer is on its way."""
-    ledger = new_ledger()
-    ledger.accepting()
-    ledger.accepting()
-    ledger.not_taken(SESSION)
-    assert {} == found_in(ledger.audit())
+    ledger.not_taken()
+    ledger.never_free(SESSION)
+    assert {"never free": 1} == found_in(ledger.audit())
 
 
 def test_order_is_that_of_each_session():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tests.crash.ledgers.messages import Ledger, Link, MessageKey
+from tests.crash.ledgers.messages import Ledger, Link, MessageKey, Order
 from tests.crash.ledgers.report import Book, Report
 
 if TYPE_CHECKING:
@@ -47,10 +47,8 @@ class TransactionLedger(Book):
     def __init__(self, output_queues: Iterable[str]) -> None:
         super().__init__()
         # What is rolled back comes again, behind what came after it.
-        self.inputs = Ledger(single_receiver=False, ordered=False)
-        self.outputs = {
-            name: Ledger(single_receiver=False, ordered=False) for name in output_queues
-        }
+        self.inputs = Ledger(Order.NONE)
+        self.outputs = {name: Ledger(Order.NONE) for name in output_queues}
         self._tries: dict[MessageKey, Try] = {}
         self._latest: dict[MessageKey, Try] = {}
         self._counts_of_tries: Counter[MessageKey] = Counter()

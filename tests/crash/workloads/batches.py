@@ -49,11 +49,7 @@ class Batches(ClientWorkload):
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
-        self._books = {
-            place: GroupLedger(single_receiver=True)
-            for places in PLACES.values()
-            for place in places
-        }
+        self._books = {place: GroupLedger() for places in PLACES.values() for place in places}
         self._next_index = dict.fromkeys(PLACES, 0)
         self._senders: list[BatchSender] = []
 

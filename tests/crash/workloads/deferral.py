@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from protocol.amqp.values import Array, ArrayCode, Long, UInt
-from tests.crash.client_workload import WAIT_S, ClientWorkload, Pace
+from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.answers import MODIFIED
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.deferrals import DeferralLedger
@@ -56,7 +56,7 @@ class Deferrals(ClientWorkload):
         return (self._book,)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        yield self._send()
+        yield self.send_steadily(QUEUE, RATE_PER_S, self._next_message)
         yield self._settle_doubt_and_work()
 
     async def _settle_doubt_and_work(self) -> None:
@@ -70,20 +70,13 @@ class Deferrals(ClientWorkload):
             group.create_task(self._receive())
             group.create_task(self._fetch_some(management))
 
-    async def _send(self) -> None:
-        sender = await self.connect("sender").sender(QUEUE)
-        pace = Pace(RATE_PER_S)
-        while not self.stopping:
-            await pace.turn()
-            sender.client.check()
-            if self._book.backlog > MAX_BACKLOG:
-                await asyncio.sleep(PAUSE_S)
-                continue
-            key = ("deferral", self._next_index)
-            self._next_index += 1
-            self._book.sending(key)
-            await sender.wait_for_credit()
-            sender.put(encode_message(key), partial(self._sent, key))
+    def _next_message(self) -> Outgoing | None:
+        if self._book.backlog > MAX_BACKLOG:
+            return None
+        key = ("deferral", self._next_index)
+        self._next_index += 1
+        self._book.sending(key)
+        return Outgoing(encode_message(key), partial(self._sent, key))
 
     def _sent(self, key: MessageKey, outcome: Outcome) -> None:
         (self._book.accepted if outcome.is_accepted else self._book.refused)(key)

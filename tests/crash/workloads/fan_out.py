@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.crash.client_workload import ClientWorkload, Pace
+from tests.crash.client_workload import ClientWorkload, Outgoing
 from tests.crash.clients.messages import encode_message
 from tests.crash.ledgers.copies import FanOutLedger
 from tests.crash.workload import LOCK
@@ -45,9 +45,7 @@ SUBSCRIPTIONS: Mapping[str, Mapping[str, Any]] = {
 VISITED_EVERY = 8
 """In one life of so many somebody receives from the subscription that is left alone."""
 RATE_PER_S = 150
-WINDOW = 30
 MAX_BACKLOG = 6_000
-PAUSE_S = 0.02
 
 
 def address(subscription: str) -> str:
@@ -62,38 +60,20 @@ class FanOut(ClientWorkload):
         super().__init__(surroundings)
         self._book = FanOutLedger(SUBSCRIPTIONS)
         self._next_index = 0
-        self._waiting = 0
 
     @property
     def ledgers(self) -> Iterable[Ledger]:
         return self._book.on.values()
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        yield self._send()
+        yield self.send_steadily(TOPIC, RATE_PER_S, self._next_message)
         for name, ledger in self._book.on.items():
             if name != "left-alone" or self.life % VISITED_EVERY == VISITED_EVERY - 1:
                 yield self.consume(address(name), ledger, partial(self._delivered, name))
 
-    def life_over(self) -> None:
-        self._waiting = 0
-
-    async def _send(self) -> None:
-        sender = await self.connect("sender").sender(TOPIC)
-        pace = Pace(RATE_PER_S)
-        while not self.stopping:
-            await pace.turn()
-            sender.client.check()
-            if self._waiting >= WINDOW or self._book.backlog > MAX_BACKLOG:
-                await asyncio.sleep(PAUSE_S)
-                continue
-            await sender.wait_for_credit()
-            sender.put(*self._next_message())
-            self._waiting += 1
-        while self._waiting:
-            sender.client.check()
-            await asyncio.sleep(PAUSE_S)
-
-    def _next_message(self) -> tuple[bytes, Any]:
+    def _next_message(self) -> Outgoing | None:
+        if self._book.backlog > MAX_BACKLOG:
+            return None
         key = ("rules", self._next_index)
         self._next_index += 1
         label, shape = self.chance.choice(("red", "blue")), self.chance.choice(("round", "flat"))
@@ -105,10 +85,10 @@ class FanOut(ClientWorkload):
             wanted_by.append("selected")
         self._book.sending(key, wanted_by)
         properties = {"shape": shape, "weight": weight}
-        return encode_message(key, subject=label, properties=properties), partial(self._note, key)
+        message = encode_message(key, subject=label, properties=properties)
+        return Outgoing(message, partial(self._note, key))
 
     def _note(self, key: MessageKey, outcome: Outcome) -> None:
-        self._waiting -= 1
         (self._book.accepted if outcome.is_accepted else self._book.refused)(key)
 
     def _delivered(

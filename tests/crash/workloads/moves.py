@@ -6,11 +6,10 @@ letter is in the subscription or where dead letters go, never in both.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.crash.client_workload import WAIT_S, ClientWorkload, Pace
+from tests.crash.client_workload import STRAYS_SHOWN, WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.answers import REJECTED
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.copies import FanOutLedger
@@ -30,11 +29,9 @@ ENTRANCE, FORK, DEAD_END = "crash-move-entrance", "crash-move-fork", "crash-move
 WORKED, PASSED = "worked", "passed"
 """Subscriptions: one has dead letters, one has none."""
 RATE_PER_S = 80
-WINDOW = 30
 MAX_BACKLOG = 500
 DEAD_SHARE = 0.5
 CREDIT = 50
-PAUSE_S = 0.02
 
 
 def address(subscription: str) -> str:
@@ -61,42 +58,26 @@ class Moves(ClientWorkload):
         self._copies = FanOutLedger((WORKED, PASSED))
         self._moves = MoveLedger(self._copies.on[WORKED])
         self._next_index = 0
-        self._waiting = 0
 
     @property
     def ledgers(self) -> Iterable[Ledger]:
         return (*self._copies.on.values(), self._moves.there)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        yield self._send()
+        yield self.send_steadily(ENTRANCE, RATE_PER_S, self._next_message)
         yield self._work()
         yield self.consume(address(PASSED), self._copies.on[PASSED], self._came_to_passed)
         yield self.consume(DEAD_END, self._moves.there, self._came_to_dead_end)
 
-    def life_over(self) -> None:
-        self._waiting = 0
-
-    async def _send(self) -> None:
-        sender = await self.connect("sender").sender(ENTRANCE)
-        pace = Pace(RATE_PER_S)
-        while not self.stopping:
-            await pace.turn()
-            sender.client.check()
-            if self._waiting >= WINDOW or self._copies.backlog > MAX_BACKLOG:
-                await asyncio.sleep(PAUSE_S)
-                continue
-            key = ("moved", self._next_index)
-            self._next_index += 1
-            self._copies.sending(key, (WORKED, PASSED))
-            await sender.wait_for_credit()
-            sender.put(encode_message(key), partial(self._sent, key))
-            self._waiting += 1
-        while self._waiting:
-            sender.client.check()
-            await asyncio.sleep(PAUSE_S)
+    def _next_message(self) -> Outgoing | None:
+        if self._copies.backlog > MAX_BACKLOG:
+            return None
+        key = ("moved", self._next_index)
+        self._next_index += 1
+        self._copies.sending(key, (WORKED, PASSED))
+        return Outgoing(encode_message(key), partial(self._sent, key))
 
     def _sent(self, key: MessageKey, outcome: Outcome) -> None:
-        self._waiting -= 1
         (self._copies.accepted if outcome.is_accepted else self._copies.refused)(key)
 
     async def _work(self) -> None:
@@ -141,6 +122,6 @@ class Moves(ClientWorkload):
         await self.drain(address(WORKED), self._moves.here, self._came_to_worked)
         await self.drain(address(PASSED), self._copies.on[PASSED], self._came_to_passed)
         await self.drain(DEAD_END, self._moves.there, self._came_to_dead_end)
-        for key in await self.peek(self.connect("peek"), ENTRANCE, WINDOW):
+        for key in await self.peek(self.connect("peek"), ENTRANCE, STRAYS_SHOWN):
             self._moves.violate("left behind", f"{key}")
         return self._moves.audit().plus(self._copies.audit())

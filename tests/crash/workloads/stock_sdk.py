@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
-from tests.crash.ledgers.messages import Ledger, Link, MessageKey
+from tests.crash.ledgers.groups import GroupLedger
+from tests.crash.ledgers.messages import Link, MessageKey, Order
 from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class SdkQueue(Workload):
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
         logging.getLogger("azure").setLevel(logging.CRITICAL)
-        self._ledger = Ledger(single_receiver=False)
+        # The SDK itself gives back what arrives between two calls, and another receiver gets it.
+        self._ledger = GroupLedger(Order.STORED)
         self._lock = threading.Lock()
         """Held for every word with the ledger."""
         self._links = 0
@@ -97,13 +99,11 @@ class SdkQueue(Workload):
         self._next_index[name] = first + count
         keys = [(name, index) for index in range(first, first + count)]
         with self._lock:
-            for key in keys:
-                self._ledger.sending(key)
+            self._ledger.sending_together(keys)
         messages = [ServiceBusMessage(f"{n}:{i}", message_id=f"{n}:{i}") for n, i in keys]
         sender.send_messages(messages[0] if count == 1 else messages, timeout=OPERATION_TIMEOUT_S)
         with self._lock:
-            for key in keys:
-                self._ledger.accepted(key)
+            self._ledger.accepted_together(keys)
 
     # ---- receiving ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.crash.client_workload import WAIT_S, ClientWorkload, Pace
+from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.transactions import TransactionLedger
 from tests.crash.workload import LOCK
@@ -36,7 +36,6 @@ SILENT_SHARE = 0.3
 """Of the settlements, those that want no answer of their own."""
 RATE_PER_S = 120
 MAX_BACKLOG = 300
-PAUSE_S = 0.02
 
 
 class Transactions(ClientWorkload):
@@ -57,26 +56,19 @@ class Transactions(ClientWorkload):
         return (self._book.inputs, *self._book.outputs.values())
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        yield self._feed()
+        yield self.send_steadily(INPUTS, RATE_PER_S, self._next_input)
         for number in range(CONNECTIONS):
             yield self._transact(number)
         for name, ledger in self._book.outputs.items():
             yield self.consume(name, ledger)
 
-    async def _feed(self) -> None:
-        sender = await self.connect("feeder").sender(INPUTS)
-        pace = Pace(RATE_PER_S)
-        while not self.stopping:
-            await pace.turn()
-            sender.client.check()
-            if self._book.inputs.backlog > MAX_BACKLOG:
-                await asyncio.sleep(PAUSE_S)
-                continue
-            key = ("input", self._next_index)
-            self._next_index += 1
-            self._book.inputs.sending(key)
-            await sender.wait_for_credit()
-            sender.put(encode_message(key), partial(self._fed, key))
+    def _next_input(self) -> Outgoing | None:
+        if self._book.inputs.backlog > MAX_BACKLOG:
+            return None
+        key = ("input", self._next_index)
+        self._next_index += 1
+        self._book.inputs.sending(key)
+        return Outgoing(encode_message(key), partial(self._fed, key))
 
     def _fed(self, key: MessageKey, outcome: Outcome) -> None:
         (self._book.inputs.accepted if outcome.is_accepted else self._book.inputs.refused)(key)

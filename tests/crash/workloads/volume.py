@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.crash.clients.raw_links import RawReceiver, RawSender
-from tests.crash.ledgers.messages import Ledger, Link
+from tests.crash.ledgers.messages import Ledger, Link, Order
 from tests.crash.ledgers.report import Report
 from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
 from tests.support.proton_client import PeerFailed, ProtonClient
@@ -40,7 +40,7 @@ class VolumeWorkload(Workload):
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
         self._chance = random.Random(surroundings.seed)
-        self._ledgers = {source: Ledger(single_receiver=True) for source in self.sources}
+        self._ledgers = {source: Ledger() for source in self.sources}
         self._next_index = dict.fromkeys(SENDERS, 0)
         self._links = 0
         self._clients: list[ProtonClient] = []
@@ -89,7 +89,7 @@ class VolumeWorkload(Workload):
         report = Report({})
         for source, ledger in self._ledgers.items():
             self._drain(source, ledger)
-            strays = Ledger(single_receiver=False)
+            strays = Ledger(Order.NONE)
             self._drain(f"{source}/$DeadLetterQueue", strays)
             found = ledger.audit()
             if count := strays.audit().counts["deliveries"]:
