@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
 
 from tests.clients.python.scenarios.moves import connect, receive
-from tests.clients.python.trial import expect, type_rows
+from tests.clients.python.trial import Skipped, expect, type_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,10 @@ READ: dict[str, Callable[[str], Any]] = {
 """How the SDK shows a value of each type: text as bytes, times in milliseconds."""
 
 
+UNKNOWN_TYPE = "'NoneType' object is not callable"
+"""The SDK's words for an AMQP type it has never heard of."""
+
+
 async def properties_round_trip(broker: Broker, client: str) -> str:
     rows = type_rows()
     own: dict[str | bytes, Any] = {
@@ -80,7 +85,12 @@ async def properties_round_trip(broker: Broker, client: str) -> str:
 
 async def read_types(broker: Broker, queue: str) -> str:
     async with connect(broker) as client, client.get_queue_receiver(queue) as receiver:
-        (message,) = await receive(receiver, 1)
+        try:
+            (message,) = await receive(receiver, 1)
+        except ServiceBusError as error:
+            if UNKNOWN_TYPE not in str(error):
+                raise
+            raise Skipped("the SDK cannot read a message that has a char in it") from None
         await receiver.abandon_message(message)
     return _compare(message)
 
