@@ -95,9 +95,13 @@ class DurableCore:
             await self._starting_again
         await self._committer.settle()
 
-    def close(self) -> None:
-        """Give the store back."""
+    async def close(self) -> None:
+        """Give the store back. What came too late for it was not answered, so it may be dropped;
+        what is on its way into the store gets there."""
         self.turns.stop()
+        self.turns.suspend()
+        await self._committer.settle()
+        self.turns.drop("The broker is stopping.")
         self._committer.close()
         self._reads.shutdown(wait=True)
         self._store.close()
@@ -187,6 +191,7 @@ class DurableCore:
 
     async def _begin_anew(self, reason: str) -> None:
         await self._committer.settle()  # what is being written still counts
+        self.turns.drop("The broker is starting again; try again at once.")
         self._restore()
         self._has_room = True
         self.watch_room()

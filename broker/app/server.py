@@ -117,7 +117,7 @@ class Server:
         if self._watch is not None:
             self._watch.cancel()
         await self._http.stop()
-        self._core.close()
+        await self._core.close()
         log.info("stopped")
 
     def _announce(self) -> None:

@@ -125,12 +125,15 @@ class TurnLoop:
         self._flush()
 
     def suspend(self) -> None:
-        """Run nothing: the namespaces are about to be replaced, and what was asked of the old ones
-        is asked again by those who still want it."""
+        """Run nothing more; what has been run may still be on its way into the store."""
         self._suspended = True
+
+    def drop(self, reason: str) -> None:
+        """What has not been run never will be: the namespaces it was asked of are going. Those who
+        still want it ask again."""
         self._inbox = []
         for asker in self._asking:
-            asker.refuse(ServerBusy("The broker is starting again; try again at once."))
+            asker.refuse(ServerBusy(reason))
 
     def resume(self) -> None:
         """Go on, with the new namespaces."""

@@ -1,0 +1,86 @@
+"""The core and its store together: what a stop keeps and what it drops."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.app.clock import Clock
+from broker.app.durable_core import DurableCore
+from broker.core.commands import CreateEntity
+from broker.core.errors import ServerBusy
+from config.entities import QueueDefinition
+from config.settings import Settings
+from config.topology import Topology
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker.core.effects import Effect
+    from storage.contract import StorageError
+
+NAMESPACE = "sbemulatorns"
+
+
+class Quiet:
+    """Is told, and says nothing."""
+
+    def released(self, effects: list[Effect]) -> None: ...
+
+    def committed(self, seconds: float, records: int) -> None: ...
+
+    def forgotten(self, reason: str) -> None: ...
+
+    def failed(self, error: StorageError) -> None:
+        raise error
+
+
+async def _opened(file: Path) -> DurableCore:
+    settings = Settings(storage=f"sqlite:///{file}")
+    core = DurableCore(settings, Topology({NAMESPACE: {}}), Clock(), Quiet())
+    await core.open()
+    await core.begin()
+    return core
+
+
+def _create(core: DurableCore, name: str) -> asyncio.Task[object]:
+    build = partial(CreateEntity, path=name, definition=QueueDefinition())
+    return asyncio.create_task(core.ask(NAMESPACE, build))
+
+
+async def test_what_is_on_its_way_into_the_store_when_it_closes_is_kept_and_answered(
+    tmp_path: Path,
+) -> None:
+    """A close in the middle of a commit waits for it, and for the one that gathered behind it."""
+    core = await _opened(tmp_path / "core.db")
+    first = _create(core, "first")
+    while core.is_idle:
+        await asyncio.sleep(0)
+    second = _create(core, "second")
+    for _ in range(3):  # into the inbox, through a turn, to the committer
+        await asyncio.sleep(0)
+    await core.close()
+    assert not [task for task in (first, second) if not task.done() or task.exception()]
+
+    again = await _opened(tmp_path / "core.db")
+    views = {view.path for view in again.namespaces[NAMESPACE].views()}
+    await again.close()
+    assert {"first", "second"} <= views
+
+
+async def test_what_comes_after_the_close_is_refused_not_left_waiting(tmp_path: Path) -> None:
+    """Whoever asks while the broker stops hears so, and nothing of it reaches the closed store."""
+    core = await _opened(tmp_path / "core.db")
+    late = _create(core, "late")
+    await asyncio.sleep(0)  # it is in the inbox, and no turn has run yet
+    await core.close()
+    with pytest.raises(ServerBusy):
+        await late
+
+    again = await _opened(tmp_path / "core.db")
+    views = {view.path for view in again.namespaces[NAMESPACE].views()}
+    await again.close()
+    assert "late" not in views
