@@ -48,7 +48,13 @@ async def _opened(file: Path) -> DurableCore:
 
 def _create(core: DurableCore, name: str) -> asyncio.Task[object]:
     build = partial(CreateEntity, path=name, definition=QueueDefinition())
-    return asyncio.create_task(core.ask(NAMESPACE, build))
+    return asyncio.get_running_loop().create_task(core.ask(NAMESPACE, build))
+
+
+async def _through_a_turn() -> None:
+    """Asked, run, and handed to the committer."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 async def test_what_is_on_its_way_into_the_store_when_it_closes_is_kept_and_answered(
@@ -57,11 +63,10 @@ async def test_what_is_on_its_way_into_the_store_when_it_closes_is_kept_and_answ
     """A close in the middle of a commit waits for it, and for the one that gathered behind it."""
     core = await _opened(tmp_path / "core.db")
     first = _create(core, "first")
-    while core.is_idle:
-        await asyncio.sleep(0)
+    await _through_a_turn()
+    assert not core.is_idle
     second = _create(core, "second")
-    for _ in range(3):  # into the inbox, through a turn, to the committer
-        await asyncio.sleep(0)
+    await _through_a_turn()
     await core.close()
     assert not [task for task in (first, second) if not task.done() or task.exception()]
 
