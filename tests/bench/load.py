@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.receiver import Receiver
-from tests.bench.roles import FIRST, SECOND, SETTLED, Load, Role
+from tests.bench.roles import FIRST, SECOND, SETTLED, Load, Mark, Role, Take
 from tests.bench.sender import Sender
 from tests.support.proton_client import PeerFailed
 
@@ -91,17 +91,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--run", type=int, default=new_run(), help="tag of this run's messages")
     parser.add_argument("--body-bytes", type=int, default=256)
     parser.add_argument("--connections", type=int, default=1, help="per role")
-    parser.add_argument("--senders", type=int, help="connections that sent, if not --connections")
-    parser.add_argument("--window", type=int, default=1000, help="unsettled sends per connection")
-    parser.add_argument("--credit", type=int, default=1000, help="link credit per connection")
+    parser.add_argument("--links", type=int, default=0, help="per role; 0: one per connection")
+    parser.add_argument("--streams", type=int, help="series of messages, if not one per link")
+    parser.add_argument("--mark", type=Mark, choices=Mark, default=Mark.NONE)
+    parser.add_argument("--take", type=Take, choices=Take, default=Take.ANY)
+    parser.add_argument("--window", type=int, default=1000, help="unsettled sends per link")
+    parser.add_argument("--credit", type=int, default=1000, help="link credit per link")
     parser.add_argument("--settle", choices=(SETTLED, FIRST, SECOND), default=SECOND)
-    parser.add_argument("--in-sessions", action="store_true", help="one session per connection")
+    parser.add_argument("--with-ids", action="store_true", help="a message id of its own for each")
+    parser.add_argument("--scheduled-ms", type=int, default=0, help="when to enqueue them")
     parser.add_argument("--presettled", action="store_true", help="send without outcomes")
     parser.add_argument("--rate-per-s", type=float, default=0.0, help="0: as fast as it goes")
     parser.add_argument("--first-sequence", type=int, default=0)
     parser.add_argument("--stall-timeout-s", type=float, default=30.0)
     options = vars(parser.parse_args(arguments))
-    options["senders"] = options["senders"] or options["connections"]
+    options["streams"] = options["streams"] or options["links"] or options["connections"]
     load = Load(**{field.name: options[field.name] for field in fields(Load)})
     roles = ("receive", "send") if options["role"] == "both" else (options["role"],)
     results = measure(*[(role, load) for role in roles])

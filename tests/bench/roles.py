@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import lib
@@ -22,37 +23,68 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 TICK_INTERVAL_S = 0.5
 CLOSE_PATIENCE_S = 10.0
+READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 SETTLED, FIRST, SECOND = "settled", "first", "second"
 """Receive-and-delete; complete and forget; complete and wait for the broker's answer."""
 
 
+class Mark(Enum):
+    """How a message shows which stream it belongs to, besides in its body."""
+
+    NONE = "none"
+    SESSION = "session"
+    """Its session id."""
+    PROPERTY = "property"
+    """An application property."""
+
+
+class Take(Enum):
+    """What the links of a receiving role take."""
+
+    ANY = "any"
+    """Any message that comes, together all of them."""
+    OWN = "own"
+    """Each the stream that has its number."""
+    COPY = "copy"
+    """Each a copy of every message."""
+    NEXT = "next"
+    """Each one session after the other, whichever comes next."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one role has to do. Sender and receiver of one run share run, count and senders."""
+    """What one role has to do. Sender and receiver of one run share run, count, streams, mark."""
 
     port: int
     address: str
+    """A `{}` in it stands for the number of the link."""
     count: int
     host: str = "127.0.0.1"
     run: int = 1
     body_bytes: int = 256
     connections: int = 1
-    senders: int = 1
-    """Connections on the sending side, which the receiving side needs for its checks."""
+    links: int = 0
+    """Spread over the connections in turn; 0 is one on each."""
+    streams: int = 1
+    """Series of messages, each in an order of its own; a sending link has one, or several."""
+    mark: Mark = Mark.NONE
+    take: Take = Take.ANY
     window: int = 1000
-    """Sender: messages awaiting their outcome, per connection."""
+    """Sender: messages awaiting their outcome, per link."""
     credit: int = 1000
-    """Receiver: link credit, per connection."""
+    """Receiver: link credit, per link."""
     settle: str = SECOND
     """Receiver: settled, first or second."""
     presettled: bool = False
-    in_sessions: bool = False
-    """Each sender's messages are a session, each receiver holds one."""
+    with_ids: bool = False
+    """Each message has an id of its own."""
+    scheduled_ms: int = 0
+    """When the messages are to be enqueued; 0 is at once."""
     rate_per_s: float = 0.0
-    """Sender: scheduled messages per second over all connections; 0 is as fast as it goes."""
+    """Sender: scheduled messages per second over all links; 0 is as fast as it goes."""
     first_sequence: int = 0
-    """Where each sender's sequences begin: how many it sent in earlier parts of the same run."""
+    """Where each stream's sequences begin: how many were sent in earlier parts of the same run."""
     stall_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
@@ -60,11 +92,21 @@ class Load:
             raise ValueError(f"a body needs at least {MIN_BODY_BYTES} bytes")
         if self.settle not in (SETTLED, FIRST, SECOND):
             raise ValueError(f"unknown way to settle: {self.settle}")
+        uneven = self.streams % self.link_count or self.count % self.streams
+        if self.take is Take.NEXT and uneven:
+            raise ValueError("links must share the sessions, and sessions the messages, evenly")
+
+    @property
+    def link_count(self) -> int:
+        return self.links or self.connections
+
+    def link_address(self, index: int) -> str:
+        return self.address.replace("{}", str(index))
 
 
-def session_id(index: int) -> str:
-    """The session of the sender or receiver with this number."""
-    return f"session-{index}"
+def session_id(stream: int) -> str:
+    """The session of the stream with this number."""
+    return f"session-{stream}"
 
 
 class Role:
@@ -76,6 +118,8 @@ class Role:
         self.load = load
         self.clients: list[ProtonClient] = []
         self.links: list[Any] = []
+        self.places: dict[Any, int] = {}
+        """The number of each link."""
         self.error = ""
         self.begin_ns = self.end_ns = 0
         self.cpu_s = 0.0
@@ -87,12 +131,12 @@ class Role:
     def attach_link(self, client: ProtonClient, name: str, index: int) -> Any:
         raise NotImplementedError
 
-    def work(self, index: int, now_ns: int) -> None:
+    def work(self, client: ProtonClient, now_ns: int) -> None:
         """Walk the events of one connection."""
         raise NotImplementedError
 
     def push(self, index: int) -> None:
-        """Send or grant what may now be sent or granted."""
+        """Send or grant on one link what may now be sent or granted."""
         raise NotImplementedError
 
     @property
@@ -103,6 +147,11 @@ class Role:
     def is_done(self) -> bool:
         raise NotImplementedError
 
+    @property
+    def attaches_at_once(self) -> bool:
+        """The broker answers an attach even before there are messages."""
+        return True
+
     # ---- the loop -----------------------------------------------------------------------------
 
     def attach(self) -> None:
@@ -110,11 +159,18 @@ class Role:
         load = self.load
         for index in range(load.connections):
             name = f"{self.kind}-{load.run}-{index}"
-            client = ProtonClient(load.host, load.port, name)
-            self.clients.append(client)
-            link = self.attach_link(client, name, index)
-            client.wait_until_attached(link, load.stall_timeout_s)
+            self.clients.append(ProtonClient(load.host, load.port, name))
+        for index in range(load.link_count):
+            client = self.client_of(index)
+            link = self.attach_link(client, f"{self.kind}-{load.run}-{index}", index)
+            if self.attaches_at_once:
+                client.wait_until_attached(link, load.stall_timeout_s)
             self.links.append(link)
+            self.places[link] = index
+
+    def client_of(self, index: int) -> ProtonClient:
+        """The connection of the link with this number."""
+        return self.clients[index % len(self.clients)]
 
     def run(self) -> None:
         """Do the work, then close; whatever goes wrong ends in `error`."""
@@ -133,27 +189,36 @@ class Role:
 
     def _loop(self) -> None:
         clients = self.clients
-        everyone = range(len(clients))
+        links = range(len(self.links))
+        sockets = select.poll()  # `select` ends at a thousand sockets
+        by_socket = {client.fileno(): client for client in clients}
+        for client in clients:
+            sockets.register(client, READABLE)
+        blocked: set[ProtonClient] = set()
         stall_ns = int(self.load.stall_timeout_s * SECOND_NS)
         last_progress, last_progress_ns = -1, self.begin_ns
         while not self.is_done:
             self._due_ns = 0
-            for index in everyone:
+            for index in links:
                 self.push(index)
-                clients[index].flush()
-            blocked = [client for client in clients if client.has_unsent]
-            readable, _, _ = select.select(clients, blocked, [], self._patience_s())
+            for client in clients:
+                client.flush()
+                if client.has_unsent != (client in blocked):
+                    sockets.modify(client, READABLE | WRITABLE * client.has_unsent)
+                    blocked ^= {client}
+            ready = sockets.poll(self._patience_s() * 1e3)
             now_ns = time.monotonic_ns()
-            for client in readable:
+            for descriptor, _ in ready:
+                client = by_socket[descriptor]
                 client.receive()
-                self.work(clients.index(client), now_ns)
+                self.work(client, now_ns)
                 if client.is_closed:
                     raise PeerFailed("the connection ended")
             if self.progress != last_progress:
                 last_progress, last_progress_ns = self.progress, now_ns
             elif now_ns - last_progress_ns > stall_ns:
                 raise PeerFailed(f"nothing moved for {self.load.stall_timeout_s} s")
-            if not readable:
+            if not ready:
                 for client in clients:
                     client.tick(now_ns // 1_000_000)
 
@@ -170,19 +235,14 @@ class Role:
         for client in self.clients:
             client.close()
             client.flush()
-        waiting = list(self.clients)
         deadline_s = time.monotonic() + CLOSE_PATIENCE_S
-        while waiting:
-            blocked = [client for client in waiting if client.has_unsent]
-            readable, writable, _ = select.select(waiting, blocked, [], 1.0)
-            for client in writable:
-                client.flush()
-            for client in readable:
+        for client in self.clients:
+            while not (self._peer_has_closed(client) or client.is_closed):
+                if time.monotonic() > deadline_s:
+                    raise PeerFailed("the broker did not answer the close")
+                client.wait(1.0)
                 client.receive()
-                if self._peer_has_closed(client) or client.is_closed:
-                    waiting.remove(client)
-            if time.monotonic() > deadline_s:
-                raise PeerFailed("the broker did not answer the close")
+                client.flush()
 
     def _peer_has_closed(self, client: ProtonClient) -> bool:
         has_closed = False

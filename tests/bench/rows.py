@@ -53,7 +53,8 @@ def resident_megabytes(broker: BrokerProcess) -> float:
 
 
 def row_of(case: str, broker_cpu_s: float, results: list[dict[str, Any]]) -> Row:
-    """Rates count messages once, however many subscriptions received a copy."""
+    """Rates count messages once, however many subscriptions received a copy; what a copy costs is
+    said besides."""
     figures: dict[str, Any] = {}
     problems = [result["error"] for result in results if result["error"]]
     senders = [result for result in results if result.get("role") == "send"]
@@ -61,9 +62,12 @@ def row_of(case: str, broker_cpu_s: float, results: list[dict[str, Any]]) -> Row
     if senders or receivers:
         begin_ns = min(result["begin_ns"] for result in senders or receivers)
         end_ns = max(result["end_ns"] for result in receivers or senders)
-        count = min(result["count"] for result in receivers or senders)
+        count = sum(result["count"] for result in senders or receivers)
+        copies = sum(result["count"] for result in receivers)
         figures["messages_per_s"] = count * 1e9 / max(end_ns - begin_ns, 1)
         figures["broker_cpu_us"] = broker_cpu_s * 1e6 / max(count, 1)
+        if copies > count:
+            figures["broker_cpu_us_per_copy"] = broker_cpu_s * 1e6 / copies
     for result in senders + receivers:
         name = f"{result['role']}_client_cpu_us"
         figures[name] = figures.get(name, 0.0) + result["client_cpu_us_per_message"]

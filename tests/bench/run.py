@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench import observe
-from tests.bench.cases import CASES, Case, Setting
+from tests.bench.cases import CASES
+from tests.bench.cases.setting import Case, Setting
 from tests.bench.rows import Row
 from tests.support.server import BrokerFailed
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 QUICK_DIVISOR = 4
-CASE_WIDTH = 44
+CASE_WIDTH = 52
 STORAGES = ("memory", "sqlite")
 
 
@@ -48,13 +49,16 @@ def _latency(figures: dict[str, float], prefix: str) -> str:
 COLUMNS = (
     ("msgs/s", 9, lambda figures: _number(figures, "messages_per_s", 0)),
     ("broker us", 11, lambda figures: _number(figures, "broker_cpu_us", 1)),
+    ("per copy", 10, lambda figures: _number(figures, "broker_cpu_us_per_copy", 1)),
     ("client us", 16, _client),
     ("ack p50/95/99 ms", 26, lambda figures: _latency(figures, "ack")),
     ("end to end ms", 30, lambda figures: _latency(figures, "end_to_end")),
     ("start s", 9, lambda figures: _number(figures, "start_s", 2)),
     ("RSS MB", 8, lambda figures: _number(figures, "resident_mb", 0)),
-    ("full/empty", 12, lambda figures: _number(figures, "full_to_empty", 2)),
-    ("its CPU", 9, lambda figures: _number(figures, "full_to_empty_cpu", 2)),
+    ("file MB", 9, lambda figures: _number(figures, "file_mb", 0)),
+    ("bodies", 9, lambda figures: _number(figures, "bodies", 0)),
+    ("speed x", 9, lambda figures: _number(figures, "speed_ratio", 2)),
+    ("CPU x", 7, lambda figures: _number(figures, "cpu_ratio", 2)),
 )
 """Heading, width, and how the figures of a row become text."""
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import ffi, lib
 
-from tests.bench.payload import SEQUENCE_OFFSET, STAMP, STAMP_OFFSET, encode, shares
-from tests.bench.roles import SECOND_NS, Load, Role, percentiles_us, session_id
+from tests.bench.payload import ID_BYTES, STAMP, STAMP_OFFSET, encode, message_id, shares
+from tests.bench.roles import SECOND_NS, Load, Mark, Role, percentiles_us, session_id
 
 if TYPE_CHECKING:
     from tests.support.proton_client import ProtonClient
@@ -22,40 +22,54 @@ CHUNK_MESSAGES = 128
 """Messages handed to the engine before the socket is served again."""
 OUTGOING_LIMIT_BYTES = 1 << 17
 """Beyond this the engine would search its backlog on every write."""
+TAG_BYTES = 12
 
 
 class Template:
-    """An encoded message in the engine's reach, of which only the stamp changes."""
+    """An encoded message in the engine's reach, of which only the stamp and the id change."""
 
-    def __init__(self, load: Load, index: int) -> None:
-        session = session_id(index) if load.in_sessions else ""
-        message, body_at = encode(load.run, load.body_bytes, session)
+    def __init__(self, load: Load, stream: int) -> None:
+        message, body_at, self.id_at = encode(
+            load.run,
+            load.body_bytes,
+            session_id=session_id(stream) if load.mark is Mark.SESSION else "",
+            stream=stream if load.mark is Mark.PROPERTY else None,
+            scheduled_ms=load.scheduled_ms,
+            with_id=load.with_ids,
+        )
+        self.stream = stream
         self.size = len(message)
         self.start = ffi.new("char[]", bytes(message))
         self.view = ffi.buffer(self.start, self.size)
         self.stamp_at = body_at + STAMP_OFFSET
-        # The sequence inside the message serves as the delivery tag: written once, used twice.
+        # Stream and sequence inside the message serve as the delivery tag: written once, used twice.
         self.tag = ffi.new("pn_delivery_tag_t *")
-        self.tag.start = self.start + body_at + SEQUENCE_OFFSET
-        self.tag.size = 8
+        self.tag.start = self.start + self.stamp_at
+        self.tag.size = TAG_BYTES
 
 
 class Sender(Role):
-    """Sends its share on every connection; a message is done when its outcome is known."""
+    """Sends its streams on every link, in turn; a message is done when its outcome is known."""
 
     kind = "send"
 
     def __init__(self, load: Load) -> None:
         super().__init__(load)
-        self._templates = [Template(load, index) for index in range(load.connections)]
-        self._end = [load.first_sequence + n for n in shares(load.count, load.connections)]
-        self._sequence = [load.first_sequence] * load.connections
-        self._sent_ns: list[dict[Any, int]] = [{} for _ in range(load.connections)]
+        links, of_streams = load.link_count, shares(load.count, load.streams)
+        self._templates = [
+            [Template(load, stream) for stream in range(link, load.streams, links)]
+            for link in range(links)
+        ]
+        self._end = [sum(of_streams[link::links]) for link in range(links)]
+        self._position = [0] * links
+        self._sent_ns: list[dict[Any, int]] = [{} for _ in range(links)]
         self._latencies_ns = array("q")
         self._settled = 0
 
     def attach_link(self, client: ProtonClient, name: str, index: int) -> Any:
-        return client.attach_sender(self.load.address, name=name, settled=self.load.presettled)
+        return client.attach_sender(
+            self.load.link_address(index), name=name, settled=self.load.presettled
+        )
 
     @property
     def progress(self) -> int:
@@ -69,66 +83,71 @@ class Sender(Role):
 
     def push(self, index: int) -> None:
         load, link, awaited = self.load, self.links[index], self._sent_ns[index]
-        sequence = start = self._sequence[index]
+        position = start = self._position[index]
         allowed = min(
             lib.pn_link_credit(link),
             load.window - len(awaited),
-            self._end[index] - sequence,
+            self._end[index] - position,
             CHUNK_MESSAGES,
         )
-        outgoing_bytes = lib.pn_session_outgoing_bytes(self.clients[index].amqp_session)
+        outgoing_bytes = lib.pn_session_outgoing_bytes(self.client_of(index).amqp_session)
         if allowed <= 0 or outgoing_bytes > OUTGOING_LIMIT_BYTES:
             return
         now_ns = stamp_ns = time.monotonic_ns()
-        template = self._templates[index]
-        pack, view, stamp_at = STAMP.pack_into, template.view, template.stamp_at
-        message, message_bytes, tag = template.start, template.size, template.tag
+        templates, first_sequence = self._templates[index], load.first_sequence
+        streams, links, pack = len(templates), len(self.links), STAMP.pack_into
         new_delivery, send, advance = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance
-        end = sequence + allowed
-        while sequence < end:
+        end = position + allowed
+        while position < end:
             if load.rate_per_s:
-                place = (sequence - load.first_sequence) * load.connections + index
+                place = position * links + index
                 stamp_ns = self.begin_ns + int(place * SECOND_NS / load.rate_per_s)
                 if stamp_ns > now_ns:
                     self._due_ns = min(self._due_ns or stamp_ns, stamp_ns)
                     break
-            pack(view, stamp_at, index, sequence, stamp_ns)
-            delivery = new_delivery(link, tag[0])
-            send(link, message, message_bytes)
+            template = templates[position % streams]
+            sequence = first_sequence + position // streams
+            pack(template.view, template.stamp_at, template.stream, sequence, stamp_ns)
+            if load.with_ids:
+                text = message_id(load.run, template.stream, sequence)
+                template.view[template.id_at : template.id_at + ID_BYTES] = text
+            delivery = new_delivery(link, template.tag[0])
+            send(link, template.start, template.size)
             advance(link)
             awaited[delivery] = stamp_ns
-            sequence += 1
+            position += 1
         else:
             if allowed == CHUNK_MESSAGES:
                 self._due_ns = now_ns  # there is more to send: look at the sockets, do not wait
-        self._sequence[index] = sequence
+        self._position[index] = position
         if load.presettled:
             for delivery in awaited:
                 lib.pn_delivery_settle(delivery)
             awaited.clear()
-            self._settled += sequence - start
+            self._settled += position - start
 
-    def work(self, index: int, now_ns: int) -> None:
-        client, awaited = self.clients[index], self._sent_ns[index]
+    def work(self, client: ProtonClient, now_ns: int) -> None:
         collector = client.collector
         peek, pop, delivery_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_delivery
         state_of, settle = lib.pn_delivery_remote_state, lib.pn_delivery_settle
-        accepted = lib.PN_ACCEPTED
-        add_latency, forget = self._latencies_ns.append, awaited.pop
-        before = len(awaited)
+        accepted, link_of = lib.PN_ACCEPTED, lib.pn_delivery_link
+        places, all_awaited, add_latency = self.places, self._sent_ns, self._latencies_ns.append
+        settled = 0
         while event := peek(collector):
             # Every other kind of event has no delivery.
             if delivery := delivery_of(event):
                 state = state_of(delivery)
-                sent_ns = forget(delivery, None) if state else None
+                awaited = all_awaited[places[link_of(delivery)]]
+                sent_ns = awaited.pop(delivery, None) if state else None
                 if sent_ns is not None:
                     if state == accepted:
                         add_latency(now_ns - sent_ns)
                     settle(delivery)
+                    settled += 1
             else:
                 client.check(event)
             pop(collector)
-        self._settled += before - len(awaited)
+        self._settled += settled
         self.end_ns = now_ns
 
     def _close(self) -> None:

@@ -70,17 +70,18 @@ class ProtonClient:
         settled: bool = False,
         second: bool = False,
         session_id: str | None = None,
+        next_session: bool = False,
     ) -> Any:
         """Attach a link that receives.
 
         `settled` is receive-and-delete; `second` is peek-lock whose settlements the broker answers;
-        `session_id` accepts that session.
+        `session_id` accepts that session, `next_session` any that is free and has messages.
         """
         link = lib.pn_receiver(self.amqp_session, name.encode())
         source = lib.pn_link_source(link)
         lib.pn_terminus_set_address(source, address.encode())
-        if session_id is not None:
-            encoded = _session_filter(session_id.encode())
+        if session_id is not None or next_session:
+            encoded = _session_filter(session_id)
             lib.pn_data_decode(lib.pn_terminus_filter(source), encoded, len(encoded))
         lib.pn_terminus_set_address(lib.pn_link_target(link), name.encode())
         mode = lib.PN_SND_SETTLED if settled else lib.PN_SND_UNSETTLED
@@ -95,9 +96,7 @@ class ProtonClient:
         deadline_s = time.monotonic() + timeout_s
         self.flush()
         while not lib.pn_link_state(link) & lib.PN_REMOTE_ACTIVE:
-            patience_s = max(deadline_s - time.monotonic(), 0.0)
-            readable, _, _ = select.select([self], [], [], patience_s)
-            if not readable:
+            if not self.wait(max(deadline_s - time.monotonic(), 0.0)):
                 raise PeerFailed("the broker did not answer the attach")
             self.receive()
             # Only set-up and credit arrive before work starts; credit is asked of the link later.
@@ -137,6 +136,12 @@ class ProtonClient:
     def has_unsent(self) -> bool:
         """The socket is full: select for writing, then flush."""
         return bool(self._unsent)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until the socket is readable, or takes what is unsent; false if the time ran out."""
+        sockets = select.poll()
+        sockets.register(self, select.POLLIN | select.POLLOUT * self.has_unsent)
+        return bool(sockets.poll(timeout_s * 1e3))
 
     def receive(self) -> None:
         """Hand what the socket holds to the engine; the events wait in the collector."""
@@ -192,8 +197,11 @@ class ProtonClient:
         if kind == lib.PN_TRANSPORT_ERROR:
             raise PeerFailed(_text("transport", lib.pn_transport_condition(self._transport)))
         if kind in (lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH):
-            condition = lib.pn_link_remote_condition(lib.pn_event_link(event))
-            raise PeerFailed(_text("link closed", condition))
+            link = lib.pn_event_link(event)
+            if lib.pn_link_state(link) & lib.PN_LOCAL_CLOSED:
+                lib.pn_link_free(link)
+                return  # the answer to our own
+            raise PeerFailed(_text("link closed", lib.pn_link_remote_condition(link)))
         if kind == lib.PN_SESSION_REMOTE_CLOSE:
             condition = lib.pn_session_remote_condition(lib.pn_event_session(event))
             raise PeerFailed(_text("session closed", condition))
@@ -219,10 +227,13 @@ class ProtonClient:
         lib.pn_collector_free(self.collector)
 
 
-def _session_filter(session_id: bytes) -> bytes:
-    """The source's filter map, with the plain string most SDKs send."""
+def _session_filter(session_id: str | None) -> bytes:
+    """The source's filter map, with the plain string or null most SDKs send."""
     key = b"com.microsoft:session-filter"
-    entry = b"\xa3" + bytes([len(key)]) + key + b"\xa1" + bytes([len(session_id)]) + session_id
+    value = b"\x40"
+    if session_id is not None:
+        value = b"\xa1" + bytes([len(session_id.encode())]) + session_id.encode()
+    entry = b"\xa3" + bytes([len(key)]) + key + value
     return b"\xc1" + bytes([len(entry) + 1, 2]) + entry
 
 

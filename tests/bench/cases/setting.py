@@ -1,0 +1,95 @@
+"""What a case is, and what it is run with.
+
+A case gets a fresh broker per storage it names. What the figures mean is said by their names;
+whether the messages came through whole is decided by the generator.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.rows import Row
+from tests.support.server import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+LOCK = {"lock_duration": "PT5M"}
+"""So that no lock runs out on a slow machine, which would look like a duplicate."""
+QUEUES = {
+    "measured": LOCK,
+    "backlog": LOCK | {"max_size_in_megabytes": 5120},
+    "sessions": LOCK | {"requires_session": True},
+}
+
+IN_FLIGHT = 1000
+"""Unsettled sends, and link credit, over all links of a role."""
+FULL_COUNT = 100_000
+WARM_UP_MESSAGES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a case is run with."""
+
+    storage: str
+    folder: Path
+    divisor: int = 1
+    """Counts are divided by this: 1 for figures to keep, more for a quick look."""
+
+    def count(self, full: int) -> int:
+        return max(full // self.divisor, 1)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "bench.db"
+
+    def broker(
+        self, config: Mapping[str, Any] | None = None, *, movable_clock: bool = False
+    ) -> BrokerProcess:
+        """A broker on a store that is empty; the folder is this case's own."""
+        url = "memory:" if self.storage == "memory" else f"sqlite:///{self.file}"
+        entities = dict(config or {"queues": QUEUES})
+        return BrokerProcess(config=entities, storage=url, testing_api=movable_clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    run: Callable[[Setting, str], Iterator[Row]]
+    storages: tuple[str, ...] = ("memory", "sqlite")
+    is_large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rounds of a measured thing, each beside a plain one in the same broker."""
+
+    pairs: list[tuple[Row, Row]] = field(default_factory=list)
+
+    def row(self, case: str, *, min_speed: float = 0.0, max_cpu: float = 0.0) -> Row:
+        """The middle one of the rounds' ratios: one disturbed round must not decide."""
+        speed, cpu = self._ratio("messages_per_s"), self._ratio("broker_cpu_us")
+        problems = []
+        if speed < min_speed:
+            problems.append(f"{speed:.2f} of the speed, at least {min_speed} is wanted")
+        if max_cpu and cpu > max_cpu:
+            problems.append(f"{cpu:.2f} times the cost, at most {max_cpu} is wanted")
+        figures = {"speed_ratio": speed, "cpu_ratio": cpu}
+        return Row(case, figures, not problems, "; ".join(problems))
+
+    def _ratio(self, name: str) -> float:
+        ratios: list[float] = [
+            one.figures.get(name, 0.0) / max(plain.figures.get(name, 0.0), 1e-9)
+            for one, plain in self.pairs
+        ]
+        return statistics.median(ratios)
+
+
+def in_turns(rounds: int, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Each goes first in every other round, so that a drift of the machine cancels out."""
+    for number in range(rounds):
+        yield number, names if number % 2 == 0 else names[::-1]
