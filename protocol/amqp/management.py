@@ -13,7 +13,14 @@ from uuid import UUID
 from broker.core import commands
 from broker.core.commands import ReceiveMode, Settlement, SettlementKind
 from broker.core.effects import Effect, Reply
-from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere, UndecodableMessage
+from broker.core.errors import (
+    ArgumentError,
+    ArgumentOutOfRange,
+    BrokerError,
+    NotImplementedHere,
+    UndecodableMessage,
+)
+from config.limits import INT32_MAX
 from protocol.amqp import rule_encoding
 from protocol.amqp.message_ids import identify
 from protocol.amqp.requests import Request, write_response
@@ -128,6 +135,14 @@ def _integer(body: dict[str, Any], name: str, default: int | None = None) -> int
     raise ArgumentError(f"'{name}' must be an integer.")
 
 
+def _count(body: dict[str, Any], name: str, default: int, *, least: int = 0) -> int:
+    """How many of something: a number that an AMQP int holds, as answers repeat it as one."""
+    value = _integer(body, name, default)
+    if not least <= value <= INT32_MAX:
+        raise ArgumentOutOfRange(f"'{name}' must be {least} to {INT32_MAX}.")
+    return value
+
+
 def _integers(body: dict[str, Any], name: str) -> list[int]:
     items = _items(body, name)
     if not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
@@ -228,7 +243,8 @@ def _sessions(session_ids: list[str], request: Request) -> tuple[int, object]:
         return NO_CONTENT, {}
     skip = _integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
     return OK, {
-        "skip": Int(skip + len(session_ids)),
+        # With `last-session-id` it says nothing about where the page begins.
+        "skip": Int(min(skip + len(session_ids), INT32_MAX)),
         "sessions-ids": Array(ArrayCode.STRING, list(session_ids)),
     }
 
@@ -254,8 +270,8 @@ def _list_sessions(node: ManagementNode, request: Request, body: dict[str, Any])
         node,
         request,
         node.path,
-        _integer(body, "skip", 0),
-        _integer(body, "top", 100),
+        _count(body, "skip", 0),
+        _count(body, "top", 100),
         since_ms,
         _optional_text(body, "last-session-id"),
     )
@@ -311,7 +327,7 @@ OPERATIONS: dict[str, Operation] = {
             request,
             node.path,
             _integer(body, "from-sequence-number", 0),
-            _integer(body, "message-count", 1),
+            _count(body, "message-count", 1, least=1),
             _optional_text(body, "session-id"),
         ),
         _peeked,
@@ -383,7 +399,7 @@ OPERATIONS: dict[str, Operation] = {
     "enumerate-rules": Operation(
         "Listen",
         lambda node, request, body: commands.ListRules(
-            node, request, node.path, _integer(body, "skip", 0), _integer(body, "top", 100)
+            node, request, node.path, _count(body, "skip", 0), _count(body, "top", 100)
         ),
         _rules,
     ),
