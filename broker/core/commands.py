@@ -339,6 +339,8 @@ class Declare(NamedTuple):
 
     peer: Peer
     request: object
+    transaction_id: bytes | None = None
+    """One that the client has been told already; None: one is made."""
 
 
 class Discharge(NamedTuple):

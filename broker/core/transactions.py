@@ -98,7 +98,7 @@ class Transactions:
             turn.effects.append(Reply(command.peer, command.request, error=error))
             return
         transaction = Transaction(
-            self._environment.new_lock_token(),
+            command.transaction_id or self._environment.new_lock_token(),
             command.peer,
             now_ms + limits.transaction_timeout_ms,
         )

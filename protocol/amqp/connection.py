@@ -79,6 +79,8 @@ class Connection:
         )
         self._run: Callable[[Command], None] | None = None
         """Into the connection's namespace, once something has to be done there."""
+        self._waiting: list[Command] = []
+        """What goes before the first thing to be done there."""
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ClientReceiver] = WeakSet()
         """Receivers whose links are gone but not their locks, which keep them alive."""
@@ -87,6 +89,7 @@ class Connection:
             self._permits,
             self._limits,
             self._submit,
+            self._submit_later,
             surroundings.touch,
             self._grants_changed,
         )
@@ -291,7 +294,18 @@ class Connection:
             return
         if self._run is None:
             self._run = self._surroundings.enter(self._permits.settle_namespace())
+            for earlier in self._waiting:
+                self._run(earlier)
+            self._waiting.clear()
         self._run(command)
+
+    def _submit_later(self, command: Command) -> bool:
+        """Submit with what comes next, if no namespace is selected yet; else say False."""
+        selected = self._run is not None or self._permits.namespace is not None
+        if selected or len(self._waiting) >= self._limits.transactions_per_connection_max:
+            return False
+        self._waiting.append(command)
+        return True
 
     def _end(self, link: EngineLink, error: BrokerError) -> None:
         """End a link from our side, on a connection that lives on."""

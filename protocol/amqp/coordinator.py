@@ -1,11 +1,13 @@
 """The transaction coordinator link: declare and discharge.
 
-Holding and running what belongs to a transaction is the core's; here is the wire form.
+Holding and running what belongs to a transaction is the core's; here is the wire form. Anyone may
+declare: SDKs do so before they put a token, and what is done in a transaction asks for its claims.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from broker.core.commands import Declare, Detach, Discharge
 from broker.core.effects import Effect, Reply
@@ -33,11 +35,13 @@ class CoordinatorLink:
         engine: Engine,
         link: EngineLink,
         submit: Callable[[Command], None],
+        submit_later: Callable[[Command], bool],
         touch: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._link = link
         self._submit = submit
+        self._submit_later = submit_later
         self._touch = touch
 
     def attach(self, max_message_size_bytes: int) -> None:
@@ -53,9 +57,12 @@ class CoordinatorLink:
         del kind
         for delivery, payload in zip(deliveries, payloads, strict=True):
             try:
-                self._submit(self._command(delivery, payload))
+                command = self._command(delivery, payload)
             except BrokerError as error:
                 self._refuse(delivery, error)
+            else:
+                if not (isinstance(command, Declare) and self._promise(delivery)):
+                    self._submit(command)
         self._engine.grant(self._link, len(deliveries))
         self._touch()
 
@@ -71,7 +78,7 @@ class CoordinatorLink:
 
     def receive(self, effect: Effect) -> None:
         """Answer a declare or discharge."""
-        if isinstance(effect, Reply):
+        if isinstance(effect, Reply) and effect.request is not None:
             if effect.error is not None:
                 self._refuse(effect.request, effect.error)
             elif isinstance(effect.value, bytes):
@@ -79,6 +86,15 @@ class CoordinatorLink:
             else:
                 self._engine.settle(self._link, [effect.request], ACCEPTED)
             self._touch()
+
+    def _promise(self, delivery: Delivery) -> bool:
+        """Answer a declare that comes before the key that selects a namespace: the transaction
+        begins in the one that will be selected."""
+        transaction_id = uuid4().bytes
+        promised = self._submit_later(Declare(self, None, transaction_id))
+        if promised:
+            self._engine.settle(self._link, [delivery], Declared(transaction_id))
+        return promised
 
     def _command(self, delivery: Delivery, payload: bytes) -> Command:
         section = None

@@ -62,6 +62,7 @@ class Nodes:
         permits: Permits,
         limits: Limits,
         submit: Callable[[Command], None],
+        submit_later: Callable[[Command], bool],
         touch: Callable[[], None],
         grants_changed: Callable[[bool], None],
     ) -> None:
@@ -69,6 +70,7 @@ class Nodes:
         self._permits = permits
         self._limits = limits
         self._submit = submit
+        self._submit_later = submit_later
         self._touch = touch
         self._responses: list[ResponseLink] = []
         self._management: dict[str, ManagementNode] = {}
@@ -86,7 +88,6 @@ class Nodes:
     def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
         """The peer of a link to whatever its address names. Raises if there is no such thing."""
         if attach.is_receiver and attach.target_is_coordinator:
-            self._permits.rest(link, (None, None))
             return self._attach_coordinator(link)
         text = attach.target_address if attach.is_receiver else attach.source_address
         if attach.dynamic:
@@ -174,7 +175,7 @@ class Nodes:
         return request, wanted.descriptor
 
     def _attach_coordinator(self, link: EngineLink) -> CoordinatorLink:
-        peer = CoordinatorLink(self._engine, link, self._submit, self._touch)
+        peer = CoordinatorLink(self._engine, link, self._submit, self._submit_later, self._touch)
         peer.attach(self._limits.message_max_bytes)
         return peer
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from protocol.amqp.endpoints import EngineLink
     from protocol.identity import Grant, Identity
 
-    Need = tuple[str | None, str | None]
-    """A claim on a path; None stands for any claim, or for any path."""
+    Need = tuple[str | None, str]
+    """A claim on a path; None stands for any claim."""
 
 
 class Permits:
@@ -120,8 +120,8 @@ class Permits:
         claim, path = need
         return missing_claim(claim or "Send, Listen or Manage", self._resource(path))
 
-    def _resource(self, path: str | None) -> str:
-        return f"sb://{self._hostname}/{path or ''}"
+    def _resource(self, path: str) -> str:
+        return f"sb://{self._hostname}/{path}"
 
     # --- and until when ------------------------------------------------------------------------
 

@@ -90,8 +90,8 @@ class Grants:
         """Forget the token for this path."""
         self._tokens.pop(path, None)
 
-    def allow(self, claim: str | None, path: str | None, now_ms: int) -> bool:
-        """Whether any of them covers a claim on a path now; None stands for any claim or path."""
+    def allow(self, claim: str | None, path: str, now_ms: int) -> bool:
+        """Whether any of them covers a claim on a path now; None stands for any claim."""
         return any(
             grant.expires_at_ms > now_ms and (claim is None or claim in grant.claims)
             for grant in self._covering(path)
@@ -108,11 +108,7 @@ class Grants:
         """When the first of them runs out; `NEVER_MS` if none does."""
         return min((grant.expires_at_ms for grant in self._tokens.values()), default=NEVER_MS)
 
-    def _covering(self, path: str | None) -> Iterator[Grant]:
-        if path is None:
-            yield from self._standing
-            yield from self._tokens.values()
-            return
+    def _covering(self, path: str) -> Iterator[Grant]:
         path = path.lower()
         yield from (grant for grant in self._standing if covers(grant.path, path))
         while True:

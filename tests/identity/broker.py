@@ -169,6 +169,7 @@ class Client:
         )
         self._handles = itertools.count()
         self.last_handle = 0
+        self._coordinator = 0
         self._deliveries = itertools.count()
         self._nodes: dict[str, int] = {}
         start = wire.HEADER + wire.open_frame(hostname=hostname) + wire.begin_frame()
@@ -211,8 +212,36 @@ class Client:
     def attach_receiver(self, address: str) -> str | None:
         return self.attach(wire.attach_receiver, address)
 
-    def attach_coordinator(self) -> str | None:
-        return self.attach(_attach_coordinator, "")
+    # --- transactions ----------------------------------------------------------------------------
+
+    def declare_transaction(self) -> bytes:
+        """Begin one, on a coordinator link of its own; its id."""
+        assert self.attach(_attach_coordinator, "") is None
+        self._coordinator = self.last_handle
+        outcome = self._transact(wire.described(0x31))
+        assert outcome.descriptor == 0x33, outcome
+        (transaction_id,) = outcome.value
+        assert isinstance(transaction_id, bytes)
+        return transaction_id
+
+    def send_in_transaction(self, transaction_id: bytes, message: bytes) -> int:
+        """Send on the link attached last; the code of the outcome."""
+        state = wire.described(0x34, transaction_id)
+        outcome = self._transfer(self.last_handle, message, state)
+        assert outcome.descriptor == 0x34, outcome
+        return int(outcome.value[1].descriptor)
+
+    def commit(self, transaction_id: bytes) -> int:
+        """The code of the outcome."""
+        return int(self._transact(wire.described(0x32, transaction_id, False)).descriptor)
+
+    def _transact(self, request: Described) -> Any:
+        return self._transfer(self._coordinator, encode(Described(ULong(0x77), request)))
+
+    def _transfer(self, handle: int, payload: bytes, state: object = None) -> Any:
+        sent = wire.transfer(next(self._deliveries), payload, handle=handle, state=state)
+        (answer,) = [frame for frame in self.say(sent) if frame.name == "disposition"]
+        return answer[4]
 
     # --- requests --------------------------------------------------------------------------------
 

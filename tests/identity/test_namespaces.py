@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from config.names import DEFAULT_NAMESPACE
+from protocol.amqp.values import Described, ULong
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
+from tests.support.amqp_messages import encoded
 
 DECLARED = """
 queues: {of-default: , everywhere: }
@@ -31,6 +33,7 @@ namespaces:
 """
 DEFAULT, TEAM_A, TEAM_B = DEFAULT_NAMESPACE, "team-a", "team-b.example.com"
 ONLY_THERE = {DEFAULT: "of-default", TEAM_A: "of-team-a", TEAM_B: "of-team-b"}
+ACCEPTED = 0x24
 MODES = pytest.mark.parametrize("authorization", ["development", "strict"])
 
 BY_HOST = [
@@ -162,6 +165,24 @@ def test_a_connection_stays_in_its_namespace(broker: Broker):
     assert 202 == client.authenticate("everywhere", ROOT_NAME, ROOT_KEY)[0]
     assert client.attach_sender("everywhere") is None
     assert 401 == client.authenticate("everywhere", "team-a-key", "a")[0]
+
+
+@MODES
+@pytest.mark.parametrize(("key_name", "key", "expected"), BY_KEY)
+def test_a_transaction_begins_where_a_later_key_leads(
+    broker: Broker, key_name: str, key: str, expected: str
+):
+    """SDKs declare one before they put the token that selects the namespace."""
+    client = broker.connect()
+    transaction_id = client.declare_transaction()
+    authenticate(client, key_name, key)
+    assert client.attach_sender(ONLY_THERE[expected]) is None
+    assert ACCEPTED == client.send_in_transaction(
+        transaction_id, encoded(Described(ULong(0x75), b"x"))
+    )
+    assert ACCEPTED == client.commit(transaction_id)
+    counts = {view.path: view.active_count for view in broker.namespaces[expected].views()}
+    assert 1 == counts[ONLY_THERE[expected]]
 
 
 @MODES
