@@ -79,7 +79,8 @@ class Arrivals:
         """Take in messages that are stored already, and in no queue now."""
         if entity.duplicates is not None:
             kept = self._new_ones(entity, messages, now_ms, turn)
-            repeated = [message for message in messages if message not in kept]
+            known = set(kept)
+            repeated = [message for message in messages if message not in known]
             if repeated:
                 unreferenced = self._environment.payloads.release(repeated)
                 turn.records.append(MessagesDeleted([m.id for m in repeated], unreferenced))
@@ -137,7 +138,11 @@ class Arrivals:
                             f"The PartitionKey '{partition_key}' and the SessionId "
                             f"'{session_id}' of a message must be the same when both are set."
                         )
-            message_id = None if entity.duplicates is None else reader.message_id(body)
+            message_id = None
+            if entity.duplicates is not None:
+                message_id = reader.message_id(body)
+                if entity.is_partitioned:
+                    self._within_partition(message, message_id)
             if isinstance(entity, Topic):
                 entity.screen(message)
         except UndecodableMessage as error:
@@ -159,5 +164,14 @@ class Arrivals:
         assert entity.duplicates is not None
         read = self._environment.reader.message_id
         message_ids = [read(message.body or b"") for message in messages]
+        if entity.is_partitioned:
+            message_ids = list(map(self._within_partition, messages, message_ids))
         fresh = entity.duplicates.sort_out(message_ids, now_ms, turn)
         return [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
+
+    def _within_partition(self, message: Message, message_id: str | None) -> str | None:
+        """What tells a message from others where ids are only unique together with a key."""
+        key = message.session_id
+        if key is None and message.annotations:
+            key = self._environment.reader.partition_key(message.annotations)
+        return message_id if key is None or message_id is None else f"{key}\0{message_id}"

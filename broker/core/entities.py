@@ -107,6 +107,12 @@ class Entity:
         return self.main, self.dead_letters, self.transfer_dead_letters
 
     @property
+    def is_partitioned(self) -> bool:
+        """Whether its message ids count together with partition keys."""
+        definition = self.definition
+        return not isinstance(definition, SubscriptionDefinition) and definition.enable_partitioning
+
+    @property
     def wants_session_ids(self) -> bool:
         """Whether it must be known which session a message belongs to."""
         return self.main.sessions is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import Peek, Schedule, SendBatch
+from broker.core.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch
 from broker.core.errors import ArgumentError
 from broker.core.records import MessageIdsForgotten, MessageIdsSeen
 from config.entities import QueueDefinition
@@ -115,4 +115,35 @@ def test_a_refused_message_is_not_remembered():
     )
     book.run(send(message("x" * 2000, message_id="1")))
     book.run(send(message("a", message_id="1")))
+    assert ["a"] == texts(book)
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+def test_in_a_partitioned_entity_ids_count_together_with_their_key(requires_session):
+    """The partition key, or the session, which is one; without either, the id alone."""
+    book = Playbook(
+        QueueDefinition(
+            requires_duplicate_detection=True,
+            duplicate_window_ms=WINDOW_MS,
+            enable_partitioning=True,
+            requires_session=requires_session,
+        )
+    )
+
+    def keyed(text, key):
+        if requires_session:
+            return message(text, message_id="1", session=key)
+        return message(text, message_id="1", partition_key=key)
+
+    book.run(send(keyed("a", "x")), send(keyed("b", "y")), send(keyed("c", "x")))
+    assert ["a", "b"] == texts(book)
+    again = book.restarted()
+    again.run(AttachSender(S, "q"), send(keyed("d", "y")), send(keyed("e", "z")))
+    assert 3 == again.ask(GetEntity(CLIENT, "g", "q")).active_count
+
+
+def test_a_partitioned_entity_without_keys_goes_by_the_id():
+    """A message without a key is placed by its id."""
+    book = Playbook(QueueDefinition(requires_duplicate_detection=True, enable_partitioning=True))
+    book.run(send(message("a", message_id="1")), send(message("b", message_id="1")))
     assert ["a"] == texts(book)
