@@ -437,8 +437,7 @@ class Queue:
             self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
         self._grow(-len(messages), -size)
         if self.sessions is not None:
-            for message in messages:
-                self.sessions.leave(message)
+            self.sessions.leave(messages)
 
     def _leave_state(self, message: Message) -> None:
         if message.state is MessageState.DEFERRED:

@@ -96,7 +96,8 @@ class Sessions:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._by_id: dict[str, Session] = {}
+        self._by_id: dict[str | None, Session] = {}
+        """Every message here has a session id, though its type cannot say so."""
         self._available: OrderedDict[Session, None] = OrderedDict()
         """Unheld sessions with something to deliver, the longest available first: a session that
         is given back unfinished goes to the end, so that it cannot keep the others waiting."""
@@ -113,11 +114,13 @@ class Sessions:
 
     def enter(self, messages: Iterable[Message]) -> None:
         """Messages with their numbers have come into the queue."""
+        by_id = self._by_id
         for message in messages:
-            assert message.session_id is not None
-            session = self._by_id.get(message.session_id)
+            session_id = message.session_id
+            assert session_id is not None
+            session = by_id.get(session_id)
             if session is None:
-                session = self._open(message.session_id)
+                session = self._open(session_id)
             message.session_id = session.id  # one string for all of them
             session.messages[message.sequence_number] = message
 
@@ -127,13 +130,16 @@ class Sessions:
         for session in dict.fromkeys(map(self.of, messages)):
             session.messages = dict(sorted(session.messages.items()))
 
-    def leave(self, message: Message) -> None:
-        """A message is no longer in the queue."""
-        session = self.of(message)
-        del session.messages[message.sequence_number]
-        if not session.messages:
-            self._available.pop(session, None)
-            self._forget_if_empty(session)
+    def leave(self, messages: Iterable[Message]) -> None:
+        """Messages are no longer in the queue."""
+        by_id = self._by_id
+        for message in messages:
+            session = by_id[message.session_id]
+            of_session = session.messages
+            del of_session[message.sequence_number]
+            if not of_session:
+                self._available.pop(session, None)
+                self._forget_if_empty(session)
 
     def of(self, message: Message) -> Session:
         """The session a message of the queue belongs to."""
@@ -142,10 +148,17 @@ class Sessions:
 
     def arrive(self, messages: Iterable[Message]) -> None:
         """Messages have become ready."""
+        by_id, available = self._by_id, self._available
+        touched = self._queue.environment.touched
         for message in messages:
-            session = self.of(message)
+            session = by_id[message.session_id]
             session.ready.arrive((message,))
-            self._offer(session)
+            if session.holder is not None:
+                touched[session] = None
+            else:
+                available[session] = None
+        if available and self._waiting:
+            touched[self] = None
 
     def give_back(self, messages: Iterable[Message]) -> None:
         """Messages that were delivered are ready again."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.core.message import Message
 
 _PROPERTIES = b"\x00\x53\x73"
+_SHORT_PROPERTIES = _PROPERTIES + b"\xc0"
 _NULL = 0x40
 _STRING_OF_32 = b"\xa1\x20"
 
@@ -41,10 +42,24 @@ def identify(messages: list[Message]) -> list[Message]:
 
 
 _ADDED_BYTES = len(_PROPERTIES_UP_TO_ID) + 16
+_LONGER_BY = len(_STRING_OF_32) + 32 - 1
+"""An id where a null was."""
 
 
 def _with_id(body: bytes) -> bytes:
     """A body whose properties may lack an id, with its own or a new one."""
+    if body[3] == 0xC0 and body[5] and body[4] + _LONGER_BY < 0x100:
+        # Short properties that stay short, as those of a message with nothing but a session id.
+        size, count = body[4] + _LONGER_BY, body[5]
+        return b"%b%c%c%b%b%016x%b" % (
+            _SHORT_PROPERTIES,
+            size,
+            count,
+            _STRING_OF_32,
+            _PREFIX,
+            next(_numbers),
+            body[7:],
+        )
     first, field_count, end = compound(body, 3)
     if field_count and body[first] != _NULL:
         return body

@@ -159,15 +159,25 @@ def skip_fields(body: bytes, position: int, number: int) -> int:
 
     Nulls and short texts, which most fields are, are passed without a call.
     """
-    for _ in range(number):
+    while number:
         code = body[position]
         if code == 0x40:
-            position += 1
-        elif code == 0xA1 or code == 0xA3:  # noqa: PLR1714 (quicker than a tuple here)
+            nulls = _leading_nulls(body, position, number) if body[position + 1] == 0x40 else 1
+            position += nulls
+            number -= nulls
+            continue
+        if code == 0xA1 or code == 0xA3:  # noqa: PLR1714 (quicker than a tuple here)
             position += 2 + body[position + 1]
         else:
             position = value_end(body, position)
+        number -= 1
     return position
+
+
+def _leading_nulls(data: bytes, position: int, most: int) -> int:
+    """How many of the fields from here on are left out: between two that are set, there are many."""
+    fields = data[position : position + most]
+    return len(fields) - len(fields.lstrip(b"\x40"))
 
 
 # --- any order, any descriptor -----------------------------------------------------------------
@@ -342,9 +352,11 @@ def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
     while count:
         code = data[position]
         if code == 0x40:
-            # The rest of the list is nulls in most messages: one comparison for all of them.
-            if position + count == end and data.startswith(b"\x40" * count, position):
-                return
+            if position + 1 < end and data[position + 1] == 0x40:
+                nulls = _leading_nulls(data, position, count)
+                position += nulls
+                count -= nulls
+                continue
             position += 1
         elif code == 0xA1:
             position += 2 + data[position + 1]
