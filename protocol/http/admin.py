@@ -40,6 +40,9 @@ PAGE_MAX_ENTITIES = 100
 NEWEST_API_VERSION = "2024-05"
 FILTER_COUNTS_SINCE = "2024-05"
 
+PLAIN_IN_PATHS = "/$~!'()*+,;=:"
+"""Kept as they are in addresses: JavaScript takes names from there, and decodes nothing."""
+
 FORWARDING_TOKENS = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
     "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
@@ -68,7 +71,9 @@ class Call(NamedTuple):
         return bool(self.request.headers.get("If-Match"))
 
     def href(self, path: str) -> str:
-        return f"{self.base}/{quote(path, safe='/$~')}?api-version={quote(self.api_version)}"
+        return (
+            f"{self.base}/{quote(path, safe=PLAIN_IN_PATHS)}?api-version={quote(self.api_version)}"
+        )
 
     def number(self, name: str, default: int) -> int:
         text = self.request.query.get(name)
@@ -161,29 +166,41 @@ class Administration:
                     f"'{path}' is described by a {descriptions.kind_of(current).element}."
                 )
             definition = descriptions.read_update(description, current, self._limits)
-            self._authorize_forwarding(call, definition, current)
+            await self._check_forwarding(call, path, definition, current)
             command = commands.UpdateEntity
         else:
             definition = descriptions.read(description, initial, self._limits)
-            self._authorize_forwarding(call, definition, initial)
+            await self._check_forwarding(call, path, definition, initial)
             command = commands.CreateEntity
         view = await self._ask(EntityView, lambda peer, mark: command(peer, mark, path, definition))
         status = 200 if call.is_update else 201
         return _entry_response(await self._entry(call, view), status)
 
-    def _authorize_forwarding(
-        self, call: Call, definition: EntityDefinition, before: EntityDefinition
+    async def _check_forwarding(
+        self, call: Call, path: str, definition: EntityDefinition, before: EntityDefinition
     ) -> None:
         """Whoever has messages sent elsewhere must be allowed to send there: by the token of the
-        request, or by the one that SDKs add for this."""
-        if not self._services.is_strict:
-            return
+        request, or by the one that SDKs add for this. And there must be something there."""
         headers = call.request.headers
         for name, header in FORWARDING_TOKENS.items():
             target = getattr(definition, name, None)
-            if target is not None and target != getattr(before, name):
+            if target is None or target == getattr(before, name):
+                continue
+            if self._services.is_strict:
                 token = headers.get(header) or headers.get("Authorization")
                 self._services.authorize(token, target, SEND, call.host)
+            if target.lower() != path.lower():
+                await self._check_destination(target)
+
+    async def _check_destination(self, target: str) -> None:
+        try:
+            destination = (await self._view(target)).definition
+        except EntityNotFound:
+            raise ArgumentError(
+                f"The auto forwarding destination entity '{target}' does not exist."
+            ) from None
+        if isinstance(destination, SubscriptionDefinition):
+            raise ArgumentError(f"'{target}' is a subscription: nothing can be forwarded to it.")
 
     async def _delete_entity(
         self, _call: Call, resource: paths.Entity | paths.Subscription

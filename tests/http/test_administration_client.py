@@ -137,6 +137,21 @@ def test_forwarding_is_given_by_name_and_shown_as_an_address(admin, harness: Htt
     assert "forward/target" == view.definition.forward_to
 
 
+def test_an_entity_can_be_updated_when_its_destination_is_gone(admin):
+    """Only what is asked for anew has to exist, and has to take messages."""
+    admin.create_queue("short-lived")
+    queue = admin.create_queue("outlives", forward_to="short-lived")
+    admin.delete_queue("short-lived")
+    admin.update_queue(queue, user_metadata="changed")
+    assert "changed" == admin.get_queue("outlives").user_metadata
+    admin.create_topic("many")
+    admin.create_subscription("many", "one")
+    for destination in ("nowhere", "many/subscriptions/one"):
+        with pytest.raises(HttpResponseError) as refusal:
+            admin.update_queue(queue, forward_to=destination)
+        assert 400 == refusal.value.status_code
+
+
 def test_runtime_properties_count_and_date(admin):
     """Every number the client shows is there, also for an empty queue."""
     admin.create_queue("counted")
@@ -329,6 +344,8 @@ def test_creating_twice_is_a_conflict(admin):
         {"user_metadata": "x" * 1025},
         {"forward_to": "wrong-value"},
         {"forward_to": "other", "requires_session": True},
+        {"forward_to": "nowhere"},
+        {"forward_dead_lettered_messages_to": "nowhere"},
         {
             "authorization_rules": [
                 AuthorizationRule(type="x", key_name="k", primary_key="", rights=[])

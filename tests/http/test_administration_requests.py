@@ -79,6 +79,13 @@ def test_slashes_in_names_come_raw_or_encoded(put, get):
     assert 409 == put("/a/b/c", queue_entry()).status
 
 
+def test_addresses_hold_names_as_they_are_where_they_can(put, get):
+    """JavaScript takes names from the id and decodes nothing."""
+    put("/a+b:c~(d)", queue_entry())
+    answer = get("/a+b:c~(d)?api-version=2021-05", Host="broker")
+    assert "http://broker/a+b:c~(d)?api-version=2021-05" == answer.xml.findtext(f"{ATOM}id")
+
+
 def test_addresses_are_absolute_and_start_with_the_host_the_client_used(put, get):
     """JavaScript takes names from the id, with capital keywords, whatever the request's case."""
     put("/href", TOPIC)
