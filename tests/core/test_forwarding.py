@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.core.commands import (
@@ -314,3 +316,17 @@ def test_an_entity_forwards_neither_to_itself_nor_sessions(definition):
     """Refused when it is defined."""
     with pytest.raises(ArgumentError):
         Playbook().ask(CreateEntity(CLIENT, "c", "q2", definition))
+
+
+@pytest.mark.parametrize(
+    ("changed", "destination"), [("c", "A"), ("a", "t"), ("t/Subscriptions/s", "t")]
+)
+def test_a_circle_is_refused_when_it_would_be_closed(changed, destination):
+    """However many entities it would lead through; what was there stays as it was."""
+    book = chain("a", "b", last="c", t=TopicDefinition())
+    subscription = SubscriptionDefinition(forward_to="b" if changed == "c" else "a")
+    book.ask(CreateEntity(CLIENT, "s", "t/Subscriptions/s", subscription))
+    before = book.ask(GetEntity(CLIENT, "g", changed)).definition
+    with pytest.raises(ArgumentError, match="circle"):
+        book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, forward_to=destination)))
+    assert before == book.ask(GetEntity(CLIENT, "g", changed)).definition

@@ -266,12 +266,23 @@ class Model(Traffic):
         topic = command.path.partition("/Subscriptions/")[0]
         if topic != command.path and topic not in self.places:
             raise Refusal("EntityNotFound")
+        self._refuse_circle(command.path, getattr(command.definition, "forward_to", None))
         self.places[command.path] = Place(command.path, command.definition)
         return self.view(self.places[command.path])
+
+    def _refuse_circle(self, path: str, there: str | None) -> None:
+        for _ in range(len(self.places) + 1):
+            if there == path:
+                raise Refusal("ArgumentError")
+            onward = self.places.get(there or "")
+            there = None if onward is None else getattr(onward.definition, "forward_to", None)
 
     def on_UpdateEntity(self, command: ask.UpdateEntity) -> object:
         place, _ = self.find(command.path)
         before = place.definition
+        there = getattr(command.definition, "forward_to", None)
+        if there != getattr(before, "forward_to", None):
+            self._refuse_circle(command.path, there)
         place.definition = command.definition
         if isinstance(before, SubscriptionDefinition):
             assert isinstance(command.definition, SubscriptionDefinition)
