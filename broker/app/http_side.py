@@ -6,6 +6,7 @@ What is served is `protocol.http`'s; here it gets what it needs of this broker.
 from __future__ import annotations
 
 import functools
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,9 @@ class HttpSide:
             from aiohttp import web
 
         from protocol.http.application import Services, build
+        from protocol.http.errors import is_ours_to_mend
 
+        logging.getLogger("aiohttp.server").addFilter(is_ours_to_mend)
         default = self._core.default_namespace
         services = Services(
             ask=functools.partial(self._ask, default),

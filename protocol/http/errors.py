@@ -11,13 +11,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from broker.core.errors import BrokerError
 from protocol.http import atom
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Awaitable, Callable
 
 log = structlog.get_logger("peeklock.http")
@@ -72,6 +73,18 @@ async def middleware(
             "http.failed", method=request.method, path=request.path, tracking_id=tracking_id
         )
         return _answer(500, f"The request could not be processed. TrackingId:{tracking_id}")
+
+
+def is_ours_to_mend(record: logging.LogRecord) -> bool:
+    """A filter for aiohttp's own log: what a client got wrong is an event, not an error of ours.
+
+    Of the words only the first are kept: the rest quote the request, and keys may be among them.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, http_exceptions.HttpProcessingError):
+        return True
+    log.info("http.unreadable", error=error.message.partition("\n")[0].partition(":")[0])
+    return False
 
 
 class _Unserved(BrokerError):

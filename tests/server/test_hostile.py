@@ -94,6 +94,30 @@ def test_broken_bytes_end_the_connection(broker: BrokerProcess, data: bytes) -> 
         assert is_closed(client)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", id="unknown version of HTTP"),
+        pytest.param(b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", id="endless line"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nKey secret\r\n\r\n", id="broken header"),
+        pytest.param(
+            b"PUT /secret HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+            id="broken chunk",
+        ),
+    ],
+)
+def test_broken_http_is_the_clients_mistake(broker: BrokerProcess, data: bytes) -> None:
+    """Answered with 400; the log has a line about it, with nothing of what was sent."""
+    seen = len(broker.log_text())
+    with connect(broker) as client:
+        client.sendall(data)
+        assert b" 400 " in client.recv(65536)
+        assert is_closed(client)
+    (line,) = broker.log_text()[seen:].splitlines()
+    assert "http.unreadable" in line
+    assert "secret" not in line
+
+
 def test_random_streams_never_disturb_the_broker(broker: BrokerProcess) -> None:
     """Valid beginnings with random ends, many times."""
     source = random.Random(7)
