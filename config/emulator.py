@@ -20,6 +20,8 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
+from config.features import missing_feature
+from config.limits import RELAXED
 from config.mistakes import did_you_mean
 from config.names import (
     DEFAULT_NAMESPACE,
@@ -69,7 +71,7 @@ CORRELATION_FIELDS = {
 }
 
 
-def default_topology() -> Topology:
+def default_topology(limits: Limits = RELAXED) -> Topology:
     """What the emulator's own file declares, for a start with no file at all."""
     filters: Mapping[str, tuple[RuleDefinition, ...]] = {
         "subscription.1": (
@@ -90,7 +92,8 @@ def default_topology() -> Topology:
     entities: dict[str, EntityDefinition] = {"queue.1": QUEUE, "topic.1": TOPIC}
     for name, rules in filters.items():
         entities[subscription_path("topic.1", name)] = replace(SUBSCRIPTION, rules=rules)
-    return Topology({DEFAULT_NAMESPACE: entities})
+    offered = {path: one for path, one in entities.items() if not missing_feature(one, limits)}
+    return Topology({DEFAULT_NAMESPACE: offered})
 
 
 def read_emulator_form(
@@ -132,7 +135,7 @@ class _EmulatorForm:
             declared += self._queue(queue)
         for topic in items(members.get("Topics"), self._report):
             declared += self._topic(topic)
-        return name.lower(), assemble(declared, self._report)
+        return name.lower(), assemble(declared, self._limits, self._report)
 
     def _queue(self, node: Node) -> Iterator[Declared]:
         members = self._members(node, ["Name", "Properties"])

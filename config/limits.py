@@ -1,6 +1,6 @@
 """Every bound of the broker, named with its unit.
 
-Numbers only: whoever meets a bound decides how to refuse. `RELAXED` protects the broker and nothing
+No rules: whoever meets a bound decides how to refuse. `RELAXED` protects the broker and nothing
 else, so that a test is never stopped by a price list; `strict(tier)` gives Azure's own quotas.
 """
 
@@ -30,6 +30,9 @@ class Tier(Enum):
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The defaults are the relaxed values."""
+
+    offers_more_than_plain_queues: bool = True
+    """Topics, sessions, duplicate detection, forwarding, deletion when idle and transactions."""
 
     # --- entities ---------------------------------------------------------------------------
     entities_per_namespace_max: int = 100_000
@@ -141,8 +144,15 @@ _STANDARD = replace(
 _STRICT_BY_TIER = {
     Tier.PREMIUM: STRICT,
     Tier.STANDARD: _STANDARD,
-    Tier.BASIC: replace(_STANDARD, time_to_live_max_ms=14 * DAY_MS),
+    Tier.BASIC: replace(
+        _STANDARD, time_to_live_max_ms=14 * DAY_MS, offers_more_than_plain_queues=False
+    ),
 }
+
+
+def relaxed(tier: Tier) -> Limits:
+    """What protects the broker, and no more than a tier can do."""
+    return replace(RELAXED, offers_more_than_plain_queues=tier is not Tier.BASIC)
 
 
 def strict(tier: Tier) -> Limits:

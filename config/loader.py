@@ -49,7 +49,7 @@ def load(
         section = document.value.get(yaml_form.SETTINGS)
     settings = read_settings(flags, environment, section, report)
     if document is None:
-        topology = emulator.default_topology()
+        topology = emulator.default_topology(settings.limits)
     elif _is_emulator_form(document):
         topology = emulator.read_emulator_form(document, settings.limits, report, wrong_rule)
     else:

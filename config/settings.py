@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from config.limits import MEBIBYTE, MINUTE_MS, RELAXED, SECOND_MS, Limits, Tier, strict
+from config.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
 from config.texts import (
     read_boolean,
     read_duration,
@@ -151,7 +151,7 @@ class Settings(BaseModel):
         False, description="create a queue when a client first names it"
     )
     tier: Annotated[Tier, _written(read_one_of(Tier))] = Field(
-        Tier.PREMIUM, description="Basic, Standard or Premium"
+        Tier.PREMIUM, description="Basic (plain queues only), Standard or Premium"
     )
     quotas: Annotated[Quotas, _written(read_one_of(Quotas))] = Field(
         Quotas.RELAXED, description="relaxed, or strict: Azure's own in that tier"
@@ -178,4 +178,4 @@ class Settings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        return strict(self.tier) if self.quotas is Quotas.STRICT else RELAXED
+        return (strict if self.quotas is Quotas.STRICT else relaxed)(self.tier)

@@ -1,7 +1,8 @@
 """All entities a broker starts with, by namespace and path, and the checks across them.
 
 A definition's own values are checked where it is read, quotas and SQL texts where the core declares
-it. Here: names taken twice, forwarding to nowhere or in circles. Ready to declare, in order.
+it. Here: what the tier leaves out, names taken twice, forwarding to nowhere or in circles. Ready to
+declare, in order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
+from config.features import missing_feature
 from config.mistakes import did_you_mean
 from config.names import SUBSCRIPTIONS
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from config.document import Node
+    from config.limits import Limits
     from config.mistakes import Report
 
 
@@ -54,8 +57,13 @@ class Declared:
         return self.path.rpartition(f"/{SUBSCRIPTIONS}/")[0]
 
 
-def assemble(declared: Sequence[Declared], report: Report) -> dict[str, EntityDefinition]:
+def assemble(
+    declared: Sequence[Declared], limits: Limits, report: Report
+) -> dict[str, EntityDefinition]:
     """One namespace, checked as a whole."""
+    for one in declared:
+        if missing := missing_feature(one.definition, limits):
+            report.mistake(one.node, missing)
     by_path = _unique(declared, report)
     by_path = {key: _resolve_forwarding(one, by_path, report) for key, one in by_path.items()}
     _check_circles(by_path, report)

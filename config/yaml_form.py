@@ -95,7 +95,7 @@ class _YamlForm:
             declared.append(Declared(name, replace(queue, authorization_rules=rules), node, places))
         for name, node in self._named(members.get("topics"), wrong_entity_name):
             declared += self._topic(name, node)
-        return assemble(declared, self._report)
+        return assemble(declared, self._limits, self._report)
 
     def _topic(self, name: str, node: Node) -> Iterator[Declared]:
         topic, places, rest = self._properties(

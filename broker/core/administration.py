@@ -20,10 +20,11 @@ from broker.core.errors import (
     NotAllowed,
     QuotaExceeded,
 )
-from broker.core.forwarding import Forwarder
+from broker.core.forwarding import Forwarder, check_forwarding
 from broker.core.records import EntityDeleted, MessagesDeleted
 from broker.core.topic import Topic
 from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from config.features import missing_feature
 from config.names import wrong_entity_name
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ class Administration:
                 f"The namespace has {limits.entities_per_namespace_max} queues and topics, "
                 "which is the most it can."
             )
-        self._check_forwarding(path, definition, None)
+        self._check_features(definition)
+        check_forwarding(path, definition, None, self._directory)
         return self._create(path, definition, now_ms, turn).view()
 
     def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
@@ -135,9 +137,8 @@ class Administration:
         if isinstance(definition, SubscriptionDefinition):
             topic, _ = self._directory.topic_of(entity.path)
             self._check_rules(topic, definition.rules)
-        self._check_forwarding(
-            entity.path, definition, getattr(entity.definition, "forward_to", None)
-        )
+        self._check_features(definition)
+        check_forwarding(entity.path, definition, entity.definition, self._directory)
         self._change(entity, definition, now_ms, turn)
         return entity.view()
 
@@ -219,6 +220,10 @@ class Administration:
                     f"A rule's name has at most {limits.name_max_characters} characters."
                 )
         topic.check_rules(rules)
+
+    def _check_features(self, definition: EntityDefinition) -> None:
+        if missing := missing_feature(definition, self._environment.limits):
+            raise ArgumentError(missing)
 
     # --- doing it ---------------------------------------------------------------------------
 
@@ -327,48 +332,6 @@ class Administration:
             entity.watch_idleness(now_ms)
 
     # --- forwarding -------------------------------------------------------------------------
-
-    def _check_forwarding(
-        self, path: str, definition: EntityDefinition, before: str | None
-    ) -> None:
-        if isinstance(definition, TopicDefinition):
-            return
-        for destination in (definition.forward_to, definition.forward_dead_letters_to):
-            if destination is not None and destination.lower() == path.lower():
-                raise ArgumentError(f"The entity '{path}' cannot forward to itself.")
-        if definition.forward_to is None or definition.forward_to == before:
-            return
-        if definition.requires_session:
-            raise ArgumentError(
-                f"The entity '{path}' requires sessions, and so cannot forward its messages."
-            )
-        start = path
-        if isinstance(definition, SubscriptionDefinition):
-            start = self._directory.topic_of(path)[0].path
-        if self._leads_to(start, definition.forward_to):
-            raise ArgumentError(
-                f"The entity '{path}' cannot forward to '{definition.forward_to}': "
-                "its messages would go in a circle."
-            )
-
-    def _leads_to(self, path: str, destination: str) -> bool:
-        """Whether what is sent to a destination comes to this entity, however far it has to go."""
-        onward, seen = [destination.lower()], {path.lower()}
-        while onward:
-            step = onward.pop()
-            if step == path.lower():
-                return True
-            if step in seen:
-                continue
-            seen.add(step)
-            entity = self._directory.get(step)
-            if entity is not None:
-                on_the_way = (
-                    entity.subscriptions.values() if isinstance(entity, Topic) else (entity,)
-                )
-                targets = (getattr(one.definition, "forward_to", None) for one in on_the_way)
-                onward += [target.lower() for target in targets if target is not None]
-        return False
 
     def _set_forwarding(self, entity: Entity) -> None:
         definition = entity.definition

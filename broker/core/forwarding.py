@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.errors import BrokerError, UndecodableMessage
+from broker.core.errors import ArgumentError, BrokerError, UndecodableMessage
 from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from broker.core.overlay import EMPTY
 from broker.core.queue import MAIN
 from broker.core.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Topic
+from config.entities import SubscriptionDefinition, TopicDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from broker.core.queue import Queue
     from broker.core.ready import ReadyMessages
     from broker.core.turn import Turn
+    from config.entities import EntityDefinition
 
 
 class Forwarder:
@@ -140,3 +142,49 @@ class Forwarder:
             return False
         ready.give_back(messages)
         return True
+
+
+def check_forwarding(
+    path: str, definition: EntityDefinition, before: EntityDefinition | None, directory: Directory
+) -> None:
+    """Raises if an entity cannot forward as a definition, in place of an earlier one, says."""
+    if isinstance(definition, TopicDefinition):
+        return
+    for destination in (definition.forward_to, definition.forward_dead_letters_to):
+        if destination is not None and destination.lower() == path.lower():
+            raise ArgumentError(f"The entity '{path}' cannot forward to itself.")
+    if definition.forward_to is None or definition.forward_to == _forward_to(before):
+        return
+    if definition.requires_session:
+        raise ArgumentError(
+            f"The entity '{path}' requires sessions, and so cannot forward its messages."
+        )
+    start = path
+    if isinstance(definition, SubscriptionDefinition):
+        start = directory.topic_of(path)[0].path
+    if _leads_to(start.lower(), definition.forward_to.lower(), directory):
+        raise ArgumentError(
+            f"The entity '{path}' cannot forward to '{definition.forward_to}': "
+            "its messages would go in a circle."
+        )
+
+
+def _leads_to(path: str, destination: str, directory: Directory) -> bool:
+    """Whether what is sent to a destination comes to this entity, however far it has to go."""
+    onward, seen = [destination], set[str]()
+    while onward:
+        step = onward.pop()
+        if step == path:
+            return True
+        entity = directory.get(step)
+        if entity is None or step in seen:
+            continue
+        seen.add(step)
+        sources = entity.subscriptions.values() if isinstance(entity, Topic) else (entity,)
+        targets = [_forward_to(source.definition) for source in sources]
+        onward += [target.lower() for target in targets if target is not None]
+    return False
+
+
+def _forward_to(definition: EntityDefinition | None) -> str | None:
+    return getattr(definition, "forward_to", None)

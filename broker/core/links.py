@@ -74,6 +74,8 @@ class Links:
             queue = sendable(self._directory, command.path)
             queue.entity.check_sending()
             if command.via is not None:
+                if not self._environment.limits.offers_more_than_plain_queues:
+                    raise NotAllowed("Sending via an entity is not offered in the 'Basic' tier.")
                 sendable(self._directory, command.via)
         except BrokerError as error:
             turn.effects.append(Refused(command.peer, error))

@@ -13,6 +13,7 @@ from broker.core.deadlines import Due
 from broker.core.effects import Reply
 from broker.core.errors import (
     BrokerError,
+    NotAllowed,
     QuotaExceeded,
     TransactionRolledBack,
     TransactionUnknown,
@@ -90,13 +91,18 @@ class Transactions:
     def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
         """Begin one."""
         limits = self._environment.limits
-        owned = self._owned.setdefault(command.peer, {})
-        if len(owned) >= limits.transactions_per_connection_max:
+        owned = self._owned.get(command.peer, {})
+        error: BrokerError | None = None
+        if not limits.offers_more_than_plain_queues:
+            error = NotAllowed("Transactions are not offered in the 'Basic' tier.")
+        elif len(owned) >= limits.transactions_per_connection_max:
             error = QuotaExceeded(
                 f"At most {limits.transactions_per_connection_max} transactions can be open at once."
             )
+        if error is not None:
             turn.effects.append(Reply(command.peer, command.request, error=error))
             return
+        self._owned[command.peer] = owned
         transaction = Transaction(
             command.transaction_id or self._environment.new_lock_token(),
             command.peer,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.emulator import default_topology
-from config.limits import RELAXED, STRICT, Tier, strict
+from config.limits import RELAXED, STRICT, Tier, relaxed, strict
 from config.loader import load
 from config.mistakes import ConfigError
 from config.settings import Authorization, LogFormat, LogLevel, Quotas, Settings
@@ -236,6 +236,13 @@ def test_quotas_are_relaxed_or_those_of_a_tier():
     assert strict(Tier.BASIC) == basic
     assert 256 * 1024 == basic.message_max_bytes
     assert 14 * 86_400_000 == basic.time_to_live_max_ms
+    assert relaxed(Tier.BASIC) == Settings(tier=Tier.BASIC).limits
+
+
+def test_the_basic_tier_starts_with_its_queues_only():
+    """What it does not offer is not in the entities of a start without a file."""
+    loaded = load({"tier": "Basic"}, {}, any_rule, Path("nowhere"))
+    assert [["queue.1"]] == [list(one) for one in loaded.topology.namespaces.values()]
 
 
 @pytest.mark.parametrize("tier", Tier)

@@ -311,6 +311,20 @@ def test_strict_quotas_narrow_what_a_file_may_say(config):
     assert "'P15D' is not allowed; expected a duration from PT1S to P14D" in found
 
 
+def test_the_basic_tier_has_plain_queues_only(config):
+    """Whatever the quotas: a tier either offers something or does not."""
+    path = config(
+        """
+        settings: {tier: Basic}
+        queues: {plain: {}, grouped: {requires_session: true}}
+        topics: {t: {}}
+        """
+    )
+    grouped, topic = mistakes(path)
+    assert "queues.grouped: The property 'RequiresSession' can't be set" in grouped
+    assert "topics.t: Topics and subscriptions can't be created" in topic
+
+
 def test_the_sample_is_right():
     """What we show works."""
     loaded = read(SAMPLE)
