@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Plain = bool | int | float | str
-
-
-def _read_datetime(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _read_duration(text: str) -> timedelta:
@@ -36,7 +31,7 @@ def _write_duration(value: timedelta) -> str:
 
 
 _READERS: Mapping[str, Callable[[str], object]] = {
-    "datetime": _read_datetime,
+    "datetime": datetime.fromisoformat,
     "duration": _read_duration,
     "uuid": UUID,
     "binary": lambda text: base64.b64decode(text, validate=True),

@@ -146,8 +146,9 @@ def _integer(text: str) -> int:
 
 
 def _moment(text: str) -> datetime:
+    """One without a zone counts as UTC, but is given back as it came: Python's client sends such."""
     moment = datetime.fromisoformat(text.strip())
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 _READERS: Mapping[str, Callable[[str], object]] = {
@@ -242,7 +243,8 @@ def _typed_text(value: object) -> tuple[str, str]:
         case float():
             return "double", repr(float(value))
         case datetime():
-            return "dateTime", value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            moment = value if value.tzinfo is None else value.astimezone(UTC)
+            return "dateTime", moment.isoformat().replace("+00:00", "Z")
         case timedelta():
             return "duration", format_duration(value // _MILLISECOND)
         case _:

@@ -307,7 +307,7 @@ def test_values_that_came_over_amqp_are_written_as_plain_ones():
     ("written_as", "value"),
     [
         ({"datetime": "2026-01-02T03:04:05+00:00"}, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
-        ({"datetime": "2026-01-02T03:04:05"}, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ({"datetime": "2026-01-02T03:04:05"}, datetime(2026, 1, 2, 3, 4, 5)),  # noqa: DTZ001
         ({"duration": "PT1M30S"}, timedelta(seconds=90)),
         ({"duration": "90s"}, timedelta(seconds=90)),
         ({"duration": "-PT1S"}, timedelta(seconds=-1)),

@@ -394,6 +394,7 @@ PROPERTIES: dict[str, Any] = {
     "yes": True,
     "no": False,
     "moment": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "moment without a zone": datetime(2026, 1, 2, 3, 4, 5),  # noqa: DTZ001
     "duration": timedelta(days=1, seconds=2),
 }
 FILTERS: dict[str, Any] = {
