@@ -163,8 +163,10 @@ def _counts(view: EntityView, _: Surroundings) -> str:
 
 
 def _message_count(view: EntityView, _: Surroundings) -> str:
+    """All there are: the deferred have no count of their own, and are in none of the others."""
     return str(
         view.active_count
+        + view.deferred_count
         + view.dead_letter_count
         + view.scheduled_count
         + view.transfer_count
