@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.clients.program import Outcome, Report
 
 SIGNS = {"passed": "✓", "skipped": "-", "failed": "✗"}
+PARTLY = "(✓)"
+UNREAD = re.compile(r"unread: ([a-z,-]+)")
 BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
 _SCENARIO = re.compile(r"^\| `([a-z0-9-]+)`( \*\*short\*\*)? \|", re.MULTILINE)
 
@@ -52,6 +54,7 @@ def markdown(
             for writer in clients
             if any(written == writer for _, written in types)
         ]
+        lines += _partly(types)
     return "\n".join(lines) + "\n"
 
 
@@ -79,4 +82,19 @@ def _sign(report: Report, name: str) -> str:
 
 def _type_sign(types: Mapping[tuple[str, str], Outcome], reader: str, writer: str) -> str:
     outcome = types.get((reader, writer))
-    return SIGNS.get(outcome.outcome, "✗") if outcome else ""
+    if outcome is None:
+        return ""
+    passed = outcome.outcome == "passed"
+    return PARTLY if passed and UNREAD.search(outcome.detail) else SIGNS.get(outcome.outcome, "✗")
+
+
+def _partly(types: Mapping[tuple[str, str], Outcome]) -> list[str]:
+    """What the sign for a message that was read in part stands for, if it occurs."""
+    found = (UNREAD.search(outcome.detail) for outcome in types.values())
+    names = sorted({name for one in found if one for name in one[1].split(",")})
+    rows = ", ".join(f"`{name}`" for name in names)
+    return (
+        ["", f"{PARTLY} all but {rows}, whose type the reader's library does not know."]
+        if names
+        else []
+    )

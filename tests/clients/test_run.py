@@ -157,6 +157,17 @@ def test_tables_are_put_between_their_marks(tmp_path):
     assert text.endswith(f"{table.END}\nafter\n")
 
 
+def test_a_reader_that_lacks_a_type_is_told_from_one_that_read_all():
+    """The legend names the rows that were not read."""
+    reports = {name: Report() for name in ("reader", "writer")}
+    partly = Outcome("passed", "shown undecoded: a-uri; unread: a-char")
+    text = table.markdown(
+        reports, {("reader", "writer"): partly, ("writer", "reader"): Outcome("passed", "7 ms")}, []
+    )
+    assert "| reader |  | ✓ |\n| writer | (✓) |  |\n" in text
+    assert text.endswith("(✓) all but `a-char`, whose type the reader's library does not know.\n")
+
+
 def test_the_short_list_is_part_of_the_list():
     """And no scenario is listed twice."""
     names = table.scenarios()

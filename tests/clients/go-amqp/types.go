@@ -49,16 +49,20 @@ func propertiesRoundTrip(t *trial.Trial) {
 	readBack(t, newReceiver(t, session, queue, nil))
 }
 
-func readTypes(t *trial.Trial, queue, writer string) {
+func readTypes(t *trial.Trial, queue, _ string) {
 	session := connect(t)
-	answer := manage(t, session, queue).do(t, "peek-message", map[string]any{
+	apart := readBack(t, newReceiver(t, session, queue, nil))
+	if len(apart) == 0 {
+		return
+	}
+	answer := manage(t, session, queue+trial.Apart).do(t, "peek-message", map[string]any{
 		"from-sequence-number": int64(0), "message-count": int32(1),
 	})
-	err := new(amqp.Message).UnmarshalBinary(messages(answer)[0])
-	if trial.Unreadable(err) {
-		t.Skip("go-amqp cannot read a message with a type it does not know, as that of %s: %v", writer, err)
+	if trial.Unreadable(new(amqp.Message).UnmarshalBinary(messages(answer)[0])) {
+		t.Note("unread: " + trial.Names(apart))
+		return
 	}
-	readBack(t, newReceiver(t, session, queue, nil))
+	compare(t, takeAndReturn(t, newReceiver(t, session, queue+trial.Apart, nil)), apart)
 }
 
 // put writes a row into a message; false if go-amqp has no way to do so.
@@ -86,12 +90,24 @@ func put(message *amqp.Message, row trial.Row) bool {
 	return true
 }
 
-// readBack compares a message with the rows it says it has, and gives it back.
-func readBack(t *trial.Trial, receiver *amqp.Receiver) {
-	message := receive(t, receiver)
+// readBack compares a message with the rows it says it has; what it says is apart is the answer.
+func readBack(t *trial.Trial, receiver *amqp.Receiver) (apart []trial.Row) {
+	message := takeAndReturn(t, receiver)
 	names, _ := message.ApplicationProperties[trial.Written].(string)
-	properties := []string{trial.Written}
-	for _, row := range trial.Among(t.Types(), names) {
+	here, apart := t.Named(names)
+	compare(t, message, here, trial.Written)
+	return apart
+}
+
+func takeAndReturn(t *trial.Trial, receiver *amqp.Receiver) *amqp.Message {
+	message := receive(t, receiver)
+	t.Must(receiver.ReleaseMessage(t, message), "give it back")
+	return message
+}
+
+// compare makes sure that a message has these rows, and these application properties besides.
+func compare(t *trial.Trial, message *amqp.Message, rows []trial.Row, properties ...string) {
+	for _, row := range rows {
 		switch {
 		case row.IsApplicationProperty():
 			value, found := message.ApplicationProperties[row.Name]
@@ -114,5 +130,4 @@ func readBack(t *trial.Trial, receiver *amqp.Receiver) {
 	}
 	trial.Equal(t, slices.Sorted(slices.Values(properties)),
 		slices.Sorted(maps.Keys(message.ApplicationProperties)), "application properties")
-	t.Must(receiver.ReleaseMessage(t, message), "give it back")
 }

@@ -76,15 +76,20 @@ func propertiesRoundTrip(t *trial.Trial) {
 	readBack(t, newReceiver(t, client, queue, nil))
 }
 
-func readTypes(t *trial.Trial, queue, writer string) {
+func readTypes(t *trial.Trial, queue, _ string) {
 	client := connectWith(t, t.ConnectionString, &azservicebus.ClientOptions{
 		RetryOptions: azservicebus.RetryOptions{MaxRetries: -1},
 	})
-	receiver := newReceiver(t, client, queue, nil)
-	if _, err := receiver.PeekMessages(t, 1, nil); trial.Unreadable(err) {
-		t.Skip("go-amqp cannot read a message with a type it does not know, as that of %s: %v", writer, err)
+	apart := readBack(t, newReceiver(t, client, queue, nil))
+	if len(apart) == 0 {
+		return
 	}
-	readBack(t, receiver)
+	receiver := newReceiver(t, client, queue+trial.Apart, nil)
+	if _, err := receiver.PeekMessages(t, 1, nil); trial.Unreadable(err) {
+		t.Note("unread: " + trial.Names(apart))
+		return
+	}
+	compare(t, takeAndReturn(t, receiver), apart)
 }
 
 // put writes a row into a message; false if the SDK has no way to do so.
@@ -111,12 +116,24 @@ func put(message *azservicebus.Message, row trial.Row) bool {
 	return true
 }
 
-// readBack compares a message with the rows it says it has, and gives it back.
-func readBack(t *trial.Trial, receiver *azservicebus.Receiver) {
-	message := receive(t, receiver, 1)[0]
+// readBack compares a message with the rows it says it has; what it says is apart is the answer.
+func readBack(t *trial.Trial, receiver *azservicebus.Receiver) (apart []trial.Row) {
+	message := takeAndReturn(t, receiver)
 	names, _ := message.ApplicationProperties[trial.Written].(string)
-	properties := []string{trial.Written}
-	for _, row := range trial.Among(t.Types(), names) {
+	here, apart := t.Named(names)
+	compare(t, message, here, trial.Written)
+	return apart
+}
+
+func takeAndReturn(t *trial.Trial, receiver *azservicebus.Receiver) *azservicebus.ReceivedMessage {
+	message := receive(t, receiver, 1)[0]
+	t.Must(receiver.AbandonMessage(t, message, nil), "give it back")
+	return message
+}
+
+// compare makes sure that a message has these rows, and these application properties besides.
+func compare(t *trial.Trial, message *azservicebus.ReceivedMessage, rows []trial.Row, properties ...string) {
+	for _, row := range rows {
 		switch {
 		case row.IsApplicationProperty():
 			value, found := message.ApplicationProperties[row.Name]
@@ -135,5 +152,4 @@ func readBack(t *trial.Trial, receiver *azservicebus.Receiver) {
 	}
 	trial.Equal(t, slices.Sorted(slices.Values(properties)),
 		slices.Sorted(maps.Keys(message.ApplicationProperties)), "application properties")
-	t.Must(receiver.AbandonMessage(t, message, nil), "give it back")
 }

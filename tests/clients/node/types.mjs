@@ -2,6 +2,9 @@
 
 import assert from "node:assert/strict";
 
+/** The queue for rows that some library cannot read: they are in a message of their own. */
+export const apartOf = (queue) => `${queue}-apart`;
+
 /** Rows of the table that are application properties of these types. */
 export const ofTypes = (rows, ...names) =>
   rows.filter((row) => row.section === "application-properties" && names.includes(row.type));
@@ -44,13 +47,23 @@ const MATCHES = {
 };
 
 /**
- * Compare a message with the rows its writer named. `fields` has the properties, annotations, header
- * fields and the body by their names in the table.
+ * Read what a program wrote: one message with the rows it names, and one with those apart, if it names
+ * any. `take` gets a message from a queue: its application properties, and as `fields` the properties,
+ * annotations, header fields and the body by their names in the table.
  */
-export function compare(rows, applicationProperties, fields) {
-  const { written, ...others } = applicationProperties;
-  const names = written.split(",");
-  for (const row of rows.filter((one) => names.includes(one.name))) {
+export async function readBack(rows, queue, take) {
+  const { applicationProperties, fields } = await take(queue);
+  const { written, ...own } = applicationProperties;
+  const named = rows.filter((row) => written.split(",").includes(row.name));
+  compare(named.filter((row) => !row.apart), own, fields);
+  const apart = named.filter((row) => row.apart);
+  if (apart.length) compare(apart, (await take(apartOf(queue))).applicationProperties, {});
+}
+
+/** Make sure that these rows are there, and no application property besides. */
+function compare(rows, applicationProperties, fields) {
+  const others = { ...applicationProperties };
+  for (const row of rows) {
     const inside = row.section === "application-properties";
     const shown = inside ? others[row.name] : fields[row.name];
     if (inside) {

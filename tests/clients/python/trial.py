@@ -194,12 +194,22 @@ def run_one(name: str, scenario: Callable[[Broker], str | None], broker: Broker)
 # ---- types --------------------------------------------------------------------------------------
 
 
+APART = "-apart"
+"""What the name of the queue for rows apart has at its end."""
+
+
 def type_rows() -> dict[str, dict[str, str]]:
-    """The rows of types.json by their names."""
+    """The rows of types.json by their names; those with `apart` are in a message of their own."""
     rows: list[dict[str, str]] = json.loads(Path(os.environ["PEEKLOCK_TYPES_FILE"]).read_text())[
         "rows"
     ]
     return {row["name"]: row for row in rows}
+
+
+def named_rows(written: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The rows a message names: those in it, and those apart."""
+    named = [row for name, row in type_rows().items() if name in written.split(",")]
+    return [row for row in named if "apart" not in row], [row for row in named if "apart" in row]
 
 
 def expect(expected: Any, found: Any, what: str) -> None:

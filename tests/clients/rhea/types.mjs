@@ -1,7 +1,7 @@
 import rhea from "rhea";
 import { environment, types } from "../node/trial.mjs";
-import { compare } from "../node/types.mjs";
-import { connect, openReceiver, openSender, receive, send, settle } from "./client.mjs";
+import { apartOf, readBack } from "../node/types.mjs";
+import { connect, openReceiver, openSender, receive, send, settle, text } from "./client.mjs";
 
 const wide = (value, write) => {
   const bytes = Buffer.alloc(8);
@@ -35,13 +35,11 @@ export async function roundTrip(t) {
   const queue = await t.queue({ MaxDeliveryCount: 100 }, `${environment.run}-types-rhea`);
   const rows = types();
   const value = Object.fromEntries(rows.map((row) => [row.name, row.value]));
-  const properties = Object.fromEntries(
-    rows
-      .filter((row) => row.section === "application-properties" && row.type in ENCODERS)
-      .map((row) => [row.name, ENCODERS[row.type](row.value)]),
-  );
+  const own = rows.filter((row) => row.section === "application-properties" && row.type in ENCODERS);
+  const encoded = (some) =>
+    Object.fromEntries(some.map((row) => [row.name, ENCODERS[row.type](row.value)]));
   const fields = rows.filter((row) => row.section !== "application-properties");
-  const written = [...fields.map((row) => row.name), ...Object.keys(properties)].sort().join(",");
+  const written = [...fields, ...own].map((row) => row.name).sort().join(",");
   const connection = await connect(t);
   await send(await openSender(connection, queue), {
     message_id: value["message-id"],
@@ -54,29 +52,37 @@ export async function roundTrip(t) {
     reply_to_group_id: value["reply-to-session-id"],
     ttl: 3_600_000,
     message_annotations: { "x-opt-partition-key": value["partition-key"] },
-    application_properties: { ...properties, written },
+    application_properties: { ...encoded(own.filter((row) => !row.apart)), written },
     body: rhea.message.data_section(Buffer.from(value.body, "hex")),
+  });
+  const apart = await t.queue({ MaxDeliveryCount: 100 }, apartOf(queue));
+  await send(await openSender(connection, apart), {
+    application_properties: encoded(own.filter((row) => row.apart)),
+    body: text("apart"),
   });
   await read(connection, queue);
 }
 
 export const readTypes = (queue) => async (t) => read(await connect(t), queue);
 
-async function read(connection, queue) {
-  const receiver = await openReceiver(connection, queue);
-  const [{ message, delivery }] = await receive(receiver, 1);
-  compare(types(), message.application_properties, {
-    "message-id": message.message_id,
-    "correlation-id": message.correlation_id,
-    subject: message.subject,
-    "content-type": message.content_type,
-    to: message.to,
-    "reply-to": message.reply_to,
-    "session-id": message.group_id,
-    "reply-to-session-id": message.reply_to_group_id,
-    "partition-key": message.message_annotations["x-opt-partition-key"],
-    "time-to-live": message.ttl,
-    body: message.body.content,
+function read(connection, queue) {
+  return readBack(types(), queue, async (name) => {
+    const receiver = await openReceiver(connection, name);
+    const [{ message, delivery }] = await receive(receiver, 1);
+    await settle(receiver, delivery, (one) => one.release());
+    const fields = {
+      "message-id": message.message_id,
+      "correlation-id": message.correlation_id,
+      subject: message.subject,
+      "content-type": message.content_type,
+      to: message.to,
+      "reply-to": message.reply_to,
+      "session-id": message.group_id,
+      "reply-to-session-id": message.reply_to_group_id,
+      "partition-key": message.message_annotations["x-opt-partition-key"],
+      "time-to-live": message.ttl,
+      body: message.body.content,
+    };
+    return { applicationProperties: message.application_properties, fields };
   });
-  await settle(receiver, delivery, (one) => one.release());
 }

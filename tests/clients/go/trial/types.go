@@ -15,12 +15,17 @@ import (
 // Written is the application property that names the rows a client wrote.
 const Written = "written"
 
+// Apart is what the name of the queue for rows apart has at its end.
+const Apart = "-apart"
+
 // .NET counts time in ticks.
 const nanosecondsPerTick = 100
 
 // Row is one line of the table of types: a property, in AMQP's words, and its value as text.
 type Row struct {
 	Name, Section, Type, Value string
+	// Apart are rows that some library cannot read: they are in a message of their own.
+	Apart bool
 }
 
 // IsApplicationProperty tells the rows an application makes up from those AMQP knows.
@@ -140,7 +145,7 @@ func (r Row) Duration() time.Duration {
 	return must(time.ParseDuration(strings.ToLower(strings.TrimPrefix(r.Value, "PT"))))
 }
 
-// Names of rows, as the property says them.
+// Names of rows, as the property `written` says them.
 func Names(rows []Row) string {
 	names := make([]string, len(rows))
 	for index, row := range rows {
@@ -150,12 +155,19 @@ func Names(rows []Row) string {
 	return strings.Join(names, ",")
 }
 
-// Among are those of the rows that are named.
-func Among(rows []Row, names string) []Row {
+// Named are the rows with these names: those in the message that names them, and those apart.
+func (t *Trial) Named(names string) (here, apart []Row) {
 	wanted := strings.Split(names, ",")
-	return slices.DeleteFunc(slices.Clone(rows), func(row Row) bool {
-		return !slices.Contains(wanted, row.Name)
-	})
+	for _, row := range t.Types() {
+		switch {
+		case !slices.Contains(wanted, row.Name):
+		case row.Apart:
+			apart = append(apart, row)
+		default:
+			here = append(here, row)
+		}
+	}
+	return here, apart
 }
 
 // Unreadable tells whether an error means that go-amqp cannot decode a type at all.

@@ -23,8 +23,14 @@ import org.apache.qpid.proton.amqp.UnsignedShort;
 
 /** The table of types that all clients write and read: its values as Java has them, and as text. */
 public final class TypeTable {
-    /** One value, of one AMQP type, in one section of a message. */
-    public record Row(String name, String section, String type, String value) {
+    /** What the name of the queue for rows apart has at its end. */
+    public static final String APART = "-apart";
+
+    /**
+     * One value, of one AMQP type, in one section of a message. Rows apart, which some library cannot
+     * read, are in a message of their own.
+     */
+    public record Row(String name, String section, String type, String value, boolean apart) {
         public boolean isApplicationProperty() {
             return section.equals("application-properties");
         }
@@ -79,9 +85,15 @@ public final class TypeTable {
             .readValue(new File(Broker.variable("PEEKLOCK_TYPES_FILE")), Table.class).rows();
     }
 
-    /** The queue for what this client writes. */
-    public static String queue() {
-        String queue = Broker.variable("PEEKLOCK_RUN") + "-types-" + Broker.CLIENT;
+    /** The rows a message names, those in it or those apart. */
+    public static List<Row> named(String written, boolean apart) throws IOException {
+        List<String> names = List.of(written.split(","));
+        return rows().stream().filter(row -> names.contains(row.name()) && row.apart() == apart).toList();
+    }
+
+    /** The queue for what this client writes, or with an ending that for its rows apart. */
+    public static String queue(String ending) {
+        String queue = Broker.variable("PEEKLOCK_RUN") + "-types-" + Broker.CLIENT + ending;
         Broker.put(queue, "QueueDescription", "<MaxDeliveryCount>100</MaxDeliveryCount>");
         return queue;
     }
