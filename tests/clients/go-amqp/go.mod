@@ -4,7 +4,7 @@ go 1.25
 
 require (
 	github.com/Azure/go-amqp v1.7.0
-	github.com/coder/websocket v1.8.14
+	github.com/coder/websocket v1.8.15
 	peeklock.test/trial v0.0.0
 )
 

@@ -3,7 +3,7 @@ module peeklock.test/clients/gocloud
 go 1.26.0
 
 require (
-	github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus v1.10.0
+	github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus v1.11.0
 	gocloud.dev v0.47.0
 	peeklock.test/trial v0.0.0
 )
