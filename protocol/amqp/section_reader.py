@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.errors import UndecodableMessage
 from broker.core.message import Message
+from protocol.amqp.lifetimes import ABSOLUTE_EXPIRY_TIME, time_to_live
 from protocol.amqp.values import (
     SIZED_8,
     SIZED_32,
@@ -68,6 +69,9 @@ _BROKER_ANNOTATIONS = frozenset(
 
 _APPLICATION_PROPERTIES_MARKS = (b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1")
 
+_TIMESTAMP = b"\x83"
+"""Where this is not found in properties, there is no expiry to look for."""
+
 _length32 = struct.Struct(">I").unpack_from
 
 
@@ -94,7 +98,10 @@ def read_message(data: bytes) -> Message:
         bare = position
         if mark == b"\x00\x53\x73\xc0":
             end = position + 5 + data[position + 4]
-            _check_fields(data, position + 6, data[position + 5], end)
+            count = data[position + 5]
+            _check_fields(data, position + 6, count, end)
+            if count > ABSOLUTE_EXPIRY_TIME and data.find(_TIMESTAMP, position, end) > 0:
+                time_to_live_ms = time_to_live(data, position + 6, count, time_to_live_ms)
             position = end
             mark = data[position : position + 4]
         elif mark == b"\x00\x53\x73\x45":
@@ -203,6 +210,7 @@ def _read_any(data: bytes) -> Message:
     found: dict[int, list[bytes]] = {}
     header = scheduled_ms = 0
     time_to_live_ms = None
+    properties: tuple[int, int] | None = None
     annotations = b""
     for code, start, end in _sections(data):
         if code in found and code not in (DATA, SEQUENCE):
@@ -213,6 +221,8 @@ def _read_any(data: bytes) -> Message:
             annotations, scheduled_ms = _read_annotations(data, start)
         else:
             _CHECKS[code](data, start, end)
+        if code == PROPERTIES:
+            properties = compound(data, start)[:2]
         section = b"\x00\x53" + bytes((code,)) + data[start:end]
         if data[start] == 0x40 and code != VALUE:
             section = b""  # Null says what absence says, and SDKs expect only the latter.
@@ -221,6 +231,8 @@ def _read_any(data: bytes) -> Message:
         raise UndecodableMessage("a message has bodies of different kinds")
     if not data:
         raise UndecodableMessage("a message has no sections")
+    if properties is not None and properties[1] > ABSOLUTE_EXPIRY_TIME:
+        time_to_live_ms = time_to_live(data, *properties, time_to_live_ms)
     return Message(
         b"".join(chain.from_iterable(found.get(code, ()) for code in _BARE_MESSAGE)),
         annotations=annotations,

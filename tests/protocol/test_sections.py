@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from itertools import permutations
 from uuid import UUID
@@ -166,6 +167,44 @@ def test_headers_are_read(fields, header, time_to_live_ms):
     message = read_message(encoded(Described(ULong(0x70), fields), DATA))
     assert header == message.header
     assert time_to_live_ms == message.time_to_live_ms
+
+
+DAYS_60_MS = 60 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("header_ms", "created_ms", "expiry_ms", "expected_ms"),
+    [
+        pytest.param(None, NOW_MS, NOW_MS + 5_000, 5_000, id="properties alone"),
+        pytest.param(9_000, NOW_MS, NOW_MS + 5_000, 5_000, id="the shorter in the properties"),
+        pytest.param(3_000, NOW_MS, NOW_MS + 5_000, 3_000, id="the shorter in the header"),
+        pytest.param(9_000, NOW_MS, None, 9_000, id="no expiry"),
+        pytest.param(None, 0, 5_000, 5_000, id="a clock far from ours"),
+        pytest.param(None, NOW_MS, NOW_MS - 5_000, 1, id="over before it began"),
+        pytest.param(None, None, 5_000, 1, id="over long ago"),
+        pytest.param(0xFFFFFFFF, 0, DAYS_60_MS, DAYS_60_MS, id="longer than a header can say"),
+        pytest.param(None, 0, 1 << 60, None, id="for ever"),
+    ],
+)
+@pytest.mark.parametrize("described_by_name", [False, True], ids=["usual", "odd"])
+def test_the_shorter_time_of_header_and_properties_counts(
+    header_ms, created_ms, expiry_ms, expected_ms, described_by_name
+):
+    """Both are the sender's. What the properties say is from creation to expiry."""
+    times = [None if at_ms is None else Timestamp(at_ms) for at_ms in (expiry_ms, created_ms)]
+    header = [None, None, None if header_ms is None else UInt(header_ms)]
+    code = Symbol("amqp:properties:list") if described_by_name else ULong(0x73)
+    properties = Described(code, ["id", *[None] * 7, *times, "session"])
+    message = read_message(encoded(Described(ULong(0x70), header), properties, DATA))
+    assert expected_ms == message.time_to_live_ms
+
+
+def test_an_expiry_without_a_creation_time_is_counted_from_now():
+    """By the real time: the sender knew no other."""
+    expiry = Timestamp((time.time() + 60) * 1000)
+    properties = Described(ULong(0x73), ["id", *[None] * 7, expiry])
+    message = read_message(encoded(properties, DATA))
+    assert 0 <= 60_000 - message.time_to_live_ms < 10_000
 
 
 def test_annotations_of_a_broker_are_dropped():
