@@ -176,7 +176,7 @@ class Administration:
             raise EntityNotFound(f"{entity.path}/Rules/{rule.name}")
         if not command.replace and earlier is not None:
             raise EntityAlreadyExists(
-                f"The subscription '{entity.path}' already has a rule '{rule.name}'."
+                f"The messaging entity '{entity.path}/Rules/{rule.name}' already exists."
             )
         if earlier is None:
             rule = replace(rule, created_time_ms=rule.created_time_ms or now_ms)
@@ -197,10 +197,11 @@ class Administration:
         self._change(entity, replace(definition, rules=rules), now_ms, turn)
 
     def list_rules(self, command: ask.ListRules, now_ms: int, turn: Turn) -> list[RuleDefinition]:
-        """The rules of a subscription."""
+        """The rules of a subscription, by name."""
         del now_ms, turn
         _, definition = self._subscription(command.path)
-        return list(definition.rules[command.skip : command.skip + command.top])
+        ordered = sorted(definition.rules, key=lambda rule: rule.name.lower())
+        return ordered[command.skip : command.skip + command.top]
 
     def _subscription(self, path: str) -> tuple[Entity, SubscriptionDefinition]:
         entity = self._directory.entity(path)

@@ -105,31 +105,36 @@ def _fixed(code: int, layout: str) -> Callable[[Any], bytes]:
 
 
 def _integer(
-    small_code: int, small: range, full_code: int, layout: str, zero_code: int | None = None
+    small_code: int,
+    small: tuple[int, int],
+    full_code: int,
+    layout: str,
+    zero_code: int | None = None,
 ) -> Callable[[Any], bytes]:
     pack = struct.Struct(">B" + layout).pack
+    least, most = small
 
     def write(value: int) -> bytes:
         if value == 0 and zero_code is not None:
             return bytes((zero_code,))
-        if value in small:
+        # Not `in range(...)`: that counts up to an integer whose type is not quite int.
+        if least <= value <= most:
             return bytes((small_code, value & 0xFF))
         return pack(full_code, value)
 
     return write
 
 
-_UBYTE_RANGE, _BYTE_RANGE = range(256), range(-128, 128)
-_INT_RANGE, _LONG_RANGE = range(-(2**31), 2**31), range(-(2**63), 2**63)
-_encode_int = _integer(0x54, _BYTE_RANGE, 0x71, "i")
-_encode_long = _integer(0x55, _BYTE_RANGE, 0x81, "q")
-_encode_ulong = _integer(0x53, _UBYTE_RANGE, 0x80, "Q", zero_code=0x44)
+_UBYTE, _BYTE = (0, 255), (-128, 127)
+_encode_int = _integer(0x54, _BYTE, 0x71, "i")
+_encode_long = _integer(0x55, _BYTE, 0x81, "q")
+_encode_ulong = _integer(0x53, _UBYTE, 0x80, "Q", zero_code=0x44)
 
 
 def _plain_int(value: int) -> bytes:
-    if value in _INT_RANGE:
+    if -(2**31) <= value < 2**31:
         return _encode_int(value)
-    return (_encode_long if value in _LONG_RANGE else _encode_ulong)(value)
+    return (_encode_long if -(2**63) <= value < 2**63 else _encode_ulong)(value)
 
 
 _encode_timestamp = _fixed(0x83, "q")
@@ -188,7 +193,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     dict: _map,
     UByte: _fixed(0x50, "B"),
     UShort: _fixed(0x60, "H"),
-    UInt: _integer(0x52, _UBYTE_RANGE, 0x70, "I", zero_code=0x43),
+    UInt: _integer(0x52, _UBYTE, 0x70, "I", zero_code=0x43),
     ULong: _encode_ulong,
     Byte: _fixed(0x51, "b"),
     Short: _fixed(0x61, "h"),

@@ -29,8 +29,7 @@ DESCRIPTION = "RuleDescription"
 DEFAULT_RULE = "$Default"
 _COMPATIBILITY = "<CompatibilityLevel>20</CompatibilityLevel>"
 _MILLISECOND = timedelta(milliseconds=1)
-_INT32 = range(-(1 << 31), 1 << 31)
-_INT64 = range(-(1 << 63), 1 << 63)
+_INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 _CORRELATION = {
     "CorrelationId": "correlation_id",
@@ -140,7 +139,7 @@ def _boolean(text: str) -> bool:
 
 def _integer(text: str) -> int:
     number = int(text)
-    if number not in _INT64:
+    if not -_INT64_MAX - 1 <= number <= _INT64_MAX:
         raise ValueError(text)
     return number
 
@@ -239,7 +238,9 @@ def _typed_text(value: object) -> tuple[str, str]:
         case bool():
             return "boolean", str(value).lower()
         case int():
-            return "int" if value in _INT32 else "long", str(int(value))
+            # Compared by its bounds: `in range(...)` counts up to an integer that came over AMQP.
+            is_short = -_INT32_MAX - 1 <= value <= _INT32_MAX
+            return "int" if is_short else "long", str(int(value))
         case float():
             return "double", repr(float(value))
         case datetime():

@@ -255,6 +255,17 @@ def test_rules_can_be_added_and_removed():
     assert [] == book.ask(ListRules(CLIENT, "l", path, skip=1))
 
 
+def test_rules_are_listed_by_name():
+    """Whatever the order they were added in; pages follow it."""
+    book = topic_book(x=SubscriptionDefinition())
+    path = "t/Subscriptions/x"
+    for name in ("sql", "Correlation"):
+        book.ask(AddRule(CLIENT, "a", path, replace(RED, name=name)))
+    first = book.ask(ListRules(CLIENT, "l", path, top=2))
+    rest = book.ask(ListRules(CLIENT, "l", path, skip=2))
+    assert ["$Default", "Correlation", "sql"] == [rule.name for rule in first + rest]
+
+
 def test_a_rule_can_be_replaced():
     """By name, in its place; it is as old as the one it replaces."""
     book = topic_book(x=SubscriptionDefinition())

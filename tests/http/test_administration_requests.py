@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from broker.core.commands import CreateEntity, GetEntity
-from config.entities import QueueDefinition
+from broker.core.commands import AddRule, CreateEntity, GetEntity
+from config.entities import CorrelationFilter, QueueDefinition, RuleDefinition
+from protocol.amqp.values import Int, Long, Symbol, UInt
 from tests.http.client import ATOM, SERVICE_BUS, Answer, entry, queue_entry, request
 
 if TYPE_CHECKING:
@@ -359,6 +360,19 @@ def test_a_rule_that_makes_no_sense_is_refused(put, get, rule):
     answer = put("/rule-topic/subscriptions/s/rules/senseless", entry(description))
     assert 400 == answer.status
     detail(answer)
+
+
+def test_a_rule_that_came_over_amqp_is_shown(harness: HttpHarness, put, get):
+    """Numbers are of other types there, and no less numbers."""
+    put("/amqp-topic", TOPIC)
+    put("/amqp-topic/subscriptions/s", SUBSCRIPTION)
+    properties = {"int": Int(-5), "long": Long(1 << 40), "unsigned": UInt(7), "text": Symbol("t")}
+    rule = RuleDefinition("amqp", CorrelationFilter(properties=properties))
+    path = "amqp-topic/Subscriptions/s"
+    harness.ask(lambda peer, mark: AddRule(peer, mark, path, rule))
+    shown = get("/amqp-topic/subscriptions/s/rules/amqp").text
+    values = re.findall(r'type="d6p1:(\w+)"[^>]*>([^<]*)</Value>', shown)
+    assert [("int", "-5"), ("long", str(1 << 40)), ("int", "7"), ("string", "t")] == values
 
 
 def test_an_entity_is_updated_by_its_own_kind_alone(put):

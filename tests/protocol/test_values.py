@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -144,6 +145,7 @@ def test_every_form_of_a_value_is_understood(hexadecimal, value):
         (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), Timestamp(-1000)),
         ((1, "a"), [Int(1), "a"]),
         (bytearray(b"x"), b"x"),
+        (HTTPStatus.OK, Int(200)),
     ],
 )
 def test_plain_python_values_take_the_type_they_stand_for(value, decoded):
