@@ -37,7 +37,7 @@ class Snapshot:
     highest_message_id: int = 0
     """Of all ids a message or a payload still has: a new message takes a higher one."""
     messages: Iterable[MessageRow] = ()
-    """In order of (entity id, sub-queue, sequence number); read once, before the next commit."""
+    """In any order; read once, before the next commit."""
     session_states: Sequence[SessionStateSet] = ()
     message_ids: Iterable[tuple[int, str, int]] = ()
     """Duplicate detection: (entity id, message id, until ms); read once, before the next commit."""

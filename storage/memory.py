@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from broker.core.records import Record
 
 _ID = itemgetter(0)
-_PLACE = itemgetter(1, 2, 3)  # entity id, sub-queue, sequence number
 
 
 class MemoryStore:
@@ -69,7 +68,7 @@ class MemoryStore:
             entities=sorted(self._entities.values(), key=lambda entity: entity.entity_id),
             sequence_numbers=dict(self._sequence_numbers),
             highest_message_id=max(max(self._messages, default=0), max(self._payloads, default=0)),
-            messages=sorted(self._messages.values(), key=_PLACE),
+            messages=list(self._messages.values()),
             session_states=list(self._session_states.values()),
             message_ids=[
                 (entity_id, message_id, until_ms)

@@ -54,8 +54,15 @@ class MessageIndex:
         if last - first == len(messages) - 1:
             self.add(first, messages)
             return
+        key, block = -1, {}
         for message in messages:
-            self.add(message.sequence_number, (message,))
+            number = message.sequence_number
+            if number >> BLOCK_BITS != key:
+                key = number >> BLOCK_BITS
+                block = self.blocks[key] = self.blocks.get(key, {})
+                if not block:
+                    self._keys.append(key)
+            block[number] = message
 
     def add_late(self, message: Message) -> None:
         """Add a message whose number was set aside for it: higher ones may be here already."""

@@ -7,7 +7,7 @@ somebody asks for them.
 from __future__ import annotations
 
 from itertools import groupby, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core.rows import messages_from
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from broker.core.entities import Entity
+    from broker.core.message import Message
     from broker.core.records import EntityStored, MessageRow, SessionStateSet
 
 CHUNK_ROWS = 4_096
 _PLACE = itemgetter(1, 2)
 """Entity id and sub-queue of a row."""
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class Remembered(Protocol):
@@ -41,7 +43,7 @@ class Remembered(Protocol):
 
     @property
     def messages(self) -> Iterable[MessageRow]:
-        """In order of entity id, sub-queue, sequence number; read once."""
+        """In any order; read once."""
 
     @property
     def session_states(self) -> Sequence[SessionStateSet]:
@@ -58,30 +60,41 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Non
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].last_sequence_number = number
     topics = {topic.account: topic for topic in by_id.values() if isinstance(topic, Topic)}
-    for (entity_id, sub_queue), rows in groupby(remembered.messages, key=_PLACE):
+    for (entity_id, sub_queue), messages in _by_place(remembered.messages).items():
         entity = by_id.get(entity_id)
         if entity is None:
             continue
+        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always they came in order
+        entity.queues[sub_queue].restore(messages)
+        payloads = entity.environment.payloads
+        payloads.any_paged = True
+        for message in messages:
+            if message.payload_id != message.id:
+                payloads.share(message.payload_id, 1)
         topic = topics.get(entity.account)
-        while chunk := list(islice(rows, CHUNK_ROWS)):
-            messages = messages_from(chunk)
-            entity.queues[sub_queue].restore(messages)
-            payloads = entity.environment.payloads
-            payloads.any_paged = True
-            for message in messages:
-                if message.payload_id != message.id:
-                    payloads.share(message.payload_id, 1)
-            if topic is not None and topic is not entity:
-                # A topic stores nothing of its own: its numbers go on from those of the copies.
-                main = topic.main
-                main.last_sequence_number = max(
-                    main.last_sequence_number,
-                    *(message.enqueue_sequence_number for message in messages),
-                )
+        if topic is not None and topic is not entity:
+            # A topic stores nothing of its own: its numbers go on from those of the copies.
+            main = topic.main
+            main.last_sequence_number = max(
+                main.last_sequence_number,
+                *(message.enqueue_sequence_number for message in messages),
+            )
     for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:
             entity.duplicates.restore(message_id, until_ms)
+
+
+def _by_place(rows: Iterable[MessageRow]) -> dict[tuple[int, int], list[Message]]:
+    """Messages by entity id and sub-queue. Rows are given up piece by piece: they take more room
+    than the messages they become."""
+    places: dict[tuple[int, int], list[Message]] = {}
+    rows = iter(rows)
+    while chunk := list(islice(rows, CHUNK_ROWS)):
+        messages = iter(messages_from(chunk))
+        for place, alike in groupby(map(_PLACE, chunk)):
+            places.setdefault(place, []).extend(islice(messages, len(list(alike))))
+    return places
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:

@@ -62,21 +62,25 @@ def entity(entity_id: int, path: str = "orders", **changes: Any) -> EntityStored
     return EntityStored(entity_id=entity_id, path=path, **{**fields, **changes})
 
 
+def messages(store: Store) -> list[MessageRow]:
+    """The messages a store holds, in the order of their ids: it gives them in any."""
+    return sorted(store.load().messages)
+
+
 def message_ids(store: Store) -> list[int]:
-    """Ids of the messages a store holds, in the order it gives them."""
-    return [message.id for message in store.load().messages]
+    """Ids of the messages a store holds, in order."""
+    return [message.id for message in messages(store)]
 
 
 def everything(store: Store) -> dict[str, Any]:
     """All a store holds, in a form that can be compared."""
     snapshot = store.load()
-    messages = list(snapshot.messages)
     seen = range(snapshot.highest_message_id + 1)
     return {
         "entities": list(snapshot.entities),
         "sequence_numbers": dict(snapshot.sequence_numbers),
         "highest_message_id": snapshot.highest_message_id,
-        "messages": messages,
+        "messages": sorted(snapshot.messages),
         "session_states": sorted(
             snapshot.session_states, key=lambda state: (state.entity_id, state.session_id)
         ),

@@ -109,12 +109,27 @@ SELECT max(
     ifnull((SELECT max(id) FROM payloads), 0)
 )
 
--- name: messages
+-- Most messages of a long queue are as they were sent, and every column read costs time at start:
+-- these have nothing but what is selected.
+
+-- name: messages_as_sent
+SELECT id, entity_id, sub_queue, sequence_number, enqueued_time_ms, header, size
+FROM messages
+WHERE time_to_live_ms IS NULL AND expires_at_ms = 0 AND scheduled_enqueue_time_ms = 0
+    AND delivery_count = 0 AND state = 0 AND session_id IS NULL AND overlay IS NULL
+    AND payload_id = id AND enqueue_sequence_number = sequence_number
+
+-- name: other_messages
 SELECT
     id, entity_id, sub_queue, sequence_number, enqueue_sequence_number, enqueued_time_ms,
     time_to_live_ms, expires_at_ms, scheduled_enqueue_time_ms, delivery_count, state, header, size,
     payload_id, session_id, overlay
-FROM messages ORDER BY entity_id, sub_queue, sequence_number
+FROM messages
+WHERE NOT (
+    time_to_live_ms IS NULL AND expires_at_ms = 0 AND scheduled_enqueue_time_ms = 0
+    AND delivery_count = 0 AND state = 0 AND session_id IS NULL AND overlay IS NULL
+    AND payload_id = id AND enqueue_sequence_number = sequence_number
+)
 
 -- name: session_states
 SELECT entity_id, session_id, state, updated_time_ms
