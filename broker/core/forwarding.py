@@ -150,27 +150,34 @@ def check_forwarding(
     """Raises if an entity cannot forward as a definition, in place of an earlier one, says."""
     if isinstance(definition, TopicDefinition):
         return
-    for destination in (definition.forward_to, definition.forward_dead_letters_to):
-        if destination is not None and destination.lower() == path.lower():
-            raise ArgumentError(f"The entity '{path}' cannot forward to itself.")
-    if definition.forward_to is None or definition.forward_to == _forward_to(before):
-        return
-    if definition.requires_session:
+    if definition.forward_to is not None and definition.requires_session:
         raise ArgumentError(
             f"The entity '{path}' requires sessions, and so cannot forward its messages."
         )
     start = path
     if isinstance(definition, SubscriptionDefinition):
         start = directory.topic_of(path)[0].path
-    if _leads_to(start.lower(), definition.forward_to.lower(), directory):
-        raise ArgumentError(
-            f"The entity '{path}' cannot forward to '{definition.forward_to}': "
-            "its messages would go in a circle."
-        )
+    known = () if before is None else _destinations(before)
+    for destination in _destinations(definition):
+        if destination in known:
+            continue
+        if destination == path.lower():
+            raise ArgumentError(f"The entity '{path}' cannot forward to itself.")
+        target = directory.get(destination)
+        if target is None or isinstance(target.definition, SubscriptionDefinition):
+            raise ArgumentError(
+                f"The entity '{path}' cannot forward to '{destination}': "
+                "there is no queue or topic of this name."
+            )
+        if _leads_to(start.lower(), destination, directory):
+            raise ArgumentError(
+                f"The entity '{path}' cannot forward to '{destination}': "
+                "its messages would go in a circle."
+            )
 
 
 def _leads_to(path: str, destination: str, directory: Directory) -> bool:
-    """Whether what is sent to a destination comes to this entity, however far it has to go."""
+    """Whether what is sent to a destination can come to this entity, alive or dead."""
     onward, seen = [destination], set[str]()
     while onward:
         step = onward.pop()
@@ -181,10 +188,14 @@ def _leads_to(path: str, destination: str, directory: Directory) -> bool:
             continue
         seen.add(step)
         sources = entity.subscriptions.values() if isinstance(entity, Topic) else (entity,)
-        targets = [_forward_to(source.definition) for source in sources]
-        onward += [target.lower() for target in targets if target is not None]
+        for source in sources:
+            onward += _destinations(source.definition)
     return False
 
 
-def _forward_to(definition: EntityDefinition | None) -> str | None:
-    return getattr(definition, "forward_to", None)
+def _destinations(definition: EntityDefinition) -> list[str]:
+    """Where messages and dead letters of an entity go."""
+    if isinstance(definition, TopicDefinition):
+        return []
+    both = (definition.forward_to, definition.forward_dead_letters_to)
+    return [destination.lower() for destination in both if destination is not None]

@@ -242,12 +242,13 @@ def test_dead_letters_stay_until_their_destination_exists():
 
 def test_a_message_can_come_home_as_its_own_dead_letter():
     """Forwarded back to where it died, it is one message, and deliverable."""
-    entities = {"q": QueueDefinition(forward_dead_letters_to="b"), "b": QueueDefinition()}
+    entities = {
+        "q": QueueDefinition(forward_dead_letters_to="b"),
+        "b": QueueDefinition(forward_to="q"),
+    }
     book = Playbook(entities=entities)
     book.run(send("a", "b"), credit(1))
     book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    update = UpdateEntity(CLIENT, "u", "b", QueueDefinition(forward_to="q"))
-    book.run(update)
     assert ["b", "a"] == [text_of(m) for m in book.deliveries(credit(9))]
 
 
@@ -310,23 +311,32 @@ def test_a_message_no_topic_can_read_dies_at_its_source():
         QueueDefinition(forward_to="Q2"),
         QueueDefinition(forward_dead_letters_to="q2"),
         QueueDefinition(forward_to="q", requires_session=True),
+        QueueDefinition(forward_to="nowhere"),
+        QueueDefinition(forward_dead_letters_to="nowhere"),
     ],
 )
-def test_an_entity_forwards_neither_to_itself_nor_sessions(definition):
+def test_an_entity_forwards_neither_to_itself_nor_to_nowhere_nor_sessions(definition):
     """Refused when it is defined."""
     with pytest.raises(ArgumentError):
         Playbook().ask(CreateEntity(CLIENT, "c", "q2", definition))
 
 
 @pytest.mark.parametrize(
-    ("changed", "destination"), [("c", "A"), ("a", "t"), ("t/Subscriptions/s", "t")]
+    ("changed", "field", "destination"),
+    [
+        ("c", "forward_to", "A"),
+        ("c", "forward_dead_letters_to", "a"),
+        ("a", "forward_to", "t"),
+        ("t/Subscriptions/s", "forward_to", "t"),
+    ],
 )
-def test_a_circle_is_refused_when_it_would_be_closed(changed, destination):
+def test_a_circle_is_refused_when_it_would_be_closed(changed, field, destination):
     """However many entities it would lead through; what was there stays as it was."""
     book = chain("a", "b", last="c", t=TopicDefinition())
-    subscription = SubscriptionDefinition(forward_to="b" if changed == "c" else "a")
+    subscription = SubscriptionDefinition(forward_to="a")
     book.ask(CreateEntity(CLIENT, "s", "t/Subscriptions/s", subscription))
     before = book.ask(GetEntity(CLIENT, "g", changed)).definition
     with pytest.raises(ArgumentError, match="circle"):
-        book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, forward_to=destination)))
+        book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, **{field: destination})))
     assert before == book.ask(GetEntity(CLIENT, "g", changed)).definition
+    book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, max_delivery_count=3)))

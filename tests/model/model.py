@@ -266,23 +266,28 @@ class Model(Traffic):
         topic = command.path.partition("/Subscriptions/")[0]
         if topic != command.path and topic not in self.places:
             raise Refusal("EntityNotFound")
-        self._refuse_circle(command.path, getattr(command.definition, "forward_to", None))
+        self._check_destinations(command.path, _destinations(command.definition))
         self.places[command.path] = Place(command.path, command.definition)
         return self.view(self.places[command.path])
 
-    def _refuse_circle(self, path: str, there: str | None) -> None:
-        for _ in range(len(self.places) + 1):
-            if there == path:
-                raise Refusal("ArgumentError")
-            onward = self.places.get(there or "")
-            there = None if onward is None else getattr(onward.definition, "forward_to", None)
+    def _check_destinations(self, path: str, new: set[str]) -> None:
+        """What is there may be forwarded to, unless that leads back."""
+        reached, onward = set[str](), new
+        if not new <= self.places.keys():
+            raise Refusal("ArgumentError")
+        while onward := onward - reached:
+            reached |= onward
+            places = [self.places[one] for one in onward if one in self.places]
+            places += [one for topic in places for one in self.subscriptions(topic)]
+            onward = set().union(*(_destinations(place.definition) for place in places))
+        if path.partition("/Subscriptions/")[0] in reached:
+            raise Refusal("ArgumentError")
 
     def on_UpdateEntity(self, command: ask.UpdateEntity) -> object:
         place, _ = self.find(command.path)
         before = place.definition
-        there = getattr(command.definition, "forward_to", None)
-        if there != getattr(before, "forward_to", None):
-            self._refuse_circle(command.path, there)
+        changed = _destinations(command.definition) - _destinations(before)
+        self._check_destinations(command.path, changed)
         place.definition = command.definition
         if isinstance(before, SubscriptionDefinition):
             assert isinstance(command.definition, SubscriptionDefinition)
@@ -382,3 +387,9 @@ def shown(item: Item) -> tuple[object, ...]:
         item.enqueued_ms,
         item.expires_ms,
     )
+
+
+def _destinations(definition: EntityDefinition) -> set[str]:
+    """Where an entity's messages and dead letters go."""
+    both = (getattr(definition, f"forward{what}_to", None) for what in ("", "_dead_letters"))
+    return {one for one in both if one is not None}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.core.commands import Command
+    from config.entities import EntityDefinition
 
 SHORT_PAUSES_MS = (1, 1_000, 1_000, LOCK_MS // 2)
 RULES = (RuleDefinition("red", CorrelationFilter(label="red")), RuleDefinition("any"))
@@ -256,7 +257,9 @@ class Moves(Clients):
         place = self.pair.model.places.get(path)
         asker, request = self.client("asker"), self.name("change")
         if place is None:
-            command: Command = ask.CreateEntity(asker, request, path, ENTITIES[path])
+            command: Command = ask.CreateEntity(
+                asker, request, path, choices.pick((ENTITIES[path], _resting(ENTITIES[path])))
+            )
         elif choices.rarely(4):
             command = ask.DeleteEntity(asker, request, path)
         else:
@@ -300,7 +303,7 @@ class Moves(Clients):
             if place is None:
                 topic = path.partition("/Subscriptions/")[0]
                 if topic == path or topic in self.pair.model.places:
-                    create = ask.CreateEntity(asker, request, path, ENTITIES[path])
+                    create = ask.CreateEntity(asker, request, path, _resting(ENTITIES[path]))
                     self.do(choices, create, alone=True)
             elif place.definition.status is not EntityStatus.ACTIVE:
                 definition = replace(place.definition, status=EntityStatus.ACTIVE)
@@ -402,3 +405,10 @@ def play(moves: Moves, choices: Choices, steps: int) -> None:
         move: Callable[[Choices], None] = getattr(moves, choices.pick(names))
         move(choices)
     moves.end_turn()
+
+
+def _resting(definition: EntityDefinition) -> EntityDefinition:
+    """The same, forwarding nothing: where that would go may not be there."""
+    if isinstance(definition, TopicDefinition):
+        return definition
+    return replace(definition, forward_to=None, forward_dead_letters_to=None)
