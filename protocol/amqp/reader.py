@@ -95,10 +95,7 @@ class Reader:
         """The value a rule action sets; integers are long, as in the .NET SQL dialect."""
         if type(value) is int:
             return encode(Long(value) if -(2**63) <= value < 2**63 else ULong(value))
-        if isinstance(value, timedelta):
-            ticks = value // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND
-            return encode(Described(Symbol(_TIMESPAN), Long(ticks)))
-        return encode(value)
+        return encode(typed_span(value) if isinstance(value, timedelta) else value)
 
 
 class SystemProperties(Mapping[str, "PropertyValue"]):
@@ -133,6 +130,12 @@ def plain(value: object) -> PropertyValue:
     if convert is not None:
         return convert(value)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def typed_span(span: timedelta) -> Described:
+    """A time span as .NET writes it: AMQP has no type for one."""
+    ticks = span // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND
+    return Described(Symbol(_TIMESPAN), Long(ticks))
 
 
 def moment_of(milliseconds: int) -> datetime:

@@ -5,7 +5,9 @@ The descriptors are the service's own; clients dispatch on them and cast what th
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from broker.core.errors import ArgumentError
 from config.entities import (
@@ -17,6 +19,7 @@ from config.entities import (
     SqlFilter,
     TrueFilter,
 )
+from protocol.amqp.reader import plain, typed_span
 from protocol.amqp.values import Described, Timestamp, ULong
 
 RULE_DESCRIPTION = ULong(0x13700000004)
@@ -38,6 +41,8 @@ CORRELATION_FIELDS = {
     "content-type": "content_type",
 }
 """In the order in which the described list holds them."""
+
+PROPERTY_TYPES = (str, bool, int, float, bytes, UUID, datetime, timedelta, type(None))
 
 CONSTANT_FILTERS: dict[str, Filter] = {"1=1": TrueFilter(), "1=0": FalseFilter()}
 """True and false filters arrive as these texts."""
@@ -80,9 +85,22 @@ def _read_filter(description: dict[str, Any]) -> Filter:
         }
         properties = correlation.get("properties")
         if isinstance(properties, dict):
-            fields["properties"] = {str(key): value for key, value in properties.items()}
-        return CorrelationFilter(**fields)
+            fields["properties"] = {
+                str(key): _read_property(str(key), value) for key, value in properties.items()
+            }
+        read = CorrelationFilter(**fields)
+        if read == CorrelationFilter():
+            raise ArgumentError("A correlation filter must name at least one property.")
+        return read
     raise ArgumentError("A rule needs a 'sql-filter' or a 'correlation-filter'.")
+
+
+def _read_property(name: str, value: object) -> object:
+    """As messages' own properties are compared, and as the store can keep it."""
+    value = plain(value)
+    if not isinstance(value, PROPERTY_TYPES):
+        raise ArgumentError(f"The property '{name[:100]}' of a filter must be a simple value.")
+    return value
 
 
 def _filter(rule_filter: Filter) -> Described:
@@ -93,4 +111,8 @@ def _filter(rule_filter: Filter) -> Described:
     if isinstance(rule_filter, FalseFilter):
         return Described(FALSE_FILTER, [])
     values = [getattr(rule_filter, attribute) for attribute in CORRELATION_FIELDS.values()]
-    return Described(CORRELATION_FILTER, [*values, dict(rule_filter.properties)])
+    properties = {
+        name: typed_span(value) if isinstance(value, timedelta) else value
+        for name, value in rule_filter.properties.items()
+    }
+    return Described(CORRELATION_FILTER, [*values, properties])

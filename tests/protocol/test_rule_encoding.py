@@ -1,0 +1,74 @@
+"""Rules as AMQP carries them: what comes in is what rules compare, and goes out again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from broker.core.definitions import definition_from_json, definition_to_json
+from broker.core.errors import ArgumentError
+from config.entities import CorrelationFilter, SubscriptionDefinition
+from protocol.amqp.rule_encoding import described, read_rule
+from protocol.amqp.values import (
+    Char,
+    Described,
+    Float,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    ULong,
+    decode,
+    encode,
+)
+
+MOMENT = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+
+
+def read(properties: dict[str, object]) -> CorrelationFilter:
+    description = {"correlation-filter": {"properties": properties}}
+    rule = read_rule({"rule-name": "r", "rule-description": description})
+    stored = definition_from_json(definition_to_json(SubscriptionDefinition(rules=(rule,))))
+    assert isinstance(stored, SubscriptionDefinition)
+    assert (rule,) == stored.rules
+    (_, _, _, _, _, _, _, _, shown) = decode(encode(described(rule)))[0].value[0].value
+    assert properties.keys() == shown.keys()
+    assert isinstance(rule.filter, CorrelationFilter)
+    return rule.filter
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Int(-5), -5),
+        (Long(1 << 40), 1 << 40),
+        (Float(1.5), 1.5),
+        (True, True),
+        (Timestamp(1_000_000_000_000), MOMENT),
+        (Described(Symbol("com.microsoft:timespan"), Long(10_000_000)), timedelta(seconds=1)),
+        (UUID(int=7), UUID(int=7)),
+        (b"\x00", b"\x00"),
+        (Symbol("s"), "s"),
+        (Char("c"), "c"),
+        (None, None),
+    ],
+)
+def test_a_property_is_read_as_messages_are(value: object, expected: object) -> None:
+    """A time is a time: JavaScript gives dates so, and a rule must match the same in a message."""
+    found = read({"p": value}).properties["p"]
+    assert (type(expected), expected) == (type(found), found)
+
+
+@pytest.mark.parametrize("value", [[Int(1)], {"a": Int(1)}, Described(ULong(1), [Int(1)])])
+def test_a_property_that_no_store_could_keep_is_refused(value: object) -> None:
+    """Before anything has been changed by it."""
+    with pytest.raises(ArgumentError):
+        read({"p": value})
+
+
+def test_a_correlation_filter_names_something() -> None:
+    """As over HTTP."""
+    with pytest.raises(ArgumentError):
+        read({})
