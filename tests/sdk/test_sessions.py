@@ -135,6 +135,23 @@ def test_an_empty_state_is_no_state(live: Live) -> None:
         assert receiver.session.get_state() is None
 
 
+def test_sessions_are_listed_page_by_page_or_by_when_their_state_changed(live: Live) -> None:
+    """All of them, or those whose state was set after a time."""
+    queue = live.queue(RequiresSession=True)
+    names = [f"{number:03}" for number in range(130)]
+    with live.client() as client, client.get_queue_sender(queue) as sender:
+        assert [] == list(client.list_queue_sessions(queue))
+        sender.send_messages([ServiceBusMessage("hello", session_id=name) for name in names])
+        for name in ("early", "late"):
+            with client.get_queue_receiver(queue, session_id=name) as receiver:
+                receiver.session.set_state(name)
+            live.advance(seconds=60)
+        assert [*names, "early", "late"] == list(client.list_queue_sessions(queue))
+        since = datetime.fromtimestamp(live.now_ms() / 1000 - 90, UTC)
+        late = client.list_queue_sessions(queue, state_updated_after=since)
+        assert ["late"] == list(late)
+
+
 def test_session_lock_is_renewed(live: Live) -> None:
     """Renewing keeps the session, and with it the locks of its messages."""
     queue = live.queue(RequiresSession=True, LockDuration="PT30S")
