@@ -37,8 +37,9 @@ class Node:
         answer = self._answers.receive()
         self._answers.accept()
         assert message_id == answer.correlation_id
-        condition = answer.properties.get("errorCondition")
-        return (int(answer.properties["statusCode"]), condition and str(condition)), answer.body
+        status: Any = answer.properties
+        condition = status.get("errorCondition")
+        return (int(status["statusCode"]), condition and str(condition)), answer.body
 
 
 @pytest.fixture
