@@ -57,6 +57,7 @@ class HttpSide:
         with without_trusted_certificates():
             from aiohttp import web
 
+        from broker.app.patience import Patience
         from protocol.http.application import Services, build
         from protocol.http.errors import is_ours_to_mend
 
@@ -84,8 +85,11 @@ class HttpSide:
                 namespace_name=name,
             ),
         )
+        application = build(services)
+        patience = Patience(self._settings.limits.handshake_timeout_ms / 1000)
+        patience.watch(application)
         runner = web.AppRunner(
-            build(services),
+            application,
             access_log=None,
             handler_cancellation=True,  # a REST receiver that hangs up gives its lock back
             max_field_size=HEADER_MAX_BYTES,
@@ -95,7 +99,7 @@ class HttpSide:
         self._runner = runner
         server = runner.server
         assert server is not None
-        return server
+        return patience.over(server)
 
     async def stop(self) -> None:
         """Let requests end."""

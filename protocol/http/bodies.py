@@ -1,26 +1,37 @@
-"""Request bodies, read whole but never more than is allowed.
+"""Request bodies, read whole but never more than is allowed, and not at any pace.
 
 Counts what arrives, so that neither a false Content-Length nor a compressed body gets past.
 """
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 from broker.core.errors import ArgumentError
-from protocol.http.errors import BodyTooLarge
+from protocol.http.errors import BodyTooLarge, TooSlow
+
+SILENCE_MAX_S = 30.0
+"""How long a body may stand still."""
 
 
 async def read(request: web.Request, max_bytes: int) -> bytes:
-    """The body; raises `BodyTooLarge`, or `ArgumentError` where it breaks off or is garbled."""
+    """The body; raises `BodyTooLarge`, `TooSlow`, or `ArgumentError` where it is garbled."""
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
     try:
-        async for chunk in request.content.iter_any():
+        while True:
+            async with asyncio.timeout(SILENCE_MAX_S):
+                chunk = await request.content.readany()
+            if not chunk:
+                break
             body += chunk
             if len(body) > max_bytes:
                 raise _too_large(max_bytes)
+    except TimeoutError:
+        raise TooSlow(f"Nothing more came of the body within {SILENCE_MAX_S:.0f} s.") from None
     except web.RequestPayloadError as error:
         raise ArgumentError(f"The request body could not be read: {error}") from None
     return bytes(body)

@@ -31,6 +31,13 @@ class BodyTooLarge(BrokerError):
     status = 413
 
 
+class TooSlow(BrokerError):
+    """The rest of the request does not come."""
+
+    condition = "com.microsoft:timeout"
+    status = 408
+
+
 class MethodNotAllowed(BrokerError):
     """The thing is there, but not for this verb."""
 
