@@ -6,6 +6,7 @@ anything has changed. Some must wait until bodies have been read back: those are
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -330,7 +331,8 @@ def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Mess
         )
     session = queue.sessions.get(command.session_id)
     messages = {} if session is None else session.messages
-    return (message for number, message in messages.items() if number >= from_number)
+    numbers = list(messages)
+    return (messages[number] for number in numbers[bisect_left(numbers, from_number) :])
 
 
 def _not_found() -> MessageNotFound:
