@@ -1,14 +1,17 @@
 """A namespace: the one place where commands are acted on.
 
 Owns the table from command to whoever carries it out, and the turn: what is due, then the command,
-then dispatch. Every command meets a world in which all that is due has happened.
+then dispatch. Every command meets a world in which all that is due has happened; only of a crowd of
+scheduled messages the rest may still be waiting in line.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core import commands as ask
+from broker.core.activations import Activations
 from broker.core.administration import Administration
 from broker.core.arrivals import Arrivals
 from broker.core.deadlines import Due
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     Handler = Callable[[Any, int, Turn], None]
     Answer = Callable[[Any, int, Turn], object]
 
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
+
 
 class Namespace:
     """One namespace: `apply` commands, then `dispatch` once a turn."""
@@ -77,6 +82,7 @@ class Namespace:
         self._environment = environment
         self._directory = directory
         self._arrivals = arrivals
+        self._activations = Activations(arrivals)
         self._links = links
         self._transactions = transactions
         self._administration = administration
@@ -198,6 +204,9 @@ class Namespace:
 
     def next_deadline_ms(self) -> int | None:
         """When the next `Tick` has something to do."""
+        waiting_since_ms = self._activations.due_since_ms
+        if waiting_since_ms is not None:
+            return waiting_since_ms
         return self._environment.deadlines.earliest_ms()
 
     def views(self) -> Iterator[EntityView]:
@@ -224,7 +233,9 @@ class Namespace:
         self._links.detach(command.peers, now_ms, turn, connection_lost=command.connection_lost)
 
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
-        """What is due has been done, as before every command."""
+        """What is due has been done, as before every command, except what waits in line."""
+        del command, now_ms
+        self._activations.go_on(turn)
 
     def _answer(
         self, command: Any, now_ms: int, turn: Turn, read_back: Sequence[Message] = ()
@@ -295,8 +306,8 @@ class Namespace:
             receiver.queue.sessions.time_out(receiver, turn)
 
     def _scheduled_are_due(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        for due in _by_queue(messages).values():
-            self._arrivals.activate(due, now_ms, turn)
+        for queue, due in _by_queue(messages).items():
+            self._activations.add(queue, due, now_ms, turn)
 
     def _messages_expire(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         del now_ms
@@ -326,7 +337,9 @@ class Namespace:
 def _by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
     """In the order of numbers: what comes out of the calendar has no order of its own."""
     queues: dict[Queue, list[Message]] = {}
-    for message in sorted(messages, key=lambda message: (message.sequence_number, message.id)):
+    for message in messages:
         if message.queue is not None:
             queues.setdefault(message.queue, []).append(message)
-    return queues
+    for alike in queues.values():
+        alike.sort(key=_SEQUENCE_NUMBER)
+    return dict(sorted(queues.items(), key=lambda item: item[1][0].id))

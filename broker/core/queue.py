@@ -154,9 +154,10 @@ class Queue:
         self._enter(first, messages, size)
         if expiring:
             self._set_expiry(expiring, now_ms)
+        self._may_be_paged(messages)
         if scheduled:
             messages = [message for message in messages if message.state is _ACTIVE]
-        self._make_ready(messages)
+        (self.sessions or self.outlet).arrive(messages)
 
     def admit_dead(self, messages: Sequence[Message]) -> None:
         """Take in dead letters: numbered anew, otherwise as they were when they died."""
@@ -172,7 +173,8 @@ class Queue:
             number += 1
             size += message.size
         self._enter(first, messages, size)
-        self._make_ready(messages)
+        self._may_be_paged(messages)
+        (self.sessions or self.outlet).arrive(messages)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
@@ -230,8 +232,8 @@ class Queue:
         self.size_bytes += size
         self.account.size_bytes += size
 
-    def _make_ready(self, messages: Sequence[Message]) -> None:
-        (self.sessions or self.outlet).arrive(messages)
+    def _may_be_paged(self, messages: Sequence[Message]) -> None:
+        """Unless they are delivered in this turn, the store can keep their bodies for now."""
         if self.environment.payloads.over_budget:
             self.environment.arrived += messages
 

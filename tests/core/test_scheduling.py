@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import CancelScheduled, GetEntity, Peek, Schedule
+from broker.core.activations import AT_A_TIME
+from broker.core.commands import CancelScheduled, GetEntity, Peek, Schedule, Tick
 from broker.core.errors import (
     EntityDisabled,
     EntityNotFound,
@@ -162,3 +163,25 @@ def test_a_scheduled_message_without_session_is_refused():
     book = Playbook(QueueDefinition(requires_session=True))
     with pytest.raises(NotAllowed):
         book.ask(schedule(message("a", at_ms=LATER_MS)))
+
+
+def test_a_crowd_that_is_due_at_once_comes_in_parts_and_in_order():
+    """No turn is long; whoever falls due later waits behind, and one who is cancelled never comes."""
+    book = Playbook()
+    crowd = [message(f"{number}", at_ms=LATER_MS) for number in range(2 * AT_A_TIME)]
+    numbers = book.ask(schedule(*crowd))
+    book.run(schedule(message("later", at_ms=LATER_MS + 1)))
+    book.run(Advance(60_001))
+    assert AT_A_TIME == book.ask(GetEntity(CLIENT, "get", "q")).active_count
+    assert LATER_MS == book.namespace.next_deadline_ms()
+
+    assert book.ask(CancelScheduled(CLIENT, "c", "q", [numbers[-1]])) is None
+    book.run(Tick())
+    assert 2 * AT_A_TIME - 1 == book.ask(GetEntity(CLIENT, "get", "q")).active_count
+    book.run(Tick())
+    assert book.namespace.next_deadline_ms() is None
+    waiting = book.ask(Peek(CLIENT, "p", "q", 0, AT_A_TIME))
+    waiting += book.ask(Peek(CLIENT, "p", "q", waiting[-1].sequence_number + 1, 2 * AT_A_TIME))
+    expected = [*(f"{number}" for number in range(2 * AT_A_TIME - 1)), "later"]
+    assert expected == [text_of(one) for one in waiting]
+    assert {LATER_MS, LATER_MS + 1} == {one.enqueued_time_ms for one in waiting}

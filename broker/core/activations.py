@@ -1,0 +1,68 @@
+"""Scheduled messages whose time has come, a bounded number at a time.
+
+Owns who is due and has not had its turn; what activation does is `arrivals.py`'s. Nobody overtakes:
+while some wait, those that fall due later wait behind them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.message import MessageState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.arrivals import Arrivals
+    from broker.core.message import Message
+    from broker.core.queue import Queue
+    from broker.core.turn import Turn
+
+AT_A_TIME = 8_192
+"""So that a million messages for the same morning do not keep everybody else waiting."""
+
+
+class Crowd(NamedTuple):
+    """Messages of one queue that are due since the same moment, in the order of their numbers."""
+
+    queue: Queue
+    messages: Sequence[Message]
+    due_since_ms: int
+
+
+class Activations:
+    """A line of crowds."""
+
+    __slots__ = ("_arrivals", "_line")
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self._line: deque[Crowd] = deque()
+
+    @property
+    def due_since_ms(self) -> int | None:
+        """Since when the first in the line have been due; None if nobody waits."""
+        return self._line[0].due_since_ms if self._line else None
+
+    def add(self, queue: Queue, messages: Sequence[Message], due_since_ms: int, turn: Turn) -> None:
+        """Messages are due: now, unless there are too many or others wait."""
+        if len(messages) <= AT_A_TIME and not self._line:
+            self._arrivals.activate(messages, due_since_ms, turn)
+            return
+        for start in range(0, len(messages), AT_A_TIME):
+            part = messages[start : start + AT_A_TIME]
+            self._line.append(Crowd(queue, part, due_since_ms))
+
+    def go_on(self, turn: Turn) -> None:
+        """Let the next ones in; some may have been cancelled while they waited."""
+        if not self._line:
+            return
+        queue, messages, due_since_ms = self._line.popleft()
+        due = [
+            message
+            for message in messages
+            if message.queue is queue and message.state is MessageState.SCHEDULED
+        ]
+        if due:
+            self._arrivals.activate(due, due_since_ms, turn)
