@@ -234,9 +234,10 @@ class Requests:
         entity = session.queue.entity
         limits = self._environment.limits
         grows_by = len(command.state or b"") - len(session.state or b"")
-        if len(command.state or b"") > limits.session_state_max_bytes:
+        most_bytes = min(limits.session_state_max_bytes, entity.max_message_bytes)
+        if len(command.state or b"") > most_bytes:
             raise MessageSizeExceeded(
-                f"A session state has at most {limits.session_state_max_bytes} bytes."
+                f"A session state is no larger than a message: it has at most {most_bytes} bytes."
             )
         is_new = command.state is not None and session.state is None
         if is_new and sessions.state_count >= limits.session_states_per_entity_max:

@@ -335,13 +335,23 @@ def test_state_has_a_size_limit():
         book.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
 
 
+def test_state_is_no_larger_than_a_message():
+    """N7: the limit of the entity it is in."""
+    book = Playbook(QueueDefinition(requires_session=True, max_message_size_kilobytes=1))
+    book.run(attach_receiver(R, session="a"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1024)))
+    with pytest.raises(MessageSizeExceeded):
+        book.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1025)))
+    assert bytes(1024) == book.ask(GetSessionState(CLIENT, "g", "q", "a"))
+
+
 def test_state_counts_toward_the_size_of_the_entity():
     """N7."""
     book = Playbook(QueueDefinition(requires_session=True, max_size_megabytes=1))
     book.run(attach_receiver(R, session="x"))
     book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_000_000))
     with pytest.raises(QuotaExceeded):
-        book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 2_000_000))
+        book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_100_000))
     turn = book.run(in_session("x", "m" * 100_000))
     assert isinstance(turn.effects[0].error, QuotaExceeded)
 
