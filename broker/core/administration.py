@@ -25,7 +25,7 @@ from broker.core.records import EntityDeleted, MessagesDeleted
 from broker.core.topic import Topic
 from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from config.features import missing_feature
-from config.names import wrong_entity_name
+from config.names import wrong_entity_name, wrong_rule_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -171,6 +171,8 @@ class Administration:
         """Give a subscription one more rule, or another in the place of one it has."""
         entity, definition = self._subscription(command.path)
         rule, name = command.rule, command.rule.name.lower()
+        if (wrong := wrong_rule_name(rule.name, self._environment.limits)) is not None:
+            raise ArgumentError(f"'{rule.name}' cannot be used as the name of a rule: {wrong}.")
         earlier = next((one for one in definition.rules if one.name.lower() == name), None)
         if command.replace and earlier is None:
             raise EntityNotFound(f"{entity.path}/Rules/{rule.name}")

@@ -294,6 +294,7 @@ def test_a_rule_can_be_replaced():
             AddRule(CLIENT, "a", "t/Subscriptions/x", RuleDefinition("bad", SqlFilter("= ="))),
             ArgumentError,
         ),
+        (AddRule(CLIENT, "a", "t/Subscriptions/x", RuleDefinition("a/b")), ArgumentError),
         (AddRule(CLIENT, "a", "t", RED), NotAllowed),
         (RemoveRule(CLIENT, "r", "t/Subscriptions/x", "none"), EntityNotFound),
         (ListRules(CLIENT, "l", "t/Subscriptions/none"), EntityNotFound),
