@@ -97,6 +97,7 @@ class Requests:
     def peek(self, command: ask.Peek, now_ms: int, turn: Turn) -> list[Message]:
         """Show messages as they are. Copies: nothing that happens later shows in them."""
         queue = self._directory.queue(command.path)
+        queue.entity.check_receiving()
         queue.entity.accessed_time_ms = now_ms
         count = min(command.count, self._environment.limits.peek_max_messages)
         found: list[Message] = []
@@ -163,6 +164,7 @@ class Requests:
     def delete_messages(self, command: ask.DeleteMessages, now_ms: int, turn: Turn) -> int:
         """Delete the oldest messages nobody has locked."""
         queue = self._receivable(command.path, now_ms)
+        queue.entity.check_receiving()
         limit = self._environment.limits.delete_max_messages
         if not 0 < command.count <= limit:
             raise ArgumentOutOfRange(f"The number of messages to delete must be 1 to {limit}.")

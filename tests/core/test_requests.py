@@ -11,10 +11,11 @@ from broker.core.commands import (
     GetEntity,
     Peek,
     Settle,
+    UpdateEntity,
 )
-from broker.core.errors import ArgumentOutOfRange, EntityNotFound
+from broker.core.errors import ArgumentOutOfRange, EntityDisabled, EntityNotFound
 from broker.core.requests import PEEK_MAX_BYTES
-from config.entities import QueueDefinition
+from config.entities import EntityStatus, QueueDefinition
 from config.limits import Limits
 from tests.support.playbook import (
     CLIENT,
@@ -89,6 +90,21 @@ def test_a_peek_is_bounded_in_size_and_number():
     book.run(send("x" * (PEEK_MAX_BYTES + 1), "a", "b", "c", "d"))
     assert 1 == len(peek(book))
     assert ["a", "b", "c"] == peek(book, 2)
+
+
+@pytest.mark.parametrize("status", [EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED])
+@pytest.mark.parametrize(
+    "request_",
+    [Peek(CLIENT, "p", "q", 0, 1), DeleteMessages(CLIENT, "d", "q", 1, START_MS + 1)],
+    ids=["peek", "delete"],
+)
+def test_what_cannot_be_received_can_neither_be_seen_nor_deleted(status, request_):
+    """Whether a client has a receiver, which would be refused, or asks without one."""
+    book = Playbook()
+    book.run(send("a"))
+    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(status=status)))
+    with pytest.raises(EntityDisabled):
+        book.ask(request_)
 
 
 def test_requests_about_no_entity_are_refused():

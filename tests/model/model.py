@@ -118,9 +118,11 @@ class Model(Traffic):
     # --- looking and fetching ---------------------------------------------------------------
 
     def on_Peek(self, command: ask.Peek) -> list[tuple[object, ...]]:
+        place, sub = self.find(command.path)
+        self.check_receiving(place)
         found = [
             item
-            for item in self.content(*self.find(command.path))
+            for item in self.content(place, sub)
             if item.number >= command.from_sequence_number
             and command.session_id in (None, item.session_id)
         ][: command.count]
@@ -171,6 +173,7 @@ class Model(Traffic):
 
     def on_DeleteMessages(self, command: ask.DeleteMessages) -> int:
         place, sub = self.find_to_receive(command.path)
+        self.check_receiving(place)
         if not 0 < command.count <= self.limits.delete_max_messages:
             raise Refusal("ArgumentOutOfRange")
         chosen = [
