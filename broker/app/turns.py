@@ -32,6 +32,9 @@ log = structlog.get_logger("peeklock.turn")
 MAX_TIMER_S = 3600.0
 """A far deadline is looked at again after this long: the clock may have been set meanwhile."""
 
+COMMIT_PATIENCE_S = 0.002
+"""How soon to look again when something is due in the middle of a commit."""
+
 
 class Flushable(Protocol):
     """A connection with something to write."""
@@ -196,6 +199,11 @@ class TurnLoop:
             self._timer = self._loop.call_later(min(delay_s, MAX_TIMER_S), self._due)
 
     def _due(self) -> None:
+        if self._committer is not None and not self._committer.idle:
+            # Whatever this brings about would have to wait for the store, and a crowd of messages
+            # that fall due at once must not pile up in front of it: others are waiting there too.
+            self._timer = self._loop.call_later(COMMIT_PATIENCE_S, self._due)
+            return
         self._timer = None
         self.tick()
 

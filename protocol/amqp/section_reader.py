@@ -169,7 +169,8 @@ def skip_fields(body: bytes, position: int, number: int) -> int:
     while number:
         code = body[position]
         if code == 0x40:
-            nulls = _leading_nulls(body, position, number) if body[position + 1] == 0x40 else 1
+            has_more = number > 1 and body[position + 1] == 0x40
+            nulls = _leading_nulls(body, position, number) if has_more else 1
             position += nulls
             number -= nulls
             continue

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from broker.core.overlay import Overlay
 
 _PROPERTIES = b"\x00\x53\x73"
+_SHORT_PROPERTIES = b"\x00\x53\x73\xc0"
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
 _NO_PROPERTIES = b"\x00\x53\x73\x45"
 _MAX_UINT = 0xFFFFFFFF
 _pack_expiry = struct.Struct(">BqBq").pack
+_pack_long = struct.Struct(">q").pack
 
 MESSAGE_ID, USER_ID, TO, SUBJECT, REPLY_TO, CORRELATION_ID, CONTENT_TYPE = range(7)
 CONTENT_ENCODING, ABSOLUTE_EXPIRY_TIME, CREATION_TIME, GROUP_ID = range(7, 11)
@@ -106,8 +108,18 @@ _pack_lock = struct.Struct(">" + _LOCK_LAYOUT).pack
 _OWN_SIZE = struct.calcsize(">" + _OWN_LAYOUT)
 _LOCK_SIZE = struct.calcsize(">" + _LOCK_LAYOUT)
 
-_ANNOTATIONS_START = b"\x00\x53\x72\xc1" + bytes((1 + _OWN_SIZE, 8)) + _ENQUEUED_TIME
-_LOCKED_START = b"\x00\x53\x72\xc1" + bytes((1 + _OWN_SIZE + _LOCK_SIZE, 10)) + _ENQUEUED_TIME
+_SCHEDULED_SIZE = len(_SCHEDULED_ENQUEUE_TIME) + 8
+
+
+def _annotations_start(*, locked: bool, scheduled: bool) -> bytes:
+    size = 1 + _OWN_SIZE + locked * _LOCK_SIZE + scheduled * _SCHEDULED_SIZE
+    return b"\x00\x53\x72\xc1" + bytes((size, 8 + 2 * locked + 2 * scheduled)) + _ENQUEUED_TIME
+
+
+_ANNOTATIONS_START = _annotations_start(locked=False, scheduled=False)
+_LOCKED_START = _annotations_start(locked=True, scheduled=False)
+_SCHEDULED_START = _annotations_start(locked=False, scheduled=True)
+_LOCKED_SCHEDULED_START = _annotations_start(locked=True, scheduled=True)
 
 
 @lru_cache(maxsize=512)
@@ -137,9 +149,10 @@ def _plain_struct(header_start: bytes, *, locked: bool) -> struct.Struct:
     )
 
 
-# A header has one of two lengths: a priority takes a byte more than none.
-_PACK_UNLOCKED = [_plain_struct(_HEADER_STARTS[index], locked=False).pack for index in (0, 2)]
-_PACK_LOCKED = [_plain_struct(_HEADER_STARTS[index], locked=True).pack for index in (0, 2)]
+_STARTS = [_header_start(header, live) for header in (0, 2) for live in (None, 0)]
+_PACK_UNLOCKED = {len(start): _plain_struct(start, locked=False).pack for start in _STARTS}
+_PACK_LOCKED = {len(start): _plain_struct(start, locked=True).pack for start in _STARTS}
+"""By the length of the header: a priority takes a byte more than none, a time to live four."""
 
 
 def encode_delivery(
@@ -151,19 +164,20 @@ def encode_delivery(
     """
     body = message.body
     assert body is not None, "a message is delivered once its body is in memory"
-    header = message.header
-    if (
-        message.overlay is not None
-        or message.time_to_live_ms is not None
-        or message.annotations
-        or message.scheduled_enqueue_time_ms
-    ):
+    if message.overlay is not None or message.annotations:
         return _encode_changed(message, body, lock_token, locked_until_ms)
+    time_to_live_ms = message.time_to_live_ms
+    scheduled_ms = message.scheduled_enqueue_time_ms
+    header_start = (
+        _HEADER_STARTS[message.header]
+        if time_to_live_ms is None
+        else _header_start(message.header, time_to_live_ms)
+    )
     if lock_token is None:
-        head = _PACK_UNLOCKED[header > 1](
-            _HEADER_STARTS[header],
+        head = _PACK_UNLOCKED[len(header_start)](
+            header_start,
             message.delivery_count,
-            _ANNOTATIONS_START,
+            _SCHEDULED_START if scheduled_ms else _ANNOTATIONS_START,
             message.enqueued_time_ms,
             _SEQUENCE_NUMBER,
             message.sequence_number,
@@ -173,12 +187,12 @@ def encode_delivery(
             message.state,
         )
     else:
-        head = _PACK_LOCKED[header > 1](
-            _HEADER_STARTS[header],
+        head = _PACK_LOCKED[len(header_start)](
+            header_start,
             message.delivery_count,
             _DELIVERY_ANNOTATIONS,
             lock_token,
-            _LOCKED_START,
+            _LOCKED_SCHEDULED_START if scheduled_ms else _LOCKED_START,
             message.enqueued_time_ms,
             _SEQUENCE_NUMBER,
             message.sequence_number,
@@ -189,6 +203,11 @@ def encode_delivery(
             _LOCKED_UNTIL,
             locked_until_ms,
         )
+    if scheduled_ms:
+        head += _SCHEDULED_ENQUEUE_TIME + _pack_long(scheduled_ms)
+    if time_to_live_ms is not None:
+        properties, end = _expiring_properties(message.enqueued_time_ms, time_to_live_ms, body)
+        return head + properties, body[end:]
     if body.startswith(_PROPERTIES):
         return head, body
     return head + _NO_PROPERTIES, body
@@ -221,7 +240,7 @@ def _encode_changed(
     if overlay is not None and overlay.system:
         parts.append(_changed_properties(message, body))
     elif time_to_live_ms is not None:
-        parts.append(_expiring_properties(message.enqueued_time_ms, time_to_live_ms, body))
+        parts.append(_expiring_properties(message.enqueued_time_ms, time_to_live_ms, body)[0])
     else:
         parts.append(body[:properties_end] or _NO_PROPERTIES)
     if overlay is None:
@@ -264,9 +283,7 @@ def _message_annotations(message: Message, locked: bool, locked_until_ms: int) -
         entries.append(own)
         count += own_count
     if message.scheduled_enqueue_time_ms and ANNOTATIONS["scheduledenqueuetimeutc"] not in changes:
-        entries.append(
-            _SCHEDULED_ENQUEUE_TIME + struct.pack(">q", message.scheduled_enqueue_time_ms)
-        )
+        entries.append(_SCHEDULED_ENQUEUE_TIME + _pack_long(message.scheduled_enqueue_time_ms))
         count += 2
     for name, value in changes.items():
         if value is not None:
@@ -302,26 +319,31 @@ def _changed_properties(message: Message, body: bytes) -> bytes:
     return _PROPERTIES + compound_of(0xC0, len(fields), b"".join(fields))
 
 
-def _expiring_properties(enqueued_time_ms: int, time_to_live_ms: int, body: bytes) -> bytes:
-    """The properties section with the expiry of this delivery and nothing else changed.
+def _expiring_properties(
+    enqueued_time_ms: int, time_to_live_ms: int, body: bytes
+) -> tuple[bytes, int]:
+    """The properties section with the expiry of this delivery and nothing else changed, and where
+    in the body the next section begins.
 
     Spliced in without taking the other fields apart: every message of an entity with a time to
     live comes this way.
     """
     expiry = _expiry_fields(enqueued_time_ms, time_to_live_ms)
-    if not body.startswith(_PROPERTIES):
-        return _PROPERTIES + compound_of(0xC0, 10, b"\x40" * 8 + expiry)
-    first, count, end = compound(body, 3)
-    if count > CREATION_TIME:
-        middle = skip_fields(body, first, ABSOLUTE_EXPIRY_TIME)
-        rest = skip_fields(body, middle, 2)
-        fields = body[first:middle] + expiry + body[rest:end]
-        return _PROPERTIES + compound_of(0xC0, count, fields)
-    if count > ABSOLUTE_EXPIRY_TIME:
-        end = skip_fields(body, first, ABSOLUTE_EXPIRY_TIME)
-        count = ABSOLUTE_EXPIRY_TIME
-    nulls = b"\x40" * (ABSOLUTE_EXPIRY_TIME - count)
-    return _PROPERTIES + compound_of(0xC0, 10, body[first:end] + nulls + expiry)
+    if body[:4] == _SHORT_PROPERTIES:
+        first, count, end = 6, body[5], 5 + body[4]
+    elif body.startswith(_PROPERTIES):
+        first, count, end = compound(body, 3)
+    else:
+        return _PROPERTIES + compound_of(0xC0, 10, b"\x40" * 8 + expiry), 0
+    if count <= ABSOLUTE_EXPIRY_TIME:
+        nulls = b"\x40" * (ABSOLUTE_EXPIRY_TIME - count)
+        return _PROPERTIES + compound_of(0xC0, 10, body[first:end] + nulls + expiry), end
+    middle = skip_fields(body, first, ABSOLUTE_EXPIRY_TIME)
+    if count == CREATION_TIME:
+        return _PROPERTIES + compound_of(0xC0, 10, body[first:middle] + expiry), end
+    rest = skip_fields(body, middle, 2)
+    fields = body[first:middle] + expiry + body[rest:end]
+    return _PROPERTIES + compound_of(0xC0, count, fields), end
 
 
 def _expiry_fields(enqueued_time_ms: int, time_to_live_ms: int) -> bytes:

@@ -213,6 +213,19 @@ def test_schedule_and_dead_letter_source_are_shown():
     assert typed("orders") == typed(annotations[Symbol("x-opt-deadletter-source")])
 
 
+@pytest.mark.parametrize("token", [TOKEN, None], ids=["locked", "unlocked"])
+@pytest.mark.parametrize("time_to_live_ms", [None, 1000], ids=["for ever", "expiring"])
+def test_a_message_that_was_scheduled_says_so_and_is_otherwise_as_any(time_to_live_ms, token):
+    """Its annotations are those of a message that was not, and one more."""
+    usual = delivered(taken(time_to_live_ms=time_to_live_ms), token)
+    scheduled = delivered(
+        taken(time_to_live_ms=time_to_live_ms, scheduled_enqueue_time_ms=NOW_MS - 5), token
+    )
+    when = scheduled[0x72].pop(Symbol("x-opt-scheduled-enqueue-time"))
+    assert typed(Timestamp(NOW_MS - 5)) == typed(when)
+    assert usual == scheduled
+
+
 def test_many_annotations_take_the_long_form():
     annotations = {Symbol(f"annotation {number}"): "x" * 50 for number in range(200)}
     message = taken(encoded(Described(ULong(0x72), annotations), DATA))
