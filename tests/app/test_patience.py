@@ -14,7 +14,7 @@ from protocol.http import bodies, errors
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-PATIENCE_S = 0.05
+PATIENCE_S = 0.25
 
 
 @pytest.fixture
