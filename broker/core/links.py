@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
+from broker.core.commands import ReceiveMode
 from broker.core.effects import ReceiverAttached, Refused, SenderAttached
 from broker.core.errors import BrokerError, NotAllowed, QuotaExceeded
 from broker.core.outlet import Receiver
@@ -53,7 +54,7 @@ class Links:
         self._senders: dict[Peer, Sender] = {}
         self._receivers: dict[Peer, Receiver] = {}
         self._lingering: WeakValueDictionary[Peer, Receiver] = WeakValueDictionary()
-        """Detached ones through which something is still locked: the locks keep them alive."""
+        """Detached, or never attached, with something still locked: the locks keep them alive."""
 
     def sender(self, peer: Peer) -> Sender:
         """The sender attached as this peer. Raises if there is none."""
@@ -65,6 +66,13 @@ class Links:
     def receiver(self, peer: Peer) -> Receiver | None:
         """The receiver that was attached as this peer."""
         return self._receivers.get(peer) or self._lingering.get(peer)
+
+    def fetcher(self, peer: Peer, queue: Queue) -> Receiver:
+        """Who holds what a peer fetches by number: with its connection, that is given up too."""
+        receiver = self._lingering.get(peer)
+        if receiver is None or receiver.queue is not queue:
+            receiver = self._lingering[peer] = Receiver(peer, queue, ReceiveMode.PEEK_LOCK)
+        return receiver
 
     # --- attaching --------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class Namespace:
         links = Links(environment, directory, hold_locks=hold_locks_after_connection_loss)
         transactions = Transactions(environment)
         traffic = Traffic(limits, links, directory, arrivals, transactions)
-        requests = Requests(environment, directory, arrivals, traffic, transactions)
+        requests = Requests(environment, directory, links, arrivals, traffic, transactions)
         administration = Administration(name, environment, directory, links, arrivals)
         self._environment = environment
         self._directory = directory

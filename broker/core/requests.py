@@ -22,7 +22,6 @@ from broker.core.errors import (
 )
 from broker.core.links import receivable, sendable
 from broker.core.message import MessageState
-from broker.core.outlet import Receiver
 from broker.core.records import SessionStateSet
 
 if TYPE_CHECKING:
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from broker.core import commands as ask
     from broker.core.arrivals import Arrivals
     from broker.core.directory import Directory
-    from broker.core.effects import Effect
     from broker.core.environment import Environment
+    from broker.core.links import Links
     from broker.core.message import Message
+    from broker.core.outlet import Receiver
     from broker.core.queue import Queue
     from broker.core.sessions import Sessions
     from broker.core.traffic import Traffic
@@ -55,18 +55,20 @@ class BodiesAwaited(Exception):
 class Requests:
     """Answers requests about messages and sessions."""
 
-    __slots__ = ("_arrivals", "_directory", "_environment", "_traffic", "_transactions")
+    __slots__ = ("_arrivals", "_directory", "_environment", "_links", "_traffic", "_transactions")
 
     def __init__(
         self,
         environment: Environment,
         directory: Directory,
+        links: Links,
         arrivals: Arrivals,
         traffic: Traffic,
         transactions: Transactions,
     ) -> None:
         self._environment = environment
         self._directory = directory
+        self._links = links
         self._arrivals = arrivals
         self._traffic = traffic
         self._transactions = transactions
@@ -123,7 +125,7 @@ class Requests:
             self._deferred(queue, number, command.session_id)
             for number in dict.fromkeys(command.sequence_numbers)
         ]
-        holder = self._holder(queue, messages)
+        holder = self._holder(command.peer, queue, messages)
         expired = [message for message in messages if 0 < message.expires_at_ms <= now_ms]
         if expired:
             queue.expire(
@@ -149,11 +151,10 @@ class Requests:
             raise _not_found()
         return message
 
-    @staticmethod
-    def _holder(queue: Queue, messages: Sequence[Message]) -> Receiver:
-        """Who gets the locks: the session's holder, or nobody in particular."""
+    def _holder(self, peer: ask.Peer, queue: Queue, messages: Sequence[Message]) -> Receiver:
+        """Who gets the locks: the session's holder, or whoever asks."""
         if queue.sessions is None:
-            return Receiver(_Nobody(), queue, ReceiveMode.PEEK_LOCK)
+            return self._links.fetcher(peer, queue)
         sessions = [queue.sessions.of(message) for message in messages]
         if not sessions or any(session is not sessions[0] for session in sessions):
             raise _not_found()
@@ -312,13 +313,6 @@ class ScheduledLater:
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """Their numbers lead nowhere."""
-
-
-class _Nobody:
-    """Stands for a request that locked messages: its answer has left, nothing else will be told."""
-
-    def receive(self, effect: Effect) -> None:
-        """Nothing is ever sent here."""
 
 
 def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Message]:

@@ -17,6 +17,7 @@ from broker.core.errors import BrokerError, QuotaExceeded, Unauthorized
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.engine import Engine
 from protocol.amqp.links import ClientReceiver, ClientSender
+from protocol.amqp.management import ManagementNode
 from protocol.amqp.mapping import wire_error
 from protocol.amqp.nodes import Nodes
 from protocol.amqp.permits import Permits
@@ -24,9 +25,9 @@ from protocol.amqp.sasl import SaslServer
 from protocol.identity import NEVER_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from broker.core.commands import Command, Peer
+    from broker.core.commands import Command
     from config.limits import Limits
     from protocol.amqp.attach import Attach
     from protocol.amqp.engine import Delivery, EngineLink, TransferKind
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from protocol.identity import Identity
 
 log = structlog.get_logger("peeklock.amqp")
+
+KNOWN_TO_CORE = ClientSender | ClientReceiver | CoordinatorLink | ManagementNode
+"""Who sends, receives or locks messages, and so must not go in silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,17 +330,15 @@ class Connection:
 
     def _drop_everything(self) -> None:
         """The connection is over, and with it what was locked through it."""
-        self._drop([*self._peers.values(), *self._detached], connection_lost=True)
+        requesters = self._nodes.requesters if self._run is not None else ()
+        gone = [*self._peers.values(), *self._detached, *requesters]
+        self._drop(gone, connection_lost=True)
         self._peers.clear()
         self._detached.clear()
         self._nodes.clear()
 
-    def _drop(self, peers: list[Peer], *, connection_lost: bool) -> None:
-        """Tell the core of message-carrying links that are gone."""
-        gone = [
-            peer
-            for peer in peers
-            if isinstance(peer, ClientSender | ClientReceiver | CoordinatorLink)
-        ]
+    def _drop(self, peers: Sequence[object], *, connection_lost: bool) -> None:
+        """Tell the core who is gone of those that it knows."""
+        gone = [peer for peer in peers if isinstance(peer, KNOWN_TO_CORE)]
         if gone:
             self._submit(Detach(gone, connection_lost))

@@ -84,6 +84,12 @@ class Nodes:
     def clear(self) -> None:
         """All links are gone."""
         self._responses.clear()
+        self._management.clear()
+
+    @property
+    def requesters(self) -> list[ManagementNode]:
+        """Who has asked for something on this connection, and may have locked messages so."""
+        return list(self._management.values())
 
     def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
         """The peer of a link to whatever its address names. Raises if there is no such thing."""

@@ -10,6 +10,7 @@ from broker.core.commands import (
     DEAD_LETTER,
     DEFER,
     RELEASE,
+    Detach,
     GetEntity,
     Peek,
     ReceiveDeferred,
@@ -152,3 +153,21 @@ def test_a_deferred_message_outlives_its_time_until_it_is_asked_for(dead_letters
     assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 5))
     dead = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
     assert dead_letters == bool(dead)
+
+
+@pytest.mark.parametrize(
+    ("connection_lost", "count"), [(True, 2), (False, 1)], ids=["lost", "detached"]
+)
+def test_a_fetched_message_is_given_up_with_the_connection_it_was_fetched_through(
+    book, connection_lost, count
+):
+    """R13: as any other lock is. It stays deferred, and the delivery has failed."""
+    book.ask(fetch(1))
+    book.run(Detach([CLIENT], connection_lost=connection_lost))
+    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 1, 1))
+    assert (MessageState.DEFERRED, count) == (peeked.state, peeked.delivery_count)
+    if connection_lost:
+        assert [1] == [one.sequence_number for one, _ in book.ask(fetch(1))]
+    else:
+        with pytest.raises(MessageNotFound):
+            book.ask(fetch(1))

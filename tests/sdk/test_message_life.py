@@ -66,6 +66,20 @@ def test_deferred_message_can_be_deferred_and_dead_lettered_again(live: Live) ->
             assert "tired of it" == receive(receiver, 1)[0].dead_letter_reason
 
 
+def test_deferred_message_is_given_up_by_a_receiver_that_closes(live: Live) -> None:
+    """As a received one is: the next receiver can fetch it at once, and sees a failed delivery."""
+    queue = live.queue()
+    send(live, queue, "later")
+    with live.client() as client:
+        with client.get_queue_receiver(queue) as receiver:
+            (message,) = receive(receiver, 1)
+            receiver.defer_message(message)
+            receiver.receive_deferred_messages(message.sequence_number)
+        with client.get_queue_receiver(queue) as receiver:
+            (again,) = receiver.receive_deferred_messages(message.sequence_number)
+            assert ("later", 2) == (str(again), again.delivery_count)
+
+
 def test_deferred_message_received_and_deleted(live: Live) -> None:
     """Deferred messages can be taken for good at once."""
     queue = live.queue()
