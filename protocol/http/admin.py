@@ -166,41 +166,29 @@ class Administration:
                     f"'{path}' is described by a {descriptions.kind_of(current).element}."
                 )
             definition = descriptions.read_update(description, current, self._limits)
-            await self._check_forwarding(call, path, definition, current)
+            self._authorize_forwarding(call, definition, current)
             command = commands.UpdateEntity
         else:
             definition = descriptions.read(description, initial, self._limits)
-            await self._check_forwarding(call, path, definition, initial)
+            self._authorize_forwarding(call, definition, initial)
             command = commands.CreateEntity
         view = await self._ask(EntityView, lambda peer, mark: command(peer, mark, path, definition))
         status = 200 if call.is_update else 201
         return _entry_response(await self._entry(call, view), status)
 
-    async def _check_forwarding(
-        self, call: Call, path: str, definition: EntityDefinition, before: EntityDefinition
+    def _authorize_forwarding(
+        self, call: Call, definition: EntityDefinition, before: EntityDefinition
     ) -> None:
         """Whoever has messages sent elsewhere must be allowed to send there: by the token of the
-        request, or by the one that SDKs add for this. And there must be something there."""
+        request, or by the one that SDKs add for this."""
+        if not self._services.is_strict:
+            return
         headers = call.request.headers
         for name, header in FORWARDING_TOKENS.items():
             target = getattr(definition, name, None)
-            if target is None or target == getattr(before, name):
-                continue
-            if self._services.is_strict:
+            if target is not None and target != getattr(before, name):
                 token = headers.get(header) or headers.get("Authorization")
                 self._services.authorize(token, target, SEND, call.host)
-            if target.lower() != path.lower():
-                await self._check_destination(target)
-
-    async def _check_destination(self, target: str) -> None:
-        try:
-            destination = (await self._view(target)).definition
-        except EntityNotFound:
-            raise ArgumentError(
-                f"The auto forwarding destination entity '{target}' does not exist."
-            ) from None
-        if isinstance(destination, SubscriptionDefinition):
-            raise ArgumentError(f"'{target}' is a subscription: nothing can be forwarded to it.")
 
     async def _delete_entity(
         self, _call: Call, resource: paths.Entity | paths.Subscription
