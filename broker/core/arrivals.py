@@ -43,6 +43,8 @@ class Arrivals:
             return _NOBODY
         if isinstance(entity, Topic):
             entity.begin_screening()
+        elif fit and entity.duplicates is None:
+            return self._identify_sessions(entity, messages)
         refused: dict[int, BrokerError] = {}
         taken_bytes = 0
         for position, message in enumerate(messages):
@@ -114,6 +116,25 @@ class Arrivals:
                 # When it was sent, perhaps no subscription wanted to know.
                 message.session_id = reader.session_id(message.body)
         queue.entity.republish(due, now_ms, turn)
+
+    def _identify_sessions(
+        self, entity: Entity, messages: Sequence[Message]
+    ) -> dict[int, BrokerError]:
+        """The usual among the unusual: a queue with sessions, and nothing else to look at."""
+        read = self._environment.reader.session_id
+        max_characters = self._environment.limits.session_id_max_characters
+        refused: dict[int, BrokerError] = {}
+        for position, message in enumerate(messages):
+            try:
+                session_id = message.session_id = read(message.body or b"")
+            except UndecodableMessage as error:
+                refused[position] = error
+                continue
+            if session_id is None or message.annotations or len(session_id) > max_characters:
+                refusal = self._identify(entity, message)
+                if refusal is not None:
+                    refused[position] = refusal
+        return refused
 
     def _identify(self, entity: Entity, message: Message) -> BrokerError | None:
         """Read what sessions and duplicate detection need; why the message cannot be taken."""

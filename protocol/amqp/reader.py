@@ -45,6 +45,9 @@ _TICKS_PER_MICROSECOND = 10
 _TIMESPAN = "com.microsoft:timespan"
 _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
+_ONLY_GROUP_ID = b"\x40" * 9 + b"\xa1"
+"""The fields between message id and group id left out, and a short text after them."""
+
 
 class Reader:
     """Implements the core's `MessageReader`."""
@@ -53,6 +56,11 @@ class Reader:
 
     def session_id(self, body: bytes) -> str | None:
         """`group-id`, or None."""
+        if body[:4] == b"\x00\x53\x73\xc0" and body[6:7] == b"\xa1" and body[5] > GROUP_ID:
+            # Mostly there is a message id, then nothing up to this one: no walk.
+            position = 8 + body[7] if len(body) > 7 else 0
+            if body[position : position + 10] == _ONLY_GROUP_ID:
+                return _short_text(body, position + 9)
         return _text_field(body, GROUP_ID)
 
     def message_id(self, body: bytes) -> str | None:
@@ -173,13 +181,17 @@ def _text_field(body: bytes, index: int) -> str | None:
         return None
     # Ids are asked for with every message an entity with sessions or duplicate detection takes,
     # and are nearly always short texts.
+    code = body[position : position + 1]
+    if code == b"\xa1":
+        return _short_text(body, position)
+    return None if code == b"\x40" else _text(decode(body, position)[0])
+
+
+def _short_text(body: bytes, position: int) -> str:
     try:
-        code = body[position]
-        if code == 0xA1:
-            return body[position + 2 : position + 2 + body[position + 1]].decode()
+        return body[position + 2 : position + 2 + body[position + 1]].decode()
     except (IndexError, ValueError) as error:
         raise UndecodableMessage("an id cannot be read") from error
-    return None if code == 0x40 else _text(decode(body, position)[0])
 
 
 def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
