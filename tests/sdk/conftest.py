@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from azure.servicebus import ServiceBusClient
+from azure.servicebus.management import ServiceBusAdministrationClient
 
 from tests.support.server import BrokerProcess
 
@@ -24,13 +25,23 @@ _numbers = itertools.count(1)
 class Live:
     """A running broker as a test uses it."""
 
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: BrokerProcess, tls_folder: Path | None = None) -> None:
         self.process = process
         self.connection_string = process.connection_string
+        self._tls_folder = tls_folder
 
     def client(self, **options: object) -> ServiceBusClient:
         """A stock client; close it, or use it in a `with` block."""
         return ServiceBusClient.from_connection_string(self.connection_string, **options)
+
+    def administration(self) -> ServiceBusAdministrationClient:
+        """A stock administration client; it insists on TLS, so the broker's folder for it must be
+        known."""
+        assert self._tls_folder is not None, "this broker's authority is nowhere to be read"
+        return ServiceBusAdministrationClient.from_connection_string(
+            self.process.admin_connection_string,
+            connection_verify=str(self._tls_folder / "ca.pem"),
+        )
 
     def queue(self, **properties: object) -> str:
         """A new queue; properties by their Service Bus names."""
