@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -33,8 +34,8 @@ def read(properties: dict[str, object]) -> CorrelationFilter:
     stored = definition_from_json(definition_to_json(SubscriptionDefinition(rules=(rule,))))
     assert isinstance(stored, SubscriptionDefinition)
     assert (rule,) == stored.rules
-    (_, _, _, _, _, _, _, _, shown) = decode(encode(described(rule)))[0].value[0].value
-    assert properties.keys() == shown.keys()
+    shown: Any = decode(encode(described(rule)))[0]
+    assert properties.keys() == shown.value[0].value[8].keys()
     assert isinstance(rule.filter, CorrelationFilter)
     return rule.filter
 
