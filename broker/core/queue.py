@@ -8,6 +8,7 @@ Each message is in exactly one queue and has at most one lock.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.commands import SettlementKind
@@ -25,7 +26,7 @@ from broker.core.sessions import Session, Sessions
 from config.entities import UNLIMITED_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.core.commands import Settlement
     from broker.core.entities import Entity
@@ -38,6 +39,10 @@ DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
 
 _ACTIVE = MessageState.ACTIVE
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
+_LOCK_TOKEN = attrgetter("lock_token")
+_EXPIRY = attrgetter("expires_at_ms")
+_SCHEDULED_TIME = attrgetter("scheduled_enqueue_time_ms")
 
 
 class Queue:
@@ -136,8 +141,8 @@ class Queue:
         first = number = self.last_sequence_number + 1
         expires = self.default_time_to_live_ms < UNLIMITED_MS
         expiring: list[Message] = []
+        scheduled: list[Message] = []
         size = 0
-        scheduled = False
         for message in messages:
             message.queue = self
             message.sequence_number = number
@@ -147,8 +152,7 @@ class Queue:
             number += 1
             size += message.size
             if message.scheduled_enqueue_time_ms > now_ms:
-                self._hold_until_due(message)
-                scheduled = True
+                scheduled.append(message)
             elif expires or message.time_to_live_ms is not None:
                 expiring.append(message)
         self._enter(first, messages, size)
@@ -156,6 +160,7 @@ class Queue:
             self._set_expiry(expiring, now_ms)
         self._may_be_paged(messages)
         if scheduled:
+            self._hold_until_due(scheduled)
             messages = [message for message in messages if message.state is _ACTIVE]
         (self.sessions or self.outlet).arrive(messages)
 
@@ -193,7 +198,7 @@ class Queue:
             message.queue = self
             message.sequence_number = message.enqueue_sequence_number = numbers[message]
             self.index.add_late(message)
-            self._hold_until_due(message)
+        self._hold_until_due(changed)
         self._grow(len(changed), sum(message.size for message in changed))
         if self.sessions is not None:
             self.sessions.enter_late(changed)
@@ -205,6 +210,7 @@ class Queue:
         self.last_sequence_number = max(self.last_sequence_number, messages[-1].sequence_number)
         size = 0
         active: list[Message] = []
+        scheduled: list[Message] = []
         for message in messages:
             message.queue = self
             size += message.size
@@ -213,7 +219,8 @@ class Queue:
             elif message.state is MessageState.DEFERRED:
                 self.deferred_count += 1
             else:
-                self._hold_until_due(message)
+                scheduled.append(message)
+        self._hold_until_due(scheduled)
         self._watch_expiry([message for message in active if message.expires_at_ms])
         self._grow(len(messages), size)
         if self.sessions is not None:
@@ -248,13 +255,15 @@ class Queue:
         self._watch_expiry([message for message in messages if message.expires_at_ms])
 
     def _watch_expiry(self, messages: Sequence[Message]) -> None:
-        for at_ms, alike in _by_expiry(messages).items():
+        for at_ms, alike in _together(messages, _EXPIRY).items():
             self.environment.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
 
-    def _hold_until_due(self, message: Message) -> None:
-        message.state = MessageState.SCHEDULED
-        self.scheduled_count += 1
-        self.environment.deadlines.add(Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,))
+    def _hold_until_due(self, messages: Sequence[Message]) -> None:
+        self.scheduled_count += len(messages)
+        for message in messages:
+            message.state = MessageState.SCHEDULED
+        for at_ms, alike in _together(messages, _SCHEDULED_TIME).items():
+            self.environment.deadlines.add(Due.SCHEDULED, at_ms, alike)
 
     # --- delivery ---------------------------------------------------------------------------
 
@@ -329,8 +338,8 @@ class Queue:
         self, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
     ) -> None:
         """Locks end without a settlement; failed deliveries count, except of dead letters."""
-        locked = sorted(messages, key=_number)
-        back: Sequence[Message] = self.locks.end(map(_lock_token, locked))
+        locked = sorted(messages, key=_SEQUENCE_NUMBER)
+        back: Sequence[Message] = self.locks.end(map(_LOCK_TOKEN, locked))
         if failed and self.dead_letters is not None:
             back = self._count_failure(back, turn)
             if back:
@@ -435,7 +444,7 @@ class Queue:
                 expiring.append(message)
             if message.state is not _ACTIVE:
                 self._leave_state(message)
-        for at_ms, alike in _by_expiry(expiring).items():
+        for at_ms, alike in _together(expiring, _EXPIRY).items():
             self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
         self._grow(-len(messages), -size)
         if self.sessions is not None:
@@ -451,18 +460,11 @@ class Queue:
             )
 
 
-def _by_expiry(messages: Sequence[Message]) -> dict[int, list[Message]]:
-    """Messages by when they expire: most of a batch do together."""
+def _together(
+    messages: Sequence[Message], moment_of: Callable[[Message], int]
+) -> dict[int, list[Message]]:
+    """Messages by a moment of theirs: most of a batch share it."""
     moments: dict[int, list[Message]] = {}
     for message in messages:
-        moments.setdefault(message.expires_at_ms, []).append(message)
+        moments.setdefault(moment_of(message), []).append(message)
     return moments
-
-
-def _number(message: Message) -> int:
-    return message.sequence_number
-
-
-def _lock_token(message: Message) -> bytes:
-    assert message.lock_token is not None
-    return message.lock_token
