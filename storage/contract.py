@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from broker.core.records import EntityStored, MessageRow, Record, SessionStateSet
+    from broker.core.records import EntityStored, MessageRow, Record, SentRow, SessionStateSet
 
 
 class StorageError(Exception):
@@ -38,6 +38,8 @@ class Snapshot:
     """Of all ids a message or a payload still has: a new message takes a higher one."""
     messages: Iterable[MessageRow] = ()
     """In any order; read once, before the next commit."""
+    messages_as_sent: Iterable[SentRow] = ()
+    """The others, if the store tells them apart: they take less time to read."""
     session_states: Sequence[SessionStateSet] = ()
     message_ids: Iterable[tuple[int, str, int]] = ()
     """Duplicate detection: (entity id, message id, until ms); read once, before the next commit."""

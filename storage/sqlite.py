@@ -11,9 +11,10 @@ import os
 import sqlite3
 import threading
 from contextlib import closing, contextmanager, suppress
+from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.core.records import EntityStored, MessageRow, SessionStateSet
+from broker.core.records import EntityStored, MessageRow, SentRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.disk_reserve import DiskReserve
 from storage.file_lock import FileLock, HeldElsewhere
@@ -225,20 +226,16 @@ class SqliteStore:
                     )
                 },
                 highest_message_id=highest_message_id,
-                messages=self._messages(),
+                # A NamedTuple's own constructor takes twice as long.
+                messages=map(tuple.__new__, repeat(MessageRow), self._rows("other_messages")),
+                messages_as_sent=map(
+                    tuple.__new__, repeat(SentRow), self._rows("messages_as_sent")
+                ),
                 session_states=[
                     SessionStateSet(*row) for row in reader.execute(one("session_states"))
                 ],
                 message_ids=self._rows("message_ids"),
             )
-
-    def _messages(self) -> Iterator[MessageRow]:
-        make = tuple.__new__  # a NamedTuple's own constructor takes twice as long
-        for number, entity, queue, place, at_ms, header, size in self._rows("messages_as_sent"):
-            row = number, entity, queue, place, place, at_ms, None, 0, 0, 0, 0, header, size, number
-            yield make(MessageRow, (*row, None, None))
-        for values in self._rows("other_messages"):
-            yield make(MessageRow, values)
 
     def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:

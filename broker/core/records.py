@@ -34,6 +34,19 @@ class MessageRow(NamedTuple):
     overlay: bytes | None
 
 
+class SentRow(NamedTuple):
+    """A message to which nothing has happened since it was sent: whatever else a `MessageRow` says
+    has the value it had then. Read at start, when there may be millions; never written."""
+
+    id: int
+    entity_id: int
+    sub_queue: int
+    sequence_number: int
+    enqueued_time_ms: int
+    header: int
+    size: int
+
+
 class PayloadRow(NamedTuple):
     """The bytes of a message: stored once, however many copies refer to them."""
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from broker.core.rows import messages_from
+from broker.core.rows import messages_as_sent, messages_from
 from broker.core.topic import Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.core.entities import Entity
     from broker.core.message import Message
-    from broker.core.records import EntityStored, MessageRow, SessionStateSet
+    from broker.core.records import EntityStored, MessageRow, SentRow, SessionStateSet
+
+Row = TypeVar("Row", "MessageRow", "SentRow")
 
 CHUNK_ROWS = 4_096
 _PLACE = itemgetter(1, 2)
@@ -46,6 +48,10 @@ class Remembered(Protocol):
         """In any order; read once."""
 
     @property
+    def messages_as_sent(self) -> Iterable[SentRow]:
+        """More of them; read once."""
+
+    @property
     def session_states(self) -> Sequence[SessionStateSet]:
         """States that are not null."""
 
@@ -60,7 +66,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Non
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].last_sequence_number = number
     topics = {topic.account: topic for topic in by_id.values() if isinstance(topic, Topic)}
-    for (entity_id, sub_queue), messages in _by_place(remembered.messages).items():
+    for (entity_id, sub_queue), messages in _by_place(remembered).items():
         entity = by_id.get(entity_id)
         if entity is None:
             continue
@@ -85,16 +91,25 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Non
             entity.duplicates.restore(message_id, until_ms)
 
 
-def _by_place(rows: Iterable[MessageRow]) -> dict[tuple[int, int], list[Message]]:
-    """Messages by entity id and sub-queue. Rows are given up piece by piece: they take more room
-    than the messages they become."""
+def _by_place(remembered: Remembered) -> dict[tuple[int, int], list[Message]]:
+    """Messages by entity id and sub-queue."""
     places: dict[tuple[int, int], list[Message]] = {}
+    _put(places, remembered.messages_as_sent, messages_as_sent)
+    _put(places, remembered.messages, messages_from)
+    return places
+
+
+def _put(
+    places: dict[tuple[int, int], list[Message]],
+    rows: Iterable[Row],
+    made_of: Callable[[list[Row]], list[Message]],
+) -> None:
+    """Rows are given up piece by piece: they take more room than the messages they become."""
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        messages = iter(messages_from(chunk))
+        messages = iter(made_of(chunk))
         for place, alike in groupby(map(_PLACE, chunk)):
             places.setdefault(place, []).extend(islice(messages, len(list(alike))))
-    return places
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:

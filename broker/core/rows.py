@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.message import Message, MessageState
 from broker.core.overlay import Overlay
-from broker.core.records import MessageRow
+from broker.core.records import MessageRow, SentRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,6 +91,43 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
         )
         message.state = _STATES[state] if state else active
         message.overlay = None if overlay is None else Overlay.from_bytes(overlay)
+        message.body = None
+        message.annotations = b""
+        message.queue = None
+        message.lock_token = None
+        message.locked_until_ms = 0
+        message.lock_holder = None
+        messages.append(message)
+    return messages
+
+
+def messages_as_sent(rows: Iterable[SentRow]) -> list[Message]:
+    """As `messages_from`, of messages to which nothing has happened."""
+    new = Message.__new__
+    active = MessageState.ACTIVE
+    messages = []
+    for (
+        number,
+        _,
+        _,
+        sequence_number,
+        enqueued_time_ms,
+        header,
+        size,
+    ) in rows:
+        message = new(Message)
+        message.id = message.payload_id = number
+        message.sequence_number = message.enqueue_sequence_number = sequence_number
+        message.enqueued_time_ms = enqueued_time_ms
+        message.header = header
+        message.size = size
+        message.time_to_live_ms = None
+        message.expires_at_ms = 0
+        message.scheduled_enqueue_time_ms = 0
+        message.delivery_count = 0
+        message.state = active
+        message.session_id = None
+        message.overlay = None
         message.body = None
         message.annotations = b""
         message.queue = None

@@ -9,7 +9,7 @@ from broker.core.records import EntityStored, MessageRow, MessagesStored, Payloa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from storage.contract import Store
+    from storage.contract import Snapshot, Store
 
 QUEUE = 1
 OTHER_QUEUE = 2
@@ -64,7 +64,15 @@ def entity(entity_id: int, path: str = "orders", **changes: Any) -> EntityStored
 
 def messages(store: Store) -> list[MessageRow]:
     """The messages a store holds, in the order of their ids: it gives them in any."""
-    return sorted(store.load().messages)
+    return _all_messages(store.load())
+
+
+def _all_messages(snapshot: Snapshot) -> list[MessageRow]:
+    sent = [
+        row(one.id, **one._asdict(), enqueue_sequence_number=one.sequence_number)
+        for one in snapshot.messages_as_sent
+    ]
+    return sorted([*snapshot.messages, *sent])
 
 
 def message_ids(store: Store) -> list[int]:
@@ -80,7 +88,7 @@ def everything(store: Store) -> dict[str, Any]:
         "entities": list(snapshot.entities),
         "sequence_numbers": dict(snapshot.sequence_numbers),
         "highest_message_id": snapshot.highest_message_id,
-        "messages": sorted(snapshot.messages),
+        "messages": _all_messages(snapshot),
         "session_states": sorted(
             snapshot.session_states, key=lambda state: (state.entity_id, state.session_id)
         ),

@@ -342,7 +342,7 @@ def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
 def test_a_load_left_half_read_does_not_hold_the_file(sqlite):
     """A start that fails half-way must be able to close."""
     sqlite.commit([stored(range(1, 2000))])
-    messages = iter(sqlite.load().messages)
+    messages = iter(sqlite.load().messages_as_sent)
     assert 1 == next(messages).id
     del messages
     sqlite.close()

@@ -397,6 +397,7 @@ class Shelf:
     seen: dict[tuple[int, str], int] = field(default_factory=dict)
     sequence_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     highest_message_id: int = 0
+    messages_as_sent: tuple[records.SentRow, ...] = ()
 
     def commit(self, *turns: Turn) -> Shelf:
         for turn in turns:
