@@ -12,14 +12,14 @@ import os
 import sys
 from collections import Counter
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker import __version__
 from config.durations import format_duration
 from config.entities import QueueDefinition, SqlFilter, SubscriptionDefinition, TopicDefinition
 from config.limits import MEBIBYTE
 from config.loader import load
-from config.mistakes import ConfigError
+from config.mistakes import ConfigError, did_you_mean
 from config.settings import Settings
 from config.sources import CONFIG_VARIABLE, SETTINGS
 
@@ -44,7 +44,7 @@ _KINDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    options = vars(_parser().parse_args(arguments))
+    options = _options(arguments)
     run: Callable[[Loaded, Mapping[str, str]], int] = options.pop("run")
     given = {name: value for name, value in options.items() if value is not None}
     names = {"config", *(one.name for one in SETTINGS)}
@@ -117,6 +117,24 @@ def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
     except BrokerError as error:
         return str(error)
     return None
+
+
+def _options(arguments: Sequence[str] | None) -> dict[str, Any]:
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(_unknown(unknown[0].partition("=")[0]))
+    return vars(options)
+
+
+def _unknown(argument: str) -> str:
+    of_serve = ["--config", *(one.flag for one in SETTINGS)]
+    if not argument.startswith("-"):
+        return f"{argument!r} is one argument too many"
+    if argument in of_serve:
+        return f"{argument} is an option of `peeklock serve` alone"
+    hint = did_you_mean(argument, of_serve)
+    return f"there is no option {argument}{hint or '; --help lists them'}"
 
 
 def _parser() -> argparse.ArgumentParser:

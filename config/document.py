@@ -62,12 +62,18 @@ def read_document(path: Path) -> Node:
     source = str(path)
     try:
         text = path.read_text("utf-8-sig")
+    except IsADirectoryError as error:
+        # Container engines make one where the file to be mounted does not exist.
+        reason = "is a folder; a mounted file that does not exist becomes one"
+        raise ConfigError([Mistake(source, None, "", reason)]) from error
     except OSError as error:
         raise ConfigError(
             [Mistake(source, None, "", f"cannot be read: {error.strerror}")]
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError([Mistake(source, None, "", "is not UTF-8 text")]) from error
+        raise ConfigError(
+            [Mistake(source, None, "", "is not UTF-8 text; save it as UTF-8")]
+        ) from error
     try:
         is_json = path.suffix not in {".yaml", ".yml"} and _JSON_BEGIN.match(text)
         return parse_json(text, source) if is_json else parse_yaml(text, source)
@@ -185,6 +191,9 @@ class _JsonReader:
 # --- YAML ------------------------------------------------------------------------------------
 
 
+_TAB_INDENT = re.compile(r" *\t")
+
+
 def parse_yaml(text: str, source: str) -> Node:
     """Read YAML, safely: plain values, anchors and merge keys, no objects."""
     import yaml  # a JSON file does not pay for it
@@ -200,6 +209,8 @@ def parse_yaml(text: str, source: str) -> Node:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
         problem = error.problem or error.context or "it cannot be read"
+        if line is not None and _TAB_INDENT.match(text.splitlines()[line - 1]):
+            problem += "; indent with spaces, not with tabs"
         raise ConfigError([Mistake(source, line, "", f"not valid YAML: {problem}")]) from error
     except yaml.YAMLError as error:
         raise ConfigError([Mistake(source, None, "", f"not valid YAML: {error}")]) from error

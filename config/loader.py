@@ -14,6 +14,7 @@ from config import emulator, yaml_form
 from config.document import Node, read_document
 from config.mistakes import ConfigError, Mistake, Report
 from config.sources import CONFIG_VARIABLE, read_settings
+from config.texts import read_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,14 +66,20 @@ def _document(
     report: Report,
 ) -> Node | None:
     named = flags.get("config") or environment.get(CONFIG_VARIABLE)
-    path = Path(named).expanduser() if named else emulator_file
-    if not named and not path.is_file():
+    if not named and not emulator_file.exists():
         return None
     try:
-        return read_document(path)
+        return read_document(_path(named) if named else emulator_file)
     except ConfigError as error:  # the flags may hold mistakes as well: tell them together
         report.mistakes += error.mistakes
         return None
+
+
+def _path(named: str) -> Path:
+    try:
+        return read_path(named)
+    except ValueError as error:
+        raise ConfigError([Mistake(named, None, "", f"is not {error}")]) from error
 
 
 def _is_emulator_form(document: Node) -> bool:

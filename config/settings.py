@@ -19,11 +19,15 @@ from config.texts import (
     read_duration,
     read_existing_file,
     read_folder,
+    read_host,
+    read_idle_timeout,
+    read_key,
     read_names,
     read_one_of,
     read_port,
     read_size,
     read_store,
+    sqlite_url,
 )
 
 if TYPE_CHECKING:
@@ -57,13 +61,20 @@ class Quotas(Enum):
 
 def data_folder() -> Path:
     """Where this user's brokers keep what outlives them."""
-    data_home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    data_home = os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share"
     return Path(data_home).absolute() / "peeklock"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user whom the system does not know: it is "/", as in a container
+        return Path("/")
 
 
 def default_storage() -> str:
     """An SQLite file in the user's data folder."""
-    return f"sqlite:///{data_folder() / 'peeklock.db'}"
+    return sqlite_url(data_folder() / "peeklock.db")
 
 
 def _written(read: Callable[[str], Any]) -> BeforeValidator:
@@ -75,6 +86,7 @@ Port = Annotated[int, _written(read_port)]
 ExistingFile = Annotated[Path, _written(read_existing_file)]
 Bytes = Annotated[int, _written(read_size)]
 Milliseconds = Annotated[int, _written(read_duration)]
+Key = Annotated[str, _written(read_key)]
 Switch = Annotated[bool, _written(read_boolean)]
 
 
@@ -83,7 +95,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    host: str = Field("127.0.0.1", description="address to listen on")
+    host: Annotated[str, _written(read_host)] = Field(
+        "127.0.0.1", description="address to listen on"
+    )
     amqp_port: Port = Field(5672, description="port for AMQP; 0 picks a free one")
     http_port: Port = Field(
         5300, description="port for administration and health; 0 picks a free one"
@@ -115,7 +129,7 @@ class Settings(BaseModel):
     )
     storage: Annotated[str, _written(read_store)] = Field(
         default_factory=default_storage,
-        description="memory:, sqlite:///PATH or postgresql://HOST/DATABASE",
+        description="memory: or sqlite:///PATH",
     )
     # Bodies of waiting messages beyond this stay in the store alone.
     payload_memory_bytes: Bytes = Field(
@@ -133,10 +147,10 @@ class Settings(BaseModel):
         Authorization.DEVELOPMENT,
         description="development (the well-known key and any token pass) or strict (all is verified)",
     )
-    shared_access_key_name: str = Field(
+    shared_access_key_name: Key = Field(
         "RootManageSharedAccessKey", description="name of the key that may do everything"
     )
-    shared_access_key: str = Field("SAS_KEY_VALUE", description="the key that may do everything")
+    shared_access_key: Key = Field("SAS_KEY_VALUE", description="the key that may do everything")
     # None: strict authorization takes no bearer tokens.
     jwt_keys: ExistingFile | None = Field(
         None,
@@ -156,17 +170,16 @@ class Settings(BaseModel):
     quotas: Annotated[Quotas, _written(read_one_of(Quotas))] = Field(
         Quotas.RELAXED, description="relaxed, or strict: Azure's own in that tier"
     )
-    testing_api: Switch = Field(
-        False, description="let tests move the clock, inject faults and reset"
-    )
+    testing_api: Switch = Field(False, description="let tests move the broker's clock")
     hold_locks_after_connection_loss: Switch = Field(
         False, description="keep the message locks of a lost connection until they expire"
     )
     # The Python SDK keeps a connection alive only on a slow tick: two minutes are the least.
-    idle_timeout_ms: Milliseconds = Field(
+    idle_timeout_ms: Annotated[int, _written(read_idle_timeout)] = Field(
         4 * MINUTE_MS,
         alias="idle_timeout",
-        description="silence that ends a connection, such as 4m",
+        description="silence that clients are told to avoid, such as 4m; twice that ends a "
+        "connection, 0s: nothing does",
     )
     # All that was asked is durable by then. The Python SDK reads only while it is called, so an idle
     # one never answers, and `docker stop` kills after ten seconds.

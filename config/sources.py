@@ -31,6 +31,9 @@ EMULATOR_VARIABLES = {"http_port": "EMULATOR_HTTP_PORT"}
 its licence (SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may be set and are not
 looked at."""
 
+_NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
+"""What means nothing without another setting."""
+
 _USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
 
 # --- the names ----------------------------------------------------------------------------------
@@ -78,6 +81,9 @@ def read_settings(
         if (node := _given(one, flags, environment) or in_file.get(one.name)) is not None
         and _is_single_value(node, report)
     }
+    for name, needed in _NEEDS.items():
+        if name in given and needed not in given:
+            report.warning(given[name], f"means nothing without {needed}")
     _warn_of_misspelt_variables(environment, report)
     try:
         return Settings.model_validate({name: _as_text(node) for name, node in given.items()})

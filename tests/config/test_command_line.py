@@ -111,6 +111,26 @@ def test_help_names_every_variable_and_default(capsys, monkeypatch):
         main(["serve", "--help"])
     text = capsys.readouterr().out
     assert "PEEKLOCK_HOLD_LOCKS_AFTER_CONNECTION_LOSS" in text
-    assert "(sqlite:////home/100%me/peeklock/peeklock.db)" in text
+    assert "(sqlite:////home/100%25me/peeklock/peeklock.db)" in text
     assert "(PT4M)" in text
     assert "(128MiB)" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["serve", "--amqp-prot", "1"],
+            "there is no option --amqp-prot; did you mean '--amqp-port'?",
+        ),
+        (["serve", "--xyz=1"], "there is no option --xyz; --help lists them"),
+        (["check", "a.json", "b.json"], "'b.json' is one argument too many"),
+        (["tls", "--amqp-port", "1"], "--amqp-port is an option of `peeklock serve` alone"),
+    ],
+)
+def test_an_argument_there_is_not_is_told_with_what_was_meant(arguments, sentence, capsys):
+    """Exit code 2, as for all wrong usage."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert 2 == caught.value.code
+    assert sentence in capsys.readouterr().err

@@ -145,6 +145,12 @@ def test_the_content_tells_json_from_yaml(tmp_path):
     assert {"a": 1} == plain(read_document(path))
 
 
+def test_who_indents_with_tabs_is_told_not_to():
+    """YAML forbids it, and its own words for that are hard to understand."""
+    with pytest.raises(ConfigError, match="; indent with spaces, not with tabs"):
+        parse_yaml("a:\n\tb: 1", "f")
+
+
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
     """Missing, a folder, not text, or without end: said in one sentence, not in a traceback."""
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
@@ -152,8 +158,8 @@ def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
     (tmp_path / "deep.yaml").write_text("a: &a [*a]")
     for name, reason in {
         "missing": "cannot be read: No such file or directory",
-        ".": "cannot be read: Is a directory",
-        "binary": "is not UTF-8 text",
+        ".": "is a folder; a mounted file that does not exist becomes one",
+        "binary": "is not UTF-8 text; save it as UTF-8",
         "deep.json": "is nested too deeply",
         "deep.yaml": "is nested too deeply",
     }.items():

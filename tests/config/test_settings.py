@@ -48,6 +48,28 @@ def test_without_a_data_folder_the_home_folder_is_used(monkeypatch):
     assert "sqlite:////home/me/.local/share/peeklock/peeklock.db" == Settings().storage
 
 
+def test_a_user_without_a_home_can_still_be_told_what_is_wrong(monkeypatch):
+    """Containers run as users that the system does not know; HOME would be `/` there."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert "sqlite:////.local/share/peeklock/peeklock.db" == Settings().storage
+
+
+def test_a_store_in_the_home_folder(monkeypatch):
+    """No shell replaces the tilde inside a URL, and a folder called so is not what was meant."""
+    monkeypatch.setenv("HOME", "/home/100%")
+    assert "sqlite:////home/100%25/my.db" == settings({"storage": "sqlite:///~/my.db"}).storage
+
+
+def test_an_address_may_be_in_brackets():
+    """As it stands in an URL."""
+    assert "::1" == settings({"host": "[::1]"}).host
+
+
 @pytest.fixture
 def certificate(tmp_path):
     path = tmp_path / "certificate.pem"
@@ -63,7 +85,7 @@ VALUES = [
     ("tls_folder", "/somewhere/tls", Path("/somewhere/tls")),
     ("tls_names", "localhost, 10.0.0.1", ("localhost", "10.0.0.1")),
     ("storage", "memory:", "memory:"),
-    ("storage", "postgresql://u:p@h/d", "postgresql://u:p@h/d"),
+    ("storage", "sqlite:///some/where.db", "sqlite:///some/where.db"),
     ("payload_memory", "1000", 1000),
     ("payload_memory", "64KiB", 64 * 1024),
     ("payload_memory", "2 gib", 2 * 1024**3),
@@ -148,15 +170,31 @@ def test_an_empty_variable_is_not_set():
     assert Settings() == settings({}, {"PEEKLOCK_TLS_PORT": "", "EMULATOR_HTTP_PORT": ""})
 
 
+STORES = "memory:, sqlite:///relative/path or sqlite:////absolute/path"
+UNKNOWN_HOME = "a path; it begins with the home folder of somebody unknown"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
         ("amqp_port", "amqp", "a port from 1 to 65535, or 0 for a free one"),
         ("amqp_port", "65536", "a port from 1 to 65535, or 0 for a free one"),
         ("http_port", "-1", "a port from 1 to 65535, or 0 for a free one"),
-        ("tls_names", " , ", "names or addresses with commas between them"),
-        ("storage", "mysql://h", "memory:, sqlite:///PATH or postgresql://HOST/DATABASE"),
-        ("storage", "peeklock.db", "memory:, sqlite:///PATH or postgresql://HOST/DATABASE"),
+        ("host", "[]", "an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1"),
+        ("tls_names", " , ", "host names or addresses with commas between them"),
+        ("tls_names", "localhost,my host", "host names or addresses with commas between them"),
+        ("tls_names", "1::2::3", "host names or addresses with commas between them"),
+        ("tls_folder", "~nobody-here/tls", UNKNOWN_HOME),
+        ("tls_certificate", "~nobody-here/cert.pem", UNKNOWN_HOME),
+        ("tls_certificate", "nowhere.pem", "the path of a file that exists"),
+        ("storage", "mysql://h", STORES),
+        ("storage", "postgresql://h/d", STORES),
+        ("storage", "peeklock.db", STORES),
+        ("storage", "sqlite:///", STORES),
+        ("storage", "sqlite:///folder/", STORES),
+        ("storage", "memory:name", STORES),
+        ("shared_access_key", "a;b", "text without semicolons, and not empty"),
+        ("shared_access_key_name", ";", "text without semicolons, and not empty"),
         ("payload_memory", "much", "a size such as 512MiB or 2GiB"),
         ("payload_memory", "512MB", "a size such as 512MiB or 2GiB"),
         ("log_format", "xml", "console or json"),
@@ -165,6 +203,7 @@ def test_an_empty_variable_is_not_set():
         ("tier", "gold", "Basic or Standard or Premium"),
         ("testing_api", "perhaps", "true or false"),
         ("idle_timeout", "4", "a duration such as PT30S or 30s"),
+        ("idle_timeout", "unlimited", "a duration of 24d or less, or 0s for none"),
     ],
 )
 def test_a_wrong_value_is_told_under_the_name_it_was_given(name, text, allowed):
@@ -173,6 +212,14 @@ def test_a_wrong_value_is_told_under_the_name_it_was_given(name, text, allowed):
     flag, variable = "--" + name.replace("_", "-"), "PEEKLOCK_" + name.upper()
     assert [f"{flag}: {tail}"] == mistakes({name: text})
     assert [f"{variable}: {tail}"] == mistakes({}, {variable: text})
+
+
+def test_a_setting_that_needs_another_says_which(certificate):
+    """A key without its certificate would be overlooked."""
+    loaded = load({"tls_key": str(certificate)}, {}, any_rule, NOWHERE)
+    assert ["--tls-key: means nothing without tls_certificate"] == [
+        str(one) for one in loaded.warnings
+    ]
 
 
 def test_passwords_are_not_repeated():
@@ -188,6 +235,18 @@ def test_mistakes_of_flags_variables_and_file_are_told_together(tmp_path):
     path.write_text('{"a": }')
     found = mistakes({"config": str(path), "amqp_port": "x"}, {"PEEKLOCK_TIER": "y"})
     assert {"--amqp-port", "PEEKLOCK_TIER", str(path)} == {one.partition(":")[0] for one in found}
+
+
+def test_a_folder_in_place_of_the_emulators_file_is_a_mistake(tmp_path):
+    """Container engines make one when the file to be mounted is missing; the entities would be too."""
+    with pytest.raises(ConfigError, match="is a folder"):
+        load({}, {}, any_rule, tmp_path)
+
+
+def test_a_file_in_the_home_folder_of_nobody():
+    """Told like any other file that is not there."""
+    (mistake,) = mistakes({"config": "~nobody-here/Config.json"})
+    assert f"~nobody-here/Config.json: is not {UNKNOWN_HOME}" == mistake
 
 
 def test_a_misspelt_variable_is_a_warning():
