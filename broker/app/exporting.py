@@ -84,8 +84,10 @@ def of_store(store: Store) -> Topology:
     for one in stored:
         definition = definition_from_json(one.definition)
         by_namespace.setdefault(one.namespace, []).append((one.path, definition))
+    if not by_namespace:
+        return Topology({DEFAULT_NAMESPACE: {}})
     names = sorted(by_namespace, key=lambda name: (name != DEFAULT_NAMESPACE, name))
-    return Topology({name: _in_order(by_namespace[name]) for name in names or [DEFAULT_NAMESPACE]})
+    return Topology({name: _in_order(by_namespace[name]) for name in names})
 
 
 def _in_order(

@@ -102,6 +102,11 @@ def test_a_store_is_exported_without_a_broker(tmp_path, capsys):
     assert live == stored
 
 
+def test_an_empty_store_is_an_empty_file(capsys):
+    """Which begins a broker with nothing in it, rather than with what the emulator has."""
+    assert {"queues": {}} == export(capsys, "memory:")[0]
+
+
 def test_the_emulators_form_is_served_the_same(tmp_path, capsys):
     """As far as it goes; what it cannot say is told."""
     path = tmp_path / "Config.json"
