@@ -7,6 +7,7 @@ again. A client that says nothing is dropped after a while.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,13 @@ log = structlog.get_logger("peeklock.listener")
 TLS_HANDSHAKE = 0x16
 BACKLOG = 1024
 ACCEPTS_PER_WAKE_UP = 64
+
+REMEDIES = {
+    errno.EADDRINUSE: "stop whatever uses that port, or choose another (0 picks a free one)",
+    errno.EACCES: "ports below 1024 take a privilege; choose another (0 picks a free one)",
+    errno.EADDRNOTAVAIL: "this machine has no such address; 0.0.0.0 listens on all it has",
+}
+NO_SUCH_HOST = "give an address of this machine, such as 127.0.0.1 or 0.0.0.0"
 
 
 class Listener:
@@ -43,26 +51,11 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._undecided: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        family, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.setblocking(False)
-        try:
-            self._socket.bind(address)
-        except OSError as error:
-            self._socket.close()
-            raise OSError(
-                error.errno,
-                f"cannot listen on {host}:{port}: {error.strerror}; stop whatever uses that port, "
-                "or choose another (0 picks a free one)",
-            ) from error
+        self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
 
     def start(self) -> None:
         """Take clients from now on."""
-        self._socket.listen(BACKLOG)
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
@@ -125,6 +118,32 @@ class Listener:
             handle.cancel()
             self._loop.remove_reader(client)
             client.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens; whoever connects from now on waits to be taken."""
+    bound = None
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setblocking(False)
+        bound.bind(address)
+        bound.listen(BACKLOG)
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+        remedy = REMEDIES.get(error.errno or 0, NO_SUCH_HOST)
+        sentence = f"cannot listen on {address_text(host, port)}: {error.strerror}; {remedy}"
+        raise OSError(error.errno, sentence) from error
+    return bound
+
+
+def address_text(host: str, port: int) -> str:
+    """`127.0.0.1:5672`, `[::1]:5672`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class FirstBytes(asyncio.Protocol):

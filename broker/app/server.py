@@ -19,7 +19,7 @@ from broker.app.clients import Clients
 from broker.app.clock import Clock
 from broker.app.durable_core import DurableCore
 from broker.app.http_side import HttpSide
-from broker.app.listener import Listener
+from broker.app.listener import Listener, address_text
 from broker.app.metrics import Metrics
 from storage.contract import StorageError
 
@@ -43,7 +43,7 @@ GARBAGE_THRESHOLDS = (50_000, 20, 50)
 all time."""
 
 EXIT_OK, EXIT_FAILED = 0, 1
-EVERY_INTERFACE = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- shown as localhost
+SHOWN_AS_LOCALHOST = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- what clients on this machine use
 
 
 class Server:
@@ -60,6 +60,8 @@ class Server:
         )
         self._metrics = Metrics(self._entity_views, self._clients)
         self._listeners: list[Listener] = []
+        self._ports: list[int] = []
+        """Of AMQP, HTTP and, if there is one, TLS."""
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
         self._failure: StorageError | None = None
@@ -90,14 +92,9 @@ class Server:
             http = await self._http.start(lambda: self._ready, self._metrics.render)
         finally:
             await opening
-        self._certificate_files()
+        self._prepare_tls()
         await self._core.begin()
-        settings = self._settings
-        for port in (settings.amqp_port, settings.http_port, settings.tls_port):
-            if port is not None:
-                self._listeners.append(self._listen(port, http))
-        for listener in self._listeners:
-            listener.start()
+        self._listen(http)
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         gc.enable()
@@ -122,19 +119,19 @@ class Server:
 
     def _announce(self) -> None:
         settings = self._settings
-        ports = [listener.port for listener in self._listeners]
-        shown = "localhost" if settings.host in EVERY_INTERFACE else settings.host
-        port = "" if ports[0] == 5672 else f":{ports[0]}"
+        addresses = [address_text(settings.host, port) for port in self._ports]
+        shown = "localhost" if settings.host in SHOWN_AS_LOCALHOST else settings.host
+        endpoint = address_text(shown, self._ports[0]).removesuffix(":5672")
         log.info(
             "ready",
             text=READY_TEXT,
-            amqp=f"{settings.host}:{ports[0]}",
-            http=f"{settings.host}:{ports[1]}",
-            tls=f"{settings.host}:{ports[2]}" if len(ports) > 2 else None,
+            amqp=addresses[0],
+            http=addresses[1],
+            tls=addresses[2] if len(addresses) > 2 else None,
             storage=settings.storage,
             entities=sum(1 for _ in self._entity_views()),
             connection_string=(
-                f"Endpoint=sb://{shown}{port};"
+                f"Endpoint=sb://{endpoint};"
                 f"SharedAccessKeyName={settings.shared_access_key_name};"
                 f"SharedAccessKey={settings.shared_access_key};UseDevelopmentEmulator=true;"
             ),
@@ -142,15 +139,43 @@ class Server:
 
     # --- listening -----------------------------------------------------------------------------
 
-    def _listen(self, port: int, http: Callable[[], asyncio.Protocol]) -> Listener:
-        return Listener(
-            self._settings.host,
-            port,
-            amqp=self._clients.new_transport,
-            http=http,
-            tls=self._tls_context,
-            first_byte_timeout_s=self._settings.limits.handshake_timeout_ms / 1000,
-        )
+    def _listen(self, http: Callable[[], asyncio.Protocol]) -> None:
+        settings = self._settings
+        by_port: dict[int, Listener] = {}
+        for port in (settings.amqp_port, settings.http_port, settings.tls_port):
+            if port is None:
+                continue
+            listener = by_port.get(port)  # every listener serves all: one port can be for all
+            if listener is None:
+                listener = Listener(
+                    settings.host,
+                    port,
+                    amqp=self._clients.new_transport,
+                    http=http,
+                    tls=self._tls_context,
+                    first_byte_timeout_s=settings.limits.handshake_timeout_ms / 1000,
+                )
+                self._listeners.append(listener)
+                if port:
+                    by_port[port] = listener
+            self._ports.append(listener.port)
+        for listener in self._listeners:
+            listener.start()
+
+    def _prepare_tls(self) -> None:
+        """Tell now what would fail the first client. Making a context of our own can wait for it."""
+        settings = self._settings
+        if settings.tls_certificate is not None:
+            self._tls_context()
+            return
+        try:
+            self._certificate_files()
+        except OSError as error:
+            folder = settings.tls_folder
+            sentence = f"no certificate can be kept in {folder}: {error.strerror}; set tls_folder"
+            if settings.tls_port is not None:
+                raise OSError(error.errno, sentence) from error
+            log.warning("tls.unavailable", reason=sentence)
 
     def _tls_context(self) -> ssl.SSLContext:
         """Made when the first client wants it."""
@@ -205,7 +230,9 @@ class Server:
 
 def _sentence(error: Exception) -> str:
     """What an operator needs to read: the words, not the number."""
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def run(settings: Settings, topology: Topology) -> int:

@@ -15,7 +15,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from proton.utils import BlockingConnection, ConnectionClosed
 
-from tests.support.server import ROOT, BrokerProcess
+from tests.support.server import ROOT, BrokerProcess, free_ports
 
 QUEUE = "queue.1"
 
@@ -156,6 +156,43 @@ def test_taken_port_is_named() -> None:
         result = serve("--storage", "memory:", "--amqp-port", port, "--http-port", "0")
     assert 1 == result.returncode
     assert port in result.stdout + result.stderr
+
+
+def test_one_port_can_be_for_everything() -> None:
+    """Given the same port twice, a broker listens there once: every listener understands all."""
+    (port,) = free_ports(1)
+    flags = [f"--{kind}-port={port}" for kind in ("amqp", "http", "tls")]
+    broker = BrokerProcess(arguments=flags)
+    broker.amqp_port = broker.http_port = port
+    with broker:
+        send(broker, "here")
+        assert ["here"] == receive(broker, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--host", "nowhere.invalid"], ["nowhere.invalid:0", "give an address of this machine"]),
+        (["--host", "192.0.2.1"], ["192.0.2.1:0", "this machine has no such address"]),
+        (["--tls-certificate", __file__], [__file__, "unusable"]),
+        (["--tls-folder", f"{__file__}/tls", "--tls-port", "0"], [__file__, "set tls_folder"]),
+    ],
+)
+def test_what_keeps_it_from_starting_is_named(arguments: list[str], words: list[str]) -> None:
+    """The cause and the cure, not an errno."""
+    result = serve("--storage", "memory:", "--amqp-port", "0", "--http-port", "0", *arguments)
+    assert 1 == result.returncode
+    for word in words:
+        assert word in result.stdout
+
+
+def test_where_nothing_can_be_written_plain_connections_still_work(tmp_path: Path) -> None:
+    """A home folder that is read-only costs TLS, which few ask for, and a warning."""
+    (tmp_path / "data").touch()  # a file, where a folder would have to be made
+    with BrokerProcess(environment={"XDG_DATA_HOME": str(tmp_path / "data")}) as broker:
+        send(broker, "plain")
+        assert ["plain"] == receive(broker, 1)
+        assert f"no certificate can be kept in {tmp_path}" in broker.log_text()
 
 
 def test_bad_configuration_names_every_mistake(tmp_path: Path) -> None:
