@@ -1,7 +1,8 @@
 """A socket and the sans-IO connection it feeds: the only IO there is for AMQP.
 
-Reads go straight into the connection; writes happen once per turn. Reading pauses while too much of
-what was read is not yet committed, and delivering pauses while the socket is full.
+Reads go straight into the connection; writes happen once per turn. Reading pauses when a client has
+had its share of a turn, while too much of what was read is not yet committed, and while a client
+leaves too many answers unread; delivering pauses while the socket is full.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ log = structlog.get_logger("peeklock.transport")
 MAX_TIMER_S = 3600.0
 """A far deadline is looked at again after this long: the clock may have been set meanwhile."""
 
+READ_PER_TURN_BYTES = 256 * 1024
+"""A client that sends without end has others served in between, and what it is done with freed."""
+
+UNREAD_MAX_BYTES = 16 * 1024 * 1024
+"""Answers a client may leave unread and still be listened to. Far more than any client lets pile up
+that reads now and then: two that both wait for the other to read would wait for ever."""
+
 
 class Wire(Protocol):
     """What a transport needs underneath: an asyncio transport, or a WebSocket made to look so."""
@@ -34,6 +42,7 @@ class Wire(Protocol):
     def is_closing(self) -> bool: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
 
 
 class Doorkeeper(Protocol):
@@ -65,6 +74,12 @@ class AmqpTransport(asyncio.Protocol):
         self._socket: socket.socket | None = None
         """Where the wire is one; a WebSocket has its own."""
         self._handshaking = True
+        self._read_bytes = 0
+        """Since the last flush."""
+        self._waits_for_commit = False
+        self._waits_for_client = False
+        self._is_full = False
+        """The client reads more slowly than we write."""
         self._timer: asyncio.TimerHandle | None = None
         self._permit_timer: asyncio.TimerHandle | None = None
         self._idle_deadline_ms = 0
@@ -101,16 +116,24 @@ class AmqpTransport(asyncio.Protocol):
         if self._handshaking and self.connection.opened:
             self._end_handshake()
         self._doorkeeper.touch(self)
+        self._read_bytes += len(data)
         if self._doorkeeper.took_in(self, len(data)):
+            self._waits_for_commit = True
+        if self._is_full and self._wire.get_write_buffer_size() > UNREAD_MAX_BYTES:
+            self._waits_for_client = True
+        if not self._may_read:
             self._wire.pause_reading()
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it asks for messages."""
+        self._is_full = True
         if self.connection is not None:
             self.connection.pause()
 
     def resume_writing(self) -> None:
         """The client caught up."""
+        self._is_full = self._waits_for_client = False
+        self._read_on()
         if self.connection is not None:
             self.connection.resume()
             self._doorkeeper.touch(self)
@@ -143,13 +166,17 @@ class AmqpTransport(asyncio.Protocol):
             # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
             # the kernel would keep them waiting for 40 ms.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        had_its_share = self._read_bytes >= READ_PER_TURN_BYTES
+        self._read_bytes = 0
         if connection.finished:
             wire.close()
+        elif had_its_share:
+            self._read_on()
 
     def go_on_reading(self) -> None:
         """What was read has been committed."""
-        if self._wire is not None and not self._wire.is_closing():
-            self._wire.resume_reading()
+        self._waits_for_commit = False
+        self._read_on()
 
     def end(self, error: BrokerError) -> None:
         """Close the connection and say why."""
@@ -179,6 +206,17 @@ class AmqpTransport(asyncio.Protocol):
         """The time, or the broker's keys, may have left the client with less than it had."""
         if self.connection is not None:
             self.connection.check_permits()
+
+    # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def _may_read(self) -> bool:
+        waits = self._waits_for_commit or self._waits_for_client
+        return not waits and self._read_bytes < READ_PER_TURN_BYTES
+
+    def _read_on(self) -> None:
+        if self._may_read and self._wire is not None and not self._wire.is_closing():
+            self._wire.resume_reading()
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
-"""The socket side of a connection: when it looks again at what the client may do."""
+"""The socket side of a connection: when it reads, and when it looks again at what a client may do."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.app.transport import AmqpTransport
+from broker.app.transport import READ_PER_TURN_BYTES, UNREAD_MAX_BYTES, AmqpTransport
 
 if TYPE_CHECKING:
     from broker.app.transport import Doorkeeper, Wire
@@ -26,7 +26,7 @@ class Watched:
         return lambda *_: None
 
 
-def transport(watched: Watched) -> AmqpTransport:
+def transport(watched: Watched | Tap) -> AmqpTransport:
     made = AmqpTransport(
         cast("Doorkeeper", watched), lambda _transport, _peer: cast("Connection", watched), 60.0
     )
@@ -64,3 +64,83 @@ async def test_a_lost_connection_is_not_looked_at():
     one.connection_lost(None)
     assert timer is not None
     assert timer.cancelled()
+
+
+class Tap:
+    """Stands in for server, wire and connection: notes whether the client is being read from."""
+
+    def __init__(self, *, held_up: bool = False, unread_bytes: int = 0) -> None:
+        self.reading = True
+        self.held_up = held_up
+        self.unread_bytes = unread_bytes
+        self.opened = True
+        self.finished = False
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def took_in(self, _transport: object, _size_bytes: int) -> bool:
+        return self.held_up
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def is_closing(self) -> bool:
+        return False
+
+    def take_output(self) -> bytes:
+        return b""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+async def test_a_client_that_had_its_share_of_a_turn_waits_for_the_next():
+    """However much it sends, others come in between."""
+    tap = Tap()
+    one = transport(tap)
+    one.data_received(b"x" * (READ_PER_TURN_BYTES - 1))
+    assert tap.reading
+    one.data_received(b"x")
+    assert not tap.reading
+    one.flush()
+    assert tap.reading
+    one.connection_lost(None)
+
+
+async def test_a_new_turn_does_not_hurry_the_store():
+    """Whoever waits for a commit goes on when that is done, not before."""
+    tap = Tap(held_up=True)
+    one = transport(tap)
+    one.data_received(b"x" * READ_PER_TURN_BYTES)
+    one.flush()
+    assert not tap.reading
+    one.go_on_reading()
+    assert tap.reading
+    one.connection_lost(None)
+
+
+async def test_a_client_that_reads_no_answers_is_not_listened_to():
+    """What the broker has to say to it must not grow without end."""
+    tap = Tap(unread_bytes=UNREAD_MAX_BYTES + 1)
+    one = transport(tap)
+    one.pause_writing()
+    one.data_received(b"x")
+    one.flush()
+    assert not tap.reading
+    one.resume_writing()
+    assert tap.reading
+    one.connection_lost(None)
+
+
+async def test_a_client_that_is_merely_slow_is_listened_to():
+    """It may have to settle before it takes more."""
+    tap = Tap(unread_bytes=UNREAD_MAX_BYTES)
+    one = transport(tap)
+    one.pause_writing()
+    one.data_received(b"x")
+    assert tap.reading
+    one.connection_lost(None)
