@@ -1,9 +1,9 @@
 """Work that takes longer than the lock: the SDK renews it until the work is done.
 
+    make run ARGS="--config examples/entities.yaml"     # has the queue `slow-work`
     python examples/automatic_lock_renewal.py
 
-Needs the queue `slow-work`; its lock may be as short as five seconds. Set
-SERVICEBUS_CONNECTION_STRING to use another broker than the one that `make run` starts.
+Set SERVICEBUS_CONNECTION_STRING to use another broker than the one on this machine.
 """
 
 import os

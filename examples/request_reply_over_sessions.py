@@ -1,9 +1,9 @@
 """Request and reply: the requester waits for its own answer in a session of its own.
 
+    make run ARGS="--config examples/entities.yaml"     # has the queues `requests` and `replies`
     python examples/request_reply_over_sessions.py
 
-Needs the queues `requests` and `replies`, the second with sessions. Set SERVICEBUS_CONNECTION_STRING
-to use another broker than the one that `make run` starts.
+Set SERVICEBUS_CONNECTION_STRING to use another broker than the one on this machine.
 """
 
 import os

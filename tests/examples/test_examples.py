@@ -15,19 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLES = ROOT / "examples"
-CONFIG = {
-    "queues": {
-        "requests": {},
-        "replies": {"requires_session": True},
-        "slow-work": {"lock_duration": "PT5S"},
-    }
-}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess]:
-    """A broker with the queues that the examples name."""
-    with BrokerProcess(config=CONFIG) as process:
+    """A broker as the examples' README has it started."""
+    with BrokerProcess(config=EXAMPLES / "entities.yaml") as process:
         yield process
 
 
