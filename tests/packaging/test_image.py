@@ -137,7 +137,7 @@ def environment(wheel, tmp_path_factory):
 
 
 def test_the_wheel_holds_every_module_and_its_data(wheel):
-    """SQL and the web console are no Python, and still have to be there."""
+    """SQL is no Python, and still has to be there."""
     packages = ["broker", "config", "protocol", "storage"]
     expected = {
         str(path.relative_to(ROOT))
