@@ -161,7 +161,7 @@ def test_a_deferred_message_outlives_its_time_until_it_is_asked_for(dead_letters
 def test_a_fetched_message_is_given_up_with_the_connection_it_was_fetched_through(
     book, connection_lost, count
 ):
-    """R13: as any other lock is. It stays deferred, and the delivery has failed."""
+    """As any other lock is. It stays deferred, and the delivery has failed."""
     book.ask(fetch(1))
     book.run(Detach([CLIENT], connection_lost=connection_lost))
     (peeked,) = book.ask(Peek(CLIENT, "p", "q", 1, 1))

@@ -261,7 +261,7 @@ def test_a_session_receiver_needs_sessions():
 
 
 def test_a_plain_receiver_is_refused_where_sessions_are_required():
-    """Semantics N2."""
+    """It would get messages of sessions it does not hold."""
     book = Playbook(QueueDefinition(requires_session=True), attach=False)
     assert book >> attach_receiver(R) << Refused(R, NotAllowed)
 

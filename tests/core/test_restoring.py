@@ -72,7 +72,7 @@ def test_messages_are_there_in_order_with_their_counts():
 
 
 def test_locks_are_gone_and_old_tokens_worthless():
-    """R14: a restart may lose locks, never messages."""
+    """A restart may lose locks, never messages."""
     book = Playbook()
     book.run(send("a"), credit(1))
     later = book.restarted()

@@ -212,7 +212,7 @@ def test_a_refused_presettled_send_is_reported_without_handle():
 
 
 def test_a_message_without_session_id_is_refused_by_a_session_entity():
-    """Semantics N2; the others of the command are taken."""
+    """The others of the command are taken."""
     book = Playbook(QueueDefinition(requires_session=True))
     assert (
         book

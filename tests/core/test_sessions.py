@@ -80,7 +80,7 @@ def book():
 
 
 def test_a_named_session_is_accepted_even_when_empty(book):
-    """N3, N10: before or after its messages arrive."""
+    """A requester waits for its reply in a session that does not exist yet."""
     assert book >> attach_receiver(R, session="x") << ReceiverAttached(R, "x", UNTIL_MS)
     assert book >> credit(5)
     assert book >> in_session("x", "a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
@@ -168,7 +168,7 @@ def test_a_session_with_only_deferred_messages_is_not_available(book):
 
 
 def test_each_session_goes_only_to_its_holder(book):
-    """N6: unheld sessions deliver to no one."""
+    """Unheld sessions deliver to no one."""
     book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
     book.run(credit(10), credit(10, to=OTHER))
     turn = book.run(send(*[message(t + s, session=s) for t in "12" for s in ("x", "y", "z")]))
@@ -177,7 +177,7 @@ def test_each_session_goes_only_to_its_holder(book):
 
 
 def test_an_abandoned_message_comes_next(book):
-    """N5: before those behind it."""
+    """Before those behind it."""
     book.run(in_session("x", "a", "b", "c"), attach_receiver(R, session="x"), credit(1))
     assert (
         book
@@ -216,7 +216,7 @@ def test_draining_a_session(book):
 
 @pytest.mark.parametrize("connection_lost", [False, True])
 def test_a_closed_session_returns_its_messages_uncounted(book, connection_lost):
-    """N9; they go to the next holder, in order."""
+    """They go to the next holder, in order."""
     book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(2))
     assert book >> Detach([R], connection_lost=connection_lost)
     assert book >> attach_receiver(OTHER, session="x") << ReceiverAttached(OTHER, "x", UNTIL_MS)
@@ -226,7 +226,7 @@ def test_a_closed_session_returns_its_messages_uncounted(book, connection_lost):
 
 
 def test_an_expired_session_counts_and_detaches_its_holder(book):
-    """N9, N11: each message it had is a failed delivery."""
+    """Each message it had is a failed delivery."""
     book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
     assert book >> Advance(30_000) << updated(1) << Detached(R, SessionLockLost)
     assert (
@@ -287,7 +287,7 @@ def test_sessions_leave_nothing_behind(book):
 
 
 def test_state_is_null_until_set_and_null_again_when_cleared(book):
-    """N7."""
+    """Null, not empty: the SDKs tell the two apart."""
     book.run(attach_receiver(R, session="x"))
     assert None is book.ask(GetSessionState(CLIENT, "g", "q", "x"))
     entity_id = 1
@@ -303,7 +303,7 @@ def test_state_is_null_until_set_and_null_again_when_cleared(book):
 
 
 def test_state_outlives_messages_and_holders(book):
-    """N1, N7: a session exists while it has either."""
+    """A session exists while it has either."""
     book.run(attach_receiver(R, session="x"))
     book.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
     book.run(Detach([R]))
@@ -336,7 +336,7 @@ def test_state_has_a_size_limit():
 
 
 def test_state_is_no_larger_than_a_message():
-    """N7: the limit of the entity it is in."""
+    """The limit of the entity it is in."""
     book = Playbook(QueueDefinition(requires_session=True, max_message_size_kilobytes=1))
     book.run(attach_receiver(R, session="a"))
     book.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1024)))
@@ -346,7 +346,7 @@ def test_state_is_no_larger_than_a_message():
 
 
 def test_state_counts_toward_the_size_of_the_entity():
-    """N7."""
+    """As messages do."""
     book = Playbook(QueueDefinition(requires_session=True, max_size_megabytes=1))
     book.run(attach_receiver(R, session="x"))
     book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_000_000))
@@ -360,7 +360,7 @@ def test_state_counts_toward_the_size_of_the_entity():
 
 
 def test_sessions_are_listed_page_by_page(book):
-    """N8: those with messages or state."""
+    """Those with messages or state."""
     book.run(*[in_session(name, "a") for name in "cabde"])
     assert ["a", "b"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 2))
     assert ["c", "d"] == book.ask(ListSessions(CLIENT, "l", "q", 2, 2))
@@ -369,7 +369,7 @@ def test_sessions_are_listed_page_by_page(book):
 
 
 def test_sessions_are_listed_by_when_their_state_changed(book):
-    """N8: those whose state was set after a time."""
+    """Those whose state was set after a time."""
     book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
     book.run(in_session("z", "a"))
     book.ask(SetSessionState(CLIENT, "s", "q", "x", b"1"))

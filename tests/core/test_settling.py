@@ -243,7 +243,7 @@ def test_settling_by_token_refuses_as_a_link_does(book):
 
 
 def test_a_lost_connection_drops_its_locks_each_a_failed_delivery(book):
-    """Semantics R13: at once, and in order."""
+    """At once, and in order."""
     book.run(attach_receiver(OTHER), credit(5, to=OTHER))
     assert (
         book
