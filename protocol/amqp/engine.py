@@ -142,8 +142,14 @@ class Engine:
         """Act on silence in either direction; returns when to be called again, 0 for never."""
         if self._lost:
             return 0
-        deadline_ms: int = lib.pn_transport_tick(self._proton.transport, now_ms)
+        transport = self._proton.transport
+        deadline_ms: int = lib.pn_transport_tick(transport, now_ms)
+        patience_ms: int = lib.pn_transport_get_remote_idle_timeout(transport)
         self._tell(local=True)
+        if patience_ms:
+            # Proton notices silence only when asked: asked no sooner than it wants to be, it would
+            # let up to the whole of the client's timeout pass before it says something.
+            deadline_ms = min(deadline_ms, now_ms + max(1, patience_ms // 4))
         return deadline_ms
 
     def connection_lost(self) -> None:

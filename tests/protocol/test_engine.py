@@ -282,3 +282,17 @@ def test_an_idle_client_hears_from_us_within_half_its_timeout():
     engine.tick(10_501)
 
     assert b"\x00\x00\x00\x08\x02\x00\x00\x00" == engine.take_output()
+
+
+def test_words_between_two_looks_do_not_put_off_the_next_for_a_whole_timeout():
+    """The .NET SDK drops a connection that was silent for its timeout, to the millisecond."""
+    engine, _ = served()
+    say(engine, HEADER + frame("open", "c", "h", None, None, UInt(1000)))
+    now_ms, next_ms = 10_000, engine.tick(10_000)
+    assert ["begin"] == [one.name for one in say(engine, begin_frame())]
+
+    while not (empty_frame := engine.take_output()):
+        now_ms, next_ms = next_ms, engine.tick(next_ms)
+
+    assert b"\x00\x00\x00\x08\x02\x00\x00\x00" == empty_frame
+    assert 10_500 <= now_ms <= 10_750
