@@ -96,7 +96,7 @@ class Detach(NamedTuple):
 
 class Credit(NamedTuple):
     """How many messages the receiver takes in all, counted from attach; answered by `Drained`
-    when `drain` asks to use up or give back what is left."""
+    when `drain` asks to use up or give back what is left, or by `DrainGoesOn` to be asked again."""
 
     peer: Peer
     limit: int

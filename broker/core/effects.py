@@ -76,6 +76,12 @@ class Drained(NamedTuple):
     to: Peer
 
 
+class DrainGoesOn(NamedTuple):
+    """A draining receiver got as much as leaves at once: it asks again, once that is written."""
+
+    to: Peer
+
+
 class Settled(NamedTuple):
     """These settlements took effect."""
 
@@ -117,6 +123,7 @@ Effect = (
     | SendRefused
     | Deliver
     | Drained
+    | DrainGoesOn
     | Settled
     | SettleRefused
     | Reply

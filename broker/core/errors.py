@@ -141,8 +141,3 @@ class TransactionUnknown(BrokerError):
 class TransactionRolledBack(BrokerError):
     condition = "amqp:transaction:rollback"
     status = 400
-
-
-class TransactionTimeout(BrokerError):
-    condition = "amqp:transaction:timeout"
-    status = 408

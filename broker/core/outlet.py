@@ -66,12 +66,14 @@ class Receiver:
     @property
     def room(self) -> int:
         """How many more messages it takes in this dispatch."""
-        room = self.limit - self.delivered
-        if self.draining:
-            return room  # it will not ask again: it waits for all there is, or for the end
         if self.paused or self.burst_bytes >= BURST_MAX_BYTES:
             return 0
-        return min(room, BURST_MAX_MESSAGES - len(self.burst))
+        return min(self.limit - self.delivered, BURST_MAX_MESSAGES - len(self.burst))
+
+    @property
+    def drains_later(self) -> bool:
+        """It wants all there is, and there may be more than it has got: it is to ask again."""
+        return self.draining and self.paused and self.limit > self.delivered
 
     def grant(self, limit: int, *, drain: bool) -> None:
         """It takes so many in all."""
@@ -88,8 +90,7 @@ class Receiver:
     def unload(self) -> list[Message]:
         """What to deliver now."""
         messages = self.burst
-        full = len(messages) >= BURST_MAX_MESSAGES or self.burst_bytes >= BURST_MAX_BYTES
-        self.paused = full and not self.draining
+        self.paused = len(messages) >= BURST_MAX_MESSAGES or self.burst_bytes >= BURST_MAX_BYTES
         self.burst = []
         self.burst_bytes = 0
         return messages
@@ -162,6 +163,8 @@ class Outlet:
             self.queue.environment.payloads.request(ready.to_read_ahead(), turn)
         if self._draining:
             for receiver in list(self._draining):
+                if receiver.drains_later:
+                    continue
                 if receiver.room <= 0 or not ready.blocked:
                     receiver.finish_draining(turn)
                     self.forget(receiver)

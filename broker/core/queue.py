@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.commands import SettlementKind
 from broker.core.deadlines import Due
-from broker.core.effects import Deliver
+from broker.core.effects import Deliver, DrainGoesOn
 from broker.core.errors import NotAllowed
 from broker.core.index import BLOCK_BITS, MessageIndex
 from broker.core.locks import Locks
@@ -285,6 +285,8 @@ class Queue:
         else:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
+        if receiver.drains_later:
+            turn.effects.append(DrainGoesOn(receiver.peer))
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock messages that nobody holds; their tokens, in order."""

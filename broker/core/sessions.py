@@ -85,7 +85,9 @@ class Session:
         payloads = self.queue.environment.payloads
         if payloads.any_paged:
             payloads.request(self.ready.to_read_ahead(), turn)
-        if receiver.draining and (receiver.room <= 0 or not self.ready.blocked):
+        if not receiver.draining or receiver.drains_later:
+            return
+        if receiver.room <= 0 or not self.ready.blocked:
             receiver.finish_draining(turn)
 
 

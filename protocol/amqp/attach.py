@@ -42,16 +42,10 @@ class Attach:
     """The client wants a node made for it at the end it does not own."""
     snd_settle_mode: int = 2
     """0 unsettled, 1 settled, 2 mixed."""
-    rcv_settle_mode: int = 0
-    """0 first, 1 second."""
     filter: dict[str, FilterValue] = field(default_factory=dict)
     properties: dict[str, object] = field(default_factory=dict)
     copies: bool = False
     """The client wants to look at messages and leave them where they are."""
-    max_message_size: int = 0
-    """0 means no limit."""
-    initial_delivery_count: int = 0
-    """Proton keeps the peer's to itself and counts from it; shown here as 0."""
 
 
 def read_attach(link: Any) -> Attach:
@@ -67,11 +61,9 @@ def read_attach(link: Any) -> Attach:
         target_is_coordinator=lib.pn_terminus_get_type(target) == lib.PN_COORDINATOR,
         dynamic=bool(lib.pn_terminus_is_dynamic(target if is_receiver else source)),
         snd_settle_mode=lib.pn_link_remote_snd_settle_mode(link),
-        rcv_settle_mode=lib.pn_link_remote_rcv_settle_mode(link),
         filter=_filters(decoded_map(lib.pn_terminus_filter(source))),
         properties=decoded_map(lib.pn_link_remote_properties(link)),
         copies=not is_receiver and _wants_copies(source),
-        max_message_size=lib.pn_link_remote_max_message_size(link),
     )
 
 

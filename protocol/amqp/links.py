@@ -14,6 +14,7 @@ from broker.core.effects import (
     Deliver,
     Detached,
     Drained,
+    DrainGoesOn,
     Effect,
     ReceiverAttached,
     Refused,
@@ -314,6 +315,9 @@ class ClientReceiver:
     def _drained(self, _: Drained) -> None:
         self._engine.drained(self._link)
 
+    def _drain_goes_on(self, _: DrainGoesOn) -> None:
+        self._offer_credit(self._engine.draining(self._link))
+
     def _settled(self, effect: Settled) -> None:
         handles = [handle for handle in effect.handles if handle is not None]
         answer = ANSWERS[effect.settlement.kind]
@@ -379,6 +383,7 @@ _RECEIVER_EFFECTS: dict[type, Callable[[ClientReceiver, Any], None]] = {
     Detached: ClientReceiver._detached,
     Deliver: ClientReceiver._deliver,
     Drained: ClientReceiver._drained,
+    DrainGoesOn: ClientReceiver._drain_goes_on,
     Settled: ClientReceiver._settled,
     SettleRefused: ClientReceiver._settle_refused,
 }

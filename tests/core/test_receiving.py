@@ -39,6 +39,7 @@ from tests.support.playbook import (
     Advance,
     Deliver,
     Drained,
+    DrainGoesOn,
     Named,
     Playbook,
     R,
@@ -189,14 +190,25 @@ def test_draining_an_empty_queue_is_answered_at_once():
     assert Playbook() >> credit(5, drain=True) << Drained(R)
 
 
-def test_draining_takes_all_there_is_in_one_go():
-    """A draining receiver does not ask again, so no burst limit applies."""
+def test_draining_takes_all_there_is_in_bursts():
+    """However much there is, and however slow the receiver, no more than a burst is on its way."""
     book = Playbook()
-    count = BURST_MAX_MESSAGES * 2 + 5
-    book.run(send(*["m"] * count))
+    book.run(send(*["m"] * (BURST_MAX_MESSAGES + 5)))
     turn = book.run(credit(10_000, drain=True))
-    assert count == sum(len(e.messages) for e in turn.effects if isinstance(e, Deliver))
-    assert Drained(R) == turn.effects[-1]
+    assert BURST_MAX_MESSAGES == len(turn.effects[0].messages)
+    assert [DrainGoesOn(R)] == turn.effects[1:]
+    turn = book.run(credit(10_000, drain=True))
+    assert 5 == len(turn.effects[0].messages)
+    assert [Drained(R)] == turn.effects[1:]
+
+
+def test_draining_ends_with_the_credit():
+    """Nothing is left to ask for, also where a burst ends there."""
+    book = Playbook()
+    book.run(send(*["m"] * (BURST_MAX_MESSAGES + 5)))
+    turn = book.run(credit(BURST_MAX_MESSAGES, drain=True))
+    assert BURST_MAX_MESSAGES == len(turn.effects[0].messages)
+    assert [Drained(R)] == turn.effects[1:]
 
 
 def test_a_detached_receiver_gets_nothing():

@@ -30,6 +30,7 @@ from broker.core.errors import (
     SessionCannotBeLocked,
     SessionLockLost,
 )
+from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.records import SessionStateSet
 from config.entities import QueueDefinition
 from config.limits import Limits
@@ -44,6 +45,7 @@ from tests.support.playbook import (
     Deliver,
     Detached,
     Drained,
+    DrainGoesOn,
     Named,
     Playbook,
     R,
@@ -209,6 +211,14 @@ def test_draining_a_session(book):
     book.run(in_session("x", "a"), attach_receiver(R, session="x"))
     assert book >> credit(5, drain=True) << Deliver(R, [1], [T1]) << Drained(R)
     assert book >> credit(0, drain=True) << Drained(R)
+
+
+def test_draining_a_session_goes_on_burst_by_burst(book):
+    """As everywhere: the receiver asks again once what it got is written."""
+    half = "h" * (BURST_MAX_BYTES // 2)
+    book.run(in_session("x", half, half, "last"), attach_receiver(R, session="x"))
+    assert book >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainGoesOn(R)
+    assert book >> credit(5, drain=True) << Deliver(R, [3], [T3]) << Drained(R)
 
 
 # --- ending ----------------------------------------------------------------------------------------

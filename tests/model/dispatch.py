@@ -64,6 +64,8 @@ def dispatch(
     for listener in model.listeners:
         if not listener.attached or not listener.draining or listener.waits_until_ms:
             continue
+        if listener.drains_later:
+            continue
         if drained is None or listener.peer in drained:
             assert not listener.room or not _next(model, listener)
             listener.draining = False
@@ -162,7 +164,10 @@ def _hand_over(
         f"{listener.peer} should have got {expected}, and got {[one.shown for one in handed]}"
     )
     listener.delivered += len(items)
-    listener.full |= _fills(handed) and not listener.draining
+    if _fills(handed):
+        listener.full = True
+        if listener.drains_later:
+            model.answers.append(("drain goes on", listener.peer))
     if listener.mode is ReceiveMode.RECEIVE_AND_DELETE:
         assert all(one.token is None for one in handed)
         model.delete(items)

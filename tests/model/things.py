@@ -118,6 +118,11 @@ class Listener:
     def room(self) -> int:
         return 0 if self.full else max(0, self.limit - self.delivered)
 
+    @property
+    def drains_later(self) -> bool:
+        """It wants all there is, and is to ask again for what did not leave at once."""
+        return self.draining and self.full and self.limit > self.delivered
+
 
 def item_from(message: Message, place: Place) -> Item:
     """The naive form of a message as it was sent."""

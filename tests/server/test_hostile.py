@@ -14,6 +14,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 from tests.support.server import BrokerProcess
+from tests.support.wire import attach_receiver, begin_frame, flow, frames, open_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,3 +167,28 @@ def test_thousands_of_links_are_given_back(broker: BrokerProcess) -> None:
         connection.close()
     _, content = broker.request("GET", "/metrics")
     assert "peeklock_links 0.0" in content.decode()
+
+
+def test_draining_without_reading_costs_no_more_than_a_burst(broker: BrokerProcess) -> None:
+    """A client that wants all there is gets it as fast as it reads, and in the end its answer."""
+    count, size_bytes = 40, 1_000_000
+    connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=TIMEOUT_S)
+    sender = connection.create_sender(QUEUE)
+    for _ in range(count):
+        sender.send(Message(body=b"x" * size_bytes))
+    connection.close()
+    before = memory_kib(broker)
+    with connect(broker) as client:
+        client.sendall(
+            AMQP
+            + open_frame()
+            + begin_frame()
+            + attach_receiver(address=QUEUE, snd_settle_mode=1)
+            + flow(10_000, drain=True)
+        )
+        assert broker.is_healthy()
+        assert memory_kib(broker) - before < 25_000
+        received = client.recv(len(AMQP))
+        while not (heard := frames(received[len(AMQP) :])) or heard[-1].name != "flow":
+            received += client.recv(1 << 20)
+        assert count == sum(one.name == "transfer" and one[1] is not None for one in heard)

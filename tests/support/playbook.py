@@ -173,6 +173,7 @@ Accepted: Any = effects.Accepted
 Deliver: Any = effects.Deliver
 Detached: Any = effects.Detached
 Drained: Any = effects.Drained
+DrainGoesOn: Any = effects.DrainGoesOn
 PayloadsNeeded: Any = effects.PayloadsNeeded
 ReceiverAttached: Any = effects.ReceiverAttached
 Refused: Any = effects.Refused
