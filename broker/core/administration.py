@@ -25,7 +25,7 @@ from broker.core.records import EntityDeleted, MessagesDeleted
 from broker.core.topic import Topic
 from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from config.features import missing_feature
-from config.names import wrong_entity_name, wrong_rule_name
+from config.names import subscription_path, wrong_entity_name, wrong_rule_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +105,7 @@ class Administration:
             )
         if isinstance(definition, SubscriptionDefinition):
             topic, name = self._directory.topic_of(path)
-            path = f"{topic.path}/Subscriptions/{name}"
+            path = subscription_path(topic.path, name)
             if len(name) > limits.name_max_characters:
                 raise ArgumentError(
                     f"A subscription's name has at most {limits.name_max_characters} characters."

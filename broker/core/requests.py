@@ -128,9 +128,7 @@ class Requests:
         holder = self._holder(command.peer, queue, messages)
         expired = [message for message in messages if 0 < message.expires_at_ms <= now_ms]
         if expired:
-            queue.expire(
-                expired, turn
-            )  # a deferred message outlives its time until it is asked for
+            queue.expire(expired, turn)  # until it is asked for, it outlives its time
             raise _not_found()
         self._need_bodies(messages, turn)
         if command.mode is ReceiveMode.RECEIVE_AND_DELETE:
