@@ -15,6 +15,7 @@ from broker.core.errors import BrokerError, NotAllowed, QuotaExceeded
 from broker.core.outlet import Receiver
 from broker.core.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.sessions import Session
+from broker.core.settlement import return_locked
 from broker.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Links:
             self._receivers.pop(peer, None)
             self.release(receiver, now_ms, turn)
             if connection_lost and receiver.held and not self._holds_locks:
-                receiver.queue.return_locked(receiver.held, now_ms, turn, failed=True)
+                return_locked(receiver.queue, receiver.held, now_ms, turn, failed=True)
             elif receiver.held:
                 self._lingering[peer] = receiver
 

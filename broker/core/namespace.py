@@ -24,6 +24,7 @@ from broker.core.message import MessageState
 from broker.core.payloads import Payloads
 from broker.core.requests import BodiesAwaited, Requests
 from broker.core.restoring import restore_messages, restore_session_states
+from broker.core.settlement import return_locked
 from broker.core.traffic import Traffic
 from broker.core.transactions import Transactions
 
@@ -291,7 +292,7 @@ class Namespace:
 
     def _message_locks_end(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         for queue, locked in _by_queue(messages).items():
-            queue.return_locked(locked, now_ms, turn, failed=True)
+            return_locked(queue, locked, now_ms, turn, failed=True)
 
     def _session_locks_end(self, sessions: Iterable[Session], now_ms: int, turn: Turn) -> None:
         for session in sorted(sessions, key=lambda session: session.id):

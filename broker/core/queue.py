@@ -1,8 +1,8 @@
 """One queue of messages: an entity's own, or one of its sub-queues.
 
-Owns what happens to a message from arrival to settlement: numbers, locks, counts, expiry. Who may
-send here and where a message goes next is the entity's; the order of delivery is the outlet's.
-Each message is in exactly one queue and has at most one lock.
+Owns arriving, waiting and leaving: numbers, counts, expiry, and who gets a lock. What a settlement
+does is in `settlement.py`; who may send here and where a message goes next is the entity's; the
+order of delivery is the outlet's. Each message is in exactly one queue and has at most one lock.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.core.commands import SettlementKind
 from broker.core.deadlines import Due
 from broker.core.effects import Deliver, DrainGoesOn
-from broker.core.errors import NotAllowed
 from broker.core.index import BLOCK_BITS, MessageIndex
 from broker.core.locks import Locks
 from broker.core.message import MessageState
@@ -28,7 +26,6 @@ from config.entities import UNLIMITED_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from broker.core.commands import Settlement
     from broker.core.entities import Entity
     from broker.core.message import Message
     from broker.core.overlay import Overlay
@@ -39,8 +36,6 @@ DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
 
 _ACTIVE = MessageState.ACTIVE
-_SEQUENCE_NUMBER = attrgetter("sequence_number")
-_LOCK_TOKEN = attrgetter("lock_token")
 _EXPIRY = attrgetter("expires_at_ms")
 _SCHEDULED_TIME = attrgetter("scheduled_enqueue_time_ms")
 
@@ -303,84 +298,6 @@ class Queue:
         until_ms = now_ms + self.lock_duration_ms
         self.locks.extend(messages, until_ms)
         return [until_ms] * len(messages)
-
-    # --- settlement -------------------------------------------------------------------------
-
-    def check_settlement(self, settlement: Settlement) -> None:
-        """Raises if no message of this queue can be settled like that."""
-        if settlement.kind is SettlementKind.DEAD_LETTER and self.dead_letters is None:
-            raise NotAllowed("A message in a dead-letter queue cannot be dead-lettered again.")
-
-    def settle(
-        self, tokens: Iterable[bytes], settlement: Settlement, now_ms: int, turn: Turn
-    ) -> None:
-        """Do to locked messages what their receiver asks. Every token must be one of `locks`."""
-        messages = self.locks.end(tokens)
-        kind = settlement.kind
-        if kind is SettlementKind.COMPLETE:
-            self.delete(messages, turn)
-            return
-        if settlement.properties:
-            for message in messages:
-                overlay = message.overlay or EMPTY
-                message.overlay = overlay.with_properties(settlement.properties)
-        if kind is SettlementKind.DEAD_LETTER:
-            self.dead_letter(messages, settlement.reason, settlement.description, turn)
-        elif kind is SettlementKind.RELEASE:
-            self._give_back(messages, now_ms, turn)
-        else:
-            kept = self._count_failure(messages, turn)
-            if kind is SettlementKind.DEFER:
-                self._set_aside(kept)
-            if kept:
-                turn.records.append(MessagesUpdated(rows_of(kept)))
-                self._give_back(kept, now_ms, turn)
-
-    def return_locked(
-        self, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
-    ) -> None:
-        """Locks end without a settlement; failed deliveries count, except of dead letters."""
-        locked = sorted(messages, key=_SEQUENCE_NUMBER)
-        back: Sequence[Message] = self.locks.end(map(_LOCK_TOKEN, locked))
-        if failed and self.dead_letters is not None:
-            back = self._count_failure(back, turn)
-            if back:
-                turn.records.append(MessagesUpdated(rows_of(back)))
-        self._give_back(back, now_ms, turn)
-
-    def _count_failure(self, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
-        """Count a failed delivery each; dead-letter those that have used up theirs, the rest."""
-        limit = self.max_delivery_count
-        used_up = []
-        for message in messages:
-            message.delivery_count += 1
-            if 0 < limit <= message.delivery_count:
-                used_up.append(message)
-        if not used_up:
-            return messages
-        description = f"Message could not be consumed after {limit} delivery attempts."
-        self.dead_letter(used_up, "MaxDeliveryCountExceeded", description, turn)
-        return [message for message in messages if message.queue is self]
-
-    def _give_back(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Return unlocked messages to their places; the deferred stay deferred."""
-        ready = [message for message in messages if message.state is _ACTIVE]
-        # Time to live does not end while a message is locked, but it goes on being counted.
-        expired = [message for message in ready if 0 < message.expires_at_ms <= now_ms]
-        if expired:
-            self.expire(expired, turn)
-            ready = [message for message in ready if message.queue is self]
-        (self.sessions or self.outlet).give_back(ready)
-
-    def _set_aside(self, messages: Sequence[Message]) -> None:
-        """Keep messages for those who ask for them by number."""
-        payloads = self.environment.payloads
-        for message in messages:
-            if message.state is _ACTIVE:
-                message.state = MessageState.DEFERRED
-                self.deferred_count += 1
-            if payloads.over_budget:
-                payloads.evict(message)
 
     # --- leaving ----------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from broker.core.errors import (
 from broker.core.links import receivable, sendable
 from broker.core.message import MessageState
 from broker.core.records import SessionStateSet
+from broker.core.settlement import check_settlement, settle_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -83,7 +84,7 @@ class Requests:
     def settle_by_token(self, command: ask.SettleByToken, now_ms: int, turn: Turn) -> None:
         """Settle messages, whichever link they were locked through."""
         queue = self._receivable(command.path, now_ms)
-        queue.check_settlement(command.settlement)
+        check_settlement(queue, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
         if any(token not in queue.locks for token in tokens):
             if command.session_id is not None:
@@ -92,7 +93,7 @@ class Requests:
         if command.transaction_id is not None:
             self._traffic.hold_settlement(command.transaction_id, queue, tokens, command.settlement)
         elif tokens:
-            queue.settle(tokens, command.settlement, now_ms, turn)
+            settle_locked(queue, tokens, command.settlement, now_ms, turn)
 
     # --- looking and fetching ---------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from broker.core.errors import (
 )
 from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.ready import ReadyMessages
+from broker.core.settlement import return_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -244,7 +245,7 @@ class Sessions:
         """The holder is done with it: what it did not settle is as before, no delivery counted."""
         receiver = self._end_hold(session)
         if receiver.held:
-            self._queue.return_locked(receiver.held, now_ms, turn, failed=False)
+            return_locked(self._queue, receiver.held, now_ms, turn, failed=False)
         self._after_hold(session)
 
     def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
@@ -253,7 +254,7 @@ class Sessions:
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
         self._queue.entity.receivers.pop(receiver, None)
         if receiver.held:
-            self._queue.return_locked(receiver.held, now_ms, turn, failed=True)
+            return_locked(self._queue, receiver.held, now_ms, turn, failed=True)
         self._after_hold(session)
 
     def _end_hold(self, session: Session) -> Receiver:

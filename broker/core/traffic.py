@@ -15,6 +15,7 @@ from broker.core.errors import (
     MessageLockLost,
     MessageSizeExceeded,
 )
+from broker.core.settlement import check_settlement, return_locked, settle_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -118,9 +119,9 @@ class Traffic:
             if not live:
                 return
         try:
-            queue.check_settlement(command.settlement)
+            check_settlement(queue, command.settlement)
             if command.transaction_id is None:
-                queue.settle(live, command.settlement, now_ms, turn)
+                settle_locked(queue, live, command.settlement, now_ms, turn)
             else:
                 forgotten = [one for one, its in zip(live, handles, strict=True) if its is None]
                 self.hold_settlement(
@@ -257,14 +258,14 @@ class HeldSettlement:
 
     def run(self, now_ms: int, turn: Turn) -> None:
         """Settle."""
-        self._queue.settle(self.tokens, self._settlement, now_ms, turn)
+        settle_locked(self._queue, self.tokens, self._settlement, now_ms, turn)
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """The deliveries failed, as far as their receivers still know of them: they do not."""
         locks = self._queue.locks
         lost = [locks[token] for token in self._forgotten if token in locks]
         if lost:
-            self._queue.return_locked(lost, now_ms, turn, failed=True)
+            return_locked(self._queue, lost, now_ms, turn, failed=True)
 
 
 def _sort_out(

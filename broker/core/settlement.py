@@ -1,0 +1,111 @@
+"""What becomes of locked messages: settled as their receiver asks, or given back unsettled.
+
+Owns what each settlement does and which deliveries have failed; taking messages in and out is the
+queue's. A message stays where it is, leaves for the dead letters or is deleted, in one step.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from broker.core.commands import SettlementKind
+from broker.core.errors import NotAllowed
+from broker.core.message import MessageState
+from broker.core.overlay import EMPTY
+from broker.core.records import MessagesUpdated
+from broker.core.rows import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.core.commands import Settlement
+    from broker.core.message import Message
+    from broker.core.queue import Queue
+    from broker.core.turn import Turn
+
+_ACTIVE = MessageState.ACTIVE
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
+_LOCK_TOKEN = attrgetter("lock_token")
+
+
+def check_settlement(queue: Queue, settlement: Settlement) -> None:
+    """Raises if no message of this queue can be settled like that."""
+    if settlement.kind is SettlementKind.DEAD_LETTER and queue.dead_letters is None:
+        raise NotAllowed("A message in a dead-letter queue cannot be dead-lettered again.")
+
+
+def settle_locked(
+    queue: Queue, tokens: Iterable[bytes], settlement: Settlement, now_ms: int, turn: Turn
+) -> None:
+    """Do to locked messages what their receiver asks. Every token must be one of `locks`."""
+    messages = queue.locks.end(tokens)
+    kind = settlement.kind
+    if kind is SettlementKind.COMPLETE:
+        queue.delete(messages, turn)
+        return
+    if settlement.properties:
+        for message in messages:
+            overlay = message.overlay or EMPTY
+            message.overlay = overlay.with_properties(settlement.properties)
+    if kind is SettlementKind.DEAD_LETTER:
+        queue.dead_letter(messages, settlement.reason, settlement.description, turn)
+    elif kind is SettlementKind.RELEASE:
+        _give_back(queue, messages, now_ms, turn)
+    else:
+        kept = _count_failure(queue, messages, turn)
+        if kind is SettlementKind.DEFER:
+            _set_aside(queue, kept)
+        if kept:
+            turn.records.append(MessagesUpdated(rows_of(kept)))
+            _give_back(queue, kept, now_ms, turn)
+
+
+def return_locked(
+    queue: Queue, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
+) -> None:
+    """Locks end without a settlement; failed deliveries count, except of dead letters."""
+    locked = sorted(messages, key=_SEQUENCE_NUMBER)
+    back: Sequence[Message] = queue.locks.end(map(_LOCK_TOKEN, locked))
+    if failed and queue.dead_letters is not None:
+        back = _count_failure(queue, back, turn)
+        if back:
+            turn.records.append(MessagesUpdated(rows_of(back)))
+    _give_back(queue, back, now_ms, turn)
+
+
+def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
+    """Count a failed delivery each; dead-letter those that have used up theirs, the rest."""
+    limit = queue.max_delivery_count
+    used_up = []
+    for message in messages:
+        message.delivery_count += 1
+        if 0 < limit <= message.delivery_count:
+            used_up.append(message)
+    if not used_up:
+        return messages
+    description = f"Message could not be consumed after {limit} delivery attempts."
+    queue.dead_letter(used_up, "MaxDeliveryCountExceeded", description, turn)
+    return [message for message in messages if message.queue is queue]
+
+
+def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """Return unlocked messages to their places; the deferred stay deferred."""
+    ready = [message for message in messages if message.state is _ACTIVE]
+    # Time to live does not end while a message is locked, but it goes on being counted.
+    expired = [message for message in ready if 0 < message.expires_at_ms <= now_ms]
+    if expired:
+        queue.expire(expired, turn)
+        ready = [message for message in ready if message.queue is queue]
+    (queue.sessions or queue.outlet).give_back(ready)
+
+
+def _set_aside(queue: Queue, messages: Sequence[Message]) -> None:
+    """Keep messages for those who ask for them by number."""
+    payloads = queue.environment.payloads
+    for message in messages:
+        if message.state is _ACTIVE:
+            message.state = MessageState.DEFERRED
+            queue.deferred_count += 1
+        if payloads.over_budget:
+            payloads.evict(message)
