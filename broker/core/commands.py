@@ -197,6 +197,7 @@ class CancelScheduled(NamedTuple):
     request: object
     path: str
     sequence_numbers: Sequence[int]
+    transaction_id: bytes | None = None
 
 
 class RenewSessionLock(NamedTuple):

@@ -18,7 +18,6 @@ from broker.core.errors import (
     MessageSizeExceeded,
     NotAllowed,
     QuotaExceeded,
-    SessionLockLost,
 )
 from broker.core.links import receivable, sendable
 from broker.core.message import MessageState
@@ -87,8 +86,8 @@ class Requests:
         check_settlement(queue, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
         if any(token not in queue.locks for token in tokens):
-            if command.session_id is not None:
-                raise SessionLockLost(command.session_id)
+            if command.session_id is not None and queue.sessions is not None:
+                queue.sessions.held(command.session_id)  # if not even that, the session is lost
             raise MessageLockLost
         if command.transaction_id is not None:
             self._traffic.hold_settlement(command.transaction_id, queue, tokens, command.settlement)
@@ -210,16 +209,12 @@ class Requests:
         """Delete messages whose time has not come, all or none."""
         queue = sendable(self._directory, command.path)
         queue.entity.accessed_time_ms = now_ms
-        messages: list[Message] = []
-        for number in dict.fromkeys(command.sequence_numbers):
-            message = queue.index.get(number)
-            if message is None or message.state is not MessageState.SCHEDULED:
-                raise MessageNotFound(
-                    f"No scheduled message with the sequence number {number} was found."
-                )
-            messages.append(message)
-        if messages:
-            queue.delete(messages, turn)
+        step = CancelledLater(queue, list(dict.fromkeys(command.sequence_numbers)))
+        step.check()
+        if command.transaction_id is not None:
+            self._transactions.hold(command.transaction_id, step)
+        else:
+            step.run(now_ms, turn)
 
     # --- sessions ---------------------------------------------------------------------------
 
@@ -312,6 +307,43 @@ class ScheduledLater:
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """Their numbers lead nowhere."""
+
+
+class CancelledLater:
+    """Scheduled messages to delete: under a transaction they stay until it is discharged."""
+
+    __slots__ = ("_numbers", "_queue", "operations", "size_bytes", "tokens")
+
+    def __init__(self, queue: Queue, numbers: Sequence[int]) -> None:
+        self._queue = queue
+        self._numbers = numbers
+        self.operations = len(numbers)
+        self.size_bytes = 0
+        self.tokens: Sequence[bytes] = ()
+
+    def check(self) -> None:
+        """Raises if one of them is gone, or its time has come."""
+        for number in self._numbers:
+            if self._scheduled(number) is None:
+                raise MessageNotFound(
+                    f"No scheduled message with the sequence number {number} was found."
+                )
+
+    def run(self, now_ms: int, turn: Turn) -> None:
+        """Delete them, but for those that an earlier step has deleted."""
+        del now_ms
+        found = [self._scheduled(number) for number in self._numbers]
+        messages = [message for message in found if message is not None]
+        if messages:
+            self._queue.delete(messages, turn)
+
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """They are still there."""
+
+    def _scheduled(self, number: int) -> Message | None:
+        message = self._queue.index.get(number)
+        is_scheduled = message is not None and message.state is MessageState.SCHEDULED
+        return message if is_scheduled else None
 
 
 def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Message]:

@@ -350,7 +350,11 @@ OPERATIONS: dict[str, Operation] = {
     "cancel-scheduled-message": Operation(
         "Send",
         lambda node, request, body: commands.CancelScheduled(
-            node, request, node.path, _integers(body, "sequence-numbers")
+            node,
+            request,
+            node.path,
+            _integers(body, "sequence-numbers"),
+            request.transaction_id,
         ),
         _empty,
     ),

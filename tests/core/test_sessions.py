@@ -266,6 +266,15 @@ def test_settling_after_the_session_is_lost_changes_nothing(book):
         book.ask(SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, session_id="x"))
 
 
+def test_settling_twice_in_a_session_that_is_held_loses_a_message_not_the_session(book):
+    """The .NET SDK takes a lost session for the end of its receiver."""
+    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    again = SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, session_id="x")
+    book.ask(again)
+    with pytest.raises(MessageLockLost):
+        book.ask(again)
+
+
 def test_renewing_a_session_keeps_everything_in_it_locked(book):
     """Any number of times."""
     book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))

@@ -148,6 +148,37 @@ def test_scheduling_can_be_part(book):
     assert ["a", "between"] == texts(book)
 
 
+@pytest.fixture
+def number(book):
+    """Of a message that is scheduled, outside any transaction."""
+    (number,) = book.ask(Schedule(CLIENT, "s", "q", [message("later", at_ms=START_MS + 60_000)]))
+    return number
+
+
+@pytest.mark.parametrize(("fail", "left"), [(False, ["a"]), (True, ["a", "later"])])
+def test_cancelling_can_be_part(book, number, fail, left):
+    """The message is there until the discharge, and after it if that is a rollback."""
+    book.ask(CancelScheduled(CLIENT, "c", "q", [number], T2))
+    assert ["a", "later"] == texts(book)
+    book.run(discharge(fail=fail))
+    assert left == texts(book)
+
+
+def test_what_is_cancelled_twice_is_cancelled(book, number):
+    """The second step finds nothing left to do."""
+    for _ in range(2):
+        book.ask(CancelScheduled(CLIENT, "c", "q", [number], T2))
+    assert book >> discharge() << deleted(number) << Reply(COORDINATOR, "discharge")
+
+
+def test_what_became_due_cannot_be_cancelled_any_more(book, number):
+    """All of the transaction is rolled back."""
+    book.ask(CancelScheduled(CLIENT, "c", "q", [number], T2))
+    book.run(Advance(60_000))
+    assert isinstance(book.run(discharge()).effects[-1].error, TransactionRolledBack)
+    assert "later" in texts(book)
+
+
 def test_a_lost_lock_rolls_back_everything(book):
     """Found out at the discharge."""
     book.run(send_in(T2, "b"), Settle(R, [T1], ["h"], COMPLETE, T2))

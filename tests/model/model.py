@@ -211,15 +211,25 @@ class Model(Traffic):
 
     def on_CancelScheduled(self, command: ask.CancelScheduled) -> None:
         place = self.find_to_send(command.path)
-        items = [
-            item
-            for number in dict.fromkeys(command.sequence_numbers)
-            for item in self.content(place, MAIN)
-            if item.number == number and item.state == SCHEDULED
-        ]
-        if len(items) < len(set(command.sequence_numbers)):
-            raise Refusal("MessageNotFound")
-        self.delete(items)
+        numbers = list(dict.fromkeys(command.sequence_numbers))
+
+        def items() -> list[Item]:
+            return [
+                item
+                for number in numbers
+                for item in self.content(place, MAIN)
+                if item.number == number and item.state == SCHEDULED
+            ]
+
+        def check() -> None:
+            if len(items()) < len(numbers):
+                raise Refusal("MessageNotFound")
+
+        check()
+        if command.transaction_id is None:
+            self.delete(items())
+        else:
+            self._hold(command.transaction_id, len(numbers), check, lambda: self.delete(items()))
 
     # --- sessions ---------------------------------------------------------------------------
 

@@ -87,7 +87,11 @@ class Moves(Clients):
             self.schedule(choices)
             return
         asker = self.client("asker")
-        self.do(choices, ask.CancelScheduled(asker, self.name("cancel"), path, numbers))
+        transaction_id = self.transaction(choices)
+        self.do(
+            choices,
+            ask.CancelScheduled(asker, self.name("cancel"), path, numbers, transaction_id),
+        )
 
     # --- moves: links -----------------------------------------------------------------------
 

@@ -379,8 +379,11 @@ class Traffic(World):
         self._check_settlement(sub, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
         if any(self.locked(place, sub, token) is None for token in tokens):
-            # Under a session the lock that covers the message is the session's.
-            raise Refusal("MessageLockLost" if command.session_id is None else "SessionLockLost")
+            session_id = command.session_id
+            in_session = session_id is not None and place.has_sessions(sub)
+            if in_session and self.holder(place, str(session_id)) is None:
+                raise Refusal("SessionLockLost")
+            raise Refusal("MessageLockLost")
         self._settle(place, sub, tokens, command.settlement, command.transaction_id)
 
     def _settle(
