@@ -21,6 +21,9 @@ DEFAULT_MAX_DELIVERY_COUNT = 10
 DEFAULT_DUPLICATE_WINDOW_MS = 600_000
 DEFAULT_MAX_SIZE_MEGABYTES = 1024
 
+RIGHTS = ("Manage", "Send", "Listen")
+"""What a key may allow, in the order the service shows them."""
+
 
 class EntityStatus(Enum):
     ACTIVE = "Active"
@@ -36,7 +39,7 @@ class AuthorizationRule:
     name: str
     primary_key: str
     secondary_key: str = ""
-    rights: frozenset[str] = frozenset({"Manage", "Send", "Listen"})
+    rights: frozenset[str] = frozenset(RIGHTS)
 
 
 @dataclass(frozen=True, slots=True)

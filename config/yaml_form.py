@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from config.entities import (
+    RIGHTS,
     AuthorizationRule,
     CorrelationFilter,
     EntityDefinition,
@@ -52,7 +53,7 @@ _NAMESPACE_MEMBERS = ["queues", "topics", "authorization_rules"]
 TOP_LEVEL = [SETTINGS, "namespaces", *_NAMESPACE_MEMBERS]
 _CORRELATION_FIELDS = [one.name for one in fields(CorrelationFilter) if one.name != "properties"]
 _FILTERS = ["sql_filter", "correlation_filter", "true_filter", "false_filter"]
-_RIGHTS = {"manage": "Manage", "send": "Send", "listen": "Listen"}
+_RIGHTS = {right.lower(): right for right in RIGHTS}
 
 
 def read_yaml_form(root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck) -> Topology:
@@ -198,7 +199,7 @@ class _YamlForm:
                 node or rule, "rights is missing; expected some of Manage, Send, Listen"
             )
         # Whoever may manage an entity may use it: the cloud refuses the one without the others.
-        return frozenset(_RIGHTS.values() if "Manage" in rights else rights)
+        return frozenset(RIGHTS if "Manage" in rights else rights)
 
     # --- shared by all levels ---------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from config.entities import (
+    RIGHTS,
     CorrelationFilter,
     FalseFilter,
     QueueDefinition,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     from config.entities import AuthorizationRule, EntityDefinition, RuleDefinition
     from config.topology import Topology
-
-_RIGHTS = ("Manage", "Send", "Listen")
 
 
 def yaml_form(topology: Topology) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def _authorization(rules: Sequence[AuthorizationRule]) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for rule in rules:
         members: dict[str, Any] = {
-            "rights": [right for right in _RIGHTS if right in rule.rights],
+            "rights": [right for right in RIGHTS if right in rule.rights],
             "primary_key": rule.primary_key,
         }
         if rule.secondary_key:

@@ -5,10 +5,11 @@
                     ├─► admin.py            Atom XML ⇄ entity commands
                     │     atom.py             envelopes, and parsing without surprises
                     │     descriptions.py     queues, topics, subscriptions ⇄ XML
+                    │     authorization_rules.py  their keys ⇄ XML
                     │     rules.py            filters and actions ⇄ XML
                     └─► data_plane.py       messages over plain requests
                           rest_messages.py    headers and body ⇄ a message
-    application.py puts it together; probes.py, testing.py and websocket.py stand beside;
+    application.py puts it together; probes.py, testing.py, topology.py and websocket.py stand beside;
     bodies.py bounds what is read, errors.py words every refusal.
 
 Handlers translate and the core decides; no state outlives a request, a WebSocket aside. Importing

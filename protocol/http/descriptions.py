@@ -15,14 +15,13 @@ from config.document import Node
 from config.durations import format_duration
 from config.entities import (
     DEFAULT_MAX_SIZE_MEGABYTES,
-    AuthorizationRule,
     QueueDefinition,
     SubscriptionDefinition,
     TopicDefinition,
 )
 from config.properties import PROPERTIES
 from protocol.amqp import addresses
-from protocol.http import atom
+from protocol.http import atom, authorization_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from config.limits import Limits
 
 COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
-RIGHTS = ("Manage", "Send", "Listen")
 
 
 class Surroundings(NamedTuple):
@@ -174,25 +172,6 @@ def _message_count(view: EntityView, _: Surroundings) -> str:
     )
 
 
-def _authorization_rules(view: EntityView, _: Surroundings) -> str:
-    rules: tuple[AuthorizationRule, ...] = getattr(view.definition, "authorization_rules", ())
-    created, updated = atom.timestamp(view.created_time_ms), atom.timestamp(view.updated_time_ms)
-    inner = []
-    for rule in rules:
-        rights = "".join(
-            f"<AccessRights>{right}</AccessRights>" for right in RIGHTS if right in rule.rights
-        )
-        inner.append(
-            '<AuthorizationRule i:type="SharedAccessAuthorizationRule">'
-            "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"
-            f"<Rights>{rights}</Rights>"
-            f"<CreatedTime>{created}</CreatedTime><ModifiedTime>{updated}</ModifiedTime>"
-            f"{atom.element('KeyName', rule.name)}{atom.element('PrimaryKey', rule.primary_key)}"
-            f"{atom.element('SecondaryKey', rule.secondary_key)}</AuthorizationRule>"
-        )
-    return f"<AuthorizationRules>{''.join(inner)}</AuthorizationRules>"
-
-
 def _always(text: str) -> Callable[[EntityView, Surroundings], str]:
     return lambda _view, _surroundings: text
 
@@ -205,7 +184,7 @@ ACCESSED = Fact("AccessedAt", lambda view, _: atom.timestamp(view.accessed_time_
 AVAILABILITY = Fact("EntityAvailabilityStatus", _always("Available"))
 NOT_ANONYMOUS = Fact("IsAnonymousAccessible", _always("false"))
 COUNT_DETAILS = Part(_counts)
-AUTHORIZATION_RULES = Part(_authorization_rules)
+AUTHORIZATION_RULES = Part(lambda view, _: authorization_rules.write(view))
 
 
 # --- the kinds -------------------------------------------------------------------------------
@@ -373,7 +352,7 @@ def read(description: atom.Element, base: Definition, limits: Limits) -> Definit
             ) from None
     rules = description.child("AuthorizationRules")
     if rules is not None and hasattr(base, "authorization_rules"):
-        values["authorization_rules"] = _read_authorization_rules(rules, limits)
+        values["authorization_rules"] = authorization_rules.read(rules, limits)
     return replace(base, **values)
 
 
@@ -388,22 +367,3 @@ def read_update(description: atom.Element, current: Definition, limits: Limits) 
     kept |= {name for name in ("authorization_rules", "rules") if hasattr(current, name)}
     base = replace(type(current)(), **{name: getattr(current, name) for name in kept})
     return read(description, base, limits)
-
-
-def _read_authorization_rules(rules: atom.Element, limits: Limits) -> tuple[AuthorizationRule, ...]:
-    if len(rules.children) > limits.authorization_rules_per_entity_max:
-        raise ArgumentError(
-            f"An entity may have {limits.authorization_rules_per_entity_max} authorization rules."
-        )
-    return tuple(_read_authorization_rule(rule) for rule in rules.children)
-
-
-def _read_authorization_rule(rule: atom.Element) -> AuthorizationRule:
-    name, key = rule.text_of("KeyName"), rule.text_of("PrimaryKey")
-    if not name or not key:
-        raise ArgumentError("An authorization rule needs a KeyName and a PrimaryKey.")
-    rights = rule.child("Rights")
-    granted = frozenset(right.text for right in rights.children) if rights else frozenset()
-    if not granted or not granted <= set(RIGHTS):
-        raise ArgumentError(f"The rights of rule '{name}' must be among {', '.join(RIGHTS)}.")
-    return AuthorizationRule(name, key, rule.text_of("SecondaryKey") or "", granted)
