@@ -9,10 +9,10 @@
 `namespace.py` is the one place where commands are acted on; it hands each to what it concerns:
 `links.py` (attach, credit, detach), `traffic.py` (sends and settlements), `requests.py` (what
 `$management` asks), `administration.py` (entities), `transactions.py`. Entities (`entities.py`,
-`topic.py`) have queues (`queue.py`), which own what happens to a message; `outlet.py` and `ready.py`
-own the order of delivery, `sessions.py` the sessions, `locks.py` the locks, `payloads.py` which bodies
-are in memory, `deadlines.py` everything that waits for its time. `rules.py` and `sql/` decide which
-subscription takes a message.
+`topic.py`) have queues (`queue.py`), which messages enter and leave; `settlement.py` owns what becomes
+of those that were locked, `outlet.py` and `ready.py` the order of delivery, `sessions.py` the
+sessions, `locks.py` the locks, `payloads.py` which bodies are in memory, `deadlines.py` everything
+that waits for its time. `rules.py` and `sql/` decide which subscription takes a message.
 
 Time is an argument, tokens and ids come from outside, and a body is bytes that only an injected
 `MessageReader` looks into. A refusal (`errors.py`) is a value in an effect and has changed nothing.

@@ -12,6 +12,7 @@ bytes in and writes what it is given.
     connection      that handler: one client, its rights and its links
       links           links that carry messages; the peers of the core's commands
       cbs, management, coordinator    the nodes a client asks things of, over `requests`
+      nodes, permits                  what there is to attach to, and what a client may
       addresses, mapping              AMQP's words and Service Bus's
 
 Messages stay bytes: `sections` finds and replaces their parts, `reader` reads what the core asks

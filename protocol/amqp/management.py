@@ -1,7 +1,7 @@
 """The `$management` node of an entity: requests become commands, replies become messages.
 
-One table row per operation: how to read it, how to write its answer. What an operation does is the
-core's. An unknown or malformed operation gets a status, never silence.
+One table row per operation: what it takes (`management_arguments.py`), how its answer is written.
+What an operation does is the core's. An unknown or malformed operation gets a status, never silence.
 """
 
 from __future__ import annotations
@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.core import commands
-from broker.core.commands import ReceiveMode, Settlement, SettlementKind
+from broker.core.commands import ReceiveMode
 from broker.core.effects import Effect, Reply
-from broker.core.errors import (
-    ArgumentError,
-    ArgumentOutOfRange,
-    BrokerError,
-    NotImplementedHere,
-    UndecodableMessage,
-)
+from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere
 from config.limits import INT32_MAX
+from protocol.amqp import management_arguments as arguments
 from protocol.amqp import rule_encoding
-from protocol.amqp.message_ids import identify
 from protocol.amqp.requests import Request, write_response
-from protocol.amqp.sections import encode_message, read_message
-from protocol.amqp.values import Array, ArrayCode, Int, Long, Symbol, Timestamp, encode
+from protocol.amqp.sections import encode_message
+from protocol.amqp.values import Array, ArrayCode, Int, Long, Symbol, Timestamp
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:
@@ -41,15 +35,6 @@ PEEK_REPLY_MAX_BYTES = 900_000
 """A reply is one message; clients limit what they take."""
 
 OK, NO_CONTENT = 200, 204
-
-DISPOSITIONS = {
-    "completed": SettlementKind.COMPLETE,
-    "abandoned": SettlementKind.ABANDON,
-    "defered": SettlementKind.DEFER,  # spelled so by every SDK
-    "deferred": SettlementKind.DEFER,
-    "suspended": SettlementKind.DEAD_LETTER,
-    "released": SettlementKind.RELEASE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,95 +101,6 @@ class ManagementNode:
         self._respond(request, write_response(request, properties, {}))
 
 
-# --- reading arguments -----------------------------------------------------------------------
-
-
-def _items(body: dict[str, Any], name: str) -> list[Any]:
-    value = body.get(name)
-    if isinstance(value, Array):
-        return value.items
-    if isinstance(value, list):
-        return value
-    raise ArgumentError(f"'{name}' must be an array.")
-
-
-def _integer(body: dict[str, Any], name: str, default: int | None = None) -> int:
-    value = body.get(name, default)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
-    raise ArgumentError(f"'{name}' must be an integer.")
-
-
-def _count(body: dict[str, Any], name: str, default: int, *, least: int = 0) -> int:
-    """How many of something: a number that an AMQP int holds, as answers repeat it as one."""
-    value = _integer(body, name, default)
-    if not least <= value <= INT32_MAX:
-        raise ArgumentOutOfRange(f"'{name}' must be {least} to {INT32_MAX}.")
-    return value
-
-
-def _integers(body: dict[str, Any], name: str) -> list[int]:
-    items = _items(body, name)
-    if not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
-        raise ArgumentError(f"'{name}' must hold integers.")
-    return [int(item) for item in items]
-
-
-def _text(body: dict[str, Any], name: str) -> str:
-    value = body.get(name)
-    if isinstance(value, str):
-        return str(value)
-    raise ArgumentError(f"'{name}' must be a string.")
-
-
-def _optional_text(body: dict[str, Any], name: str) -> str | None:
-    return None if body.get(name) is None else _text(body, name)
-
-
-def _tokens(body: dict[str, Any]) -> list[bytes]:
-    tokens = []
-    for item in _items(body, "lock-tokens"):
-        if isinstance(item, UUID):
-            tokens.append(item.bytes)
-            continue
-        try:
-            tokens.append(UUID(str(item)).bytes)
-        except ValueError:
-            raise ArgumentError(f"'{item}' is not a lock token: it must be a uuid.") from None
-    if not tokens:
-        raise ArgumentError("'lock-tokens' is empty.")
-    return tokens
-
-
-def _message(entry: object) -> Message:
-    data = entry.get("message") if isinstance(entry, dict) else None
-    if not isinstance(data, bytes):
-        raise ArgumentError("Each entry of 'messages' must be a map with a binary 'message'.")
-    try:
-        message = read_message(data)
-    except UndecodableMessage as error:
-        raise ArgumentError(f"A message to schedule cannot be read: {error}") from error
-    return identify([message])[0]
-
-
-def _settlement(body: dict[str, Any]) -> Settlement:
-    status = str(body.get("disposition-status"))
-    kind = DISPOSITIONS.get(status)
-    if kind is None:
-        allowed = ", ".join(DISPOSITIONS)
-        raise ArgumentError(f"'{status}' is not a disposition-status: use one of {allowed}.")
-    modified = body.get("properties-to-modify")
-    properties = None
-    if isinstance(modified, dict) and modified:
-        properties = {str(name): encode(value) for name, value in modified.items()}
-    return Settlement(
-        kind,
-        properties,
-        _optional_text(body, "deadletter-reason") or None,
-        _optional_text(body, "deadletter-description") or None,
-    )
-
-
 # --- writing answers -------------------------------------------------------------------------
 
 
@@ -241,7 +137,7 @@ def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> tu
 def _sessions(session_ids: list[str], request: Request) -> tuple[int, object]:
     if not session_ids:
         return NO_CONTENT, {}
-    skip = _integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
+    skip = arguments.integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
     return OK, {
         # With `last-session-id` it says nothing about where the page begins.
         "skip": Int(min(skip + len(session_ids), INT32_MAX)),
@@ -263,31 +159,31 @@ def _timestamps(times_ms: list[int]) -> Array:
 
 
 def _list_sessions(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
-    since_ms: int | None = _integer(body, "last-updated-time", ALL_SESSIONS_SENTINEL_MS)
+    since_ms: int | None = arguments.integer(body, "last-updated-time", ALL_SESSIONS_SENTINEL_MS)
     if since_ms is not None and since_ms >= ALL_SESSIONS_SENTINEL_MS:
         since_ms = None
     return commands.ListSessions(
         node,
         request,
         node.path,
-        _count(body, "skip", 0),
-        _count(body, "top", 100),
+        arguments.count(body, "skip", 0),
+        arguments.count(body, "top", 100),
         since_ms,
-        _optional_text(body, "last-session-id"),
+        arguments.optional_text(body, "last-session-id"),
     )
 
 
 def _receive_deferred(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
     # The numbers are AMQP's receiver settle modes: first (0) settles on sending.
-    settles_first = _integer(body, "receiver-settle-mode", 1) == 0
+    settles_first = arguments.integer(body, "receiver-settle-mode", 1) == 0
     mode = ReceiveMode.RECEIVE_AND_DELETE if settles_first else ReceiveMode.PEEK_LOCK
     return commands.ReceiveDeferred(
         node,
         request,
         node.path,
-        _integers(body, "sequence-numbers"),
+        arguments.integers(body, "sequence-numbers"),
         mode,
-        _optional_text(body, "session-id"),
+        arguments.optional_text(body, "session-id"),
     )
 
 
@@ -297,14 +193,16 @@ def _set_session_state(node: ManagementNode, request: Request, body: dict[str, A
         raise ArgumentError("'session-state' must be binary or null.")
     # Go has no null here and clears a state with an empty one.
     return commands.SetSessionState(
-        node, request, node.path, _text(body, "session-id"), state or None
+        node, request, node.path, arguments.text(body, "session-id"), state or None
     )
 
 
 OPERATIONS: dict[str, Operation] = {
     "renew-lock": Operation(
         "Listen",
-        lambda node, request, body: commands.RenewLocks(node, request, node.path, _tokens(body)),
+        lambda node, request, body: commands.RenewLocks(
+            node, request, node.path, arguments.tokens(body)
+        ),
         lambda value, _: (OK, {"expirations": _timestamps(value)}),
     ),
     "update-disposition": Operation(
@@ -313,9 +211,9 @@ OPERATIONS: dict[str, Operation] = {
             node,
             request,
             node.path,
-            _tokens(body),
-            _settlement(body),
-            _optional_text(body, "session-id"),
+            arguments.tokens(body),
+            arguments.settlement(body),
+            arguments.optional_text(body, "session-id"),
             request.transaction_id,
         ),
         _empty,
@@ -326,9 +224,9 @@ OPERATIONS: dict[str, Operation] = {
             node,
             request,
             node.path,
-            _integer(body, "from-sequence-number", 0),
-            _count(body, "message-count", 1, least=1),
-            _optional_text(body, "session-id"),
+            arguments.integer(body, "from-sequence-number", 0),
+            arguments.count(body, "message-count", 1, least=1),
+            arguments.optional_text(body, "session-id"),
         ),
         _peeked,
     ),
@@ -339,7 +237,7 @@ OPERATIONS: dict[str, Operation] = {
             node,
             request,
             node.path,
-            [_message(entry) for entry in _items(body, "messages")],
+            [arguments.message(entry) for entry in arguments.items(body, "messages")],
             request.transaction_id,
         ),
         lambda value, _: (
@@ -353,7 +251,7 @@ OPERATIONS: dict[str, Operation] = {
             node,
             request,
             node.path,
-            _integers(body, "sequence-numbers"),
+            arguments.integers(body, "sequence-numbers"),
             request.transaction_id,
         ),
         _empty,
@@ -361,7 +259,7 @@ OPERATIONS: dict[str, Operation] = {
     "renew-session-lock": Operation(
         "Listen",
         lambda node, request, body: commands.RenewSessionLock(
-            node, request, node.path, _text(body, "session-id")
+            node, request, node.path, arguments.text(body, "session-id")
         ),
         lambda value, _: (OK, {"expiration": Timestamp(value)}),
     ),
@@ -369,7 +267,7 @@ OPERATIONS: dict[str, Operation] = {
     "get-session-state": Operation(
         "Listen",
         lambda node, request, body: commands.GetSessionState(
-            node, request, node.path, _text(body, "session-id")
+            node, request, node.path, arguments.text(body, "session-id")
         ),
         lambda value, _: (OK, {"session-state": value}),
     ),
@@ -380,9 +278,9 @@ OPERATIONS: dict[str, Operation] = {
             node,
             request,
             node.path,
-            _integer(body, "message-count"),
-            _integer(body, "enqueued-time-utc"),
-            _optional_text(body, "session-id"),
+            arguments.integer(body, "message-count"),
+            arguments.integer(body, "enqueued-time-utc"),
+            arguments.optional_text(body, "session-id"),
         ),
         lambda value, _: (OK if value else NO_CONTENT, {"message-count": Int(value)}),
     ),
@@ -396,14 +294,18 @@ OPERATIONS: dict[str, Operation] = {
     "remove-rule": Operation(
         "Manage",
         lambda node, request, body: commands.RemoveRule(
-            node, request, node.path, _text(body, "rule-name")
+            node, request, node.path, arguments.text(body, "rule-name")
         ),
         _empty,
     ),
     "enumerate-rules": Operation(
         "Listen",
         lambda node, request, body: commands.ListRules(
-            node, request, node.path, _count(body, "skip", 0), _count(body, "top", 100)
+            node,
+            request,
+            node.path,
+            arguments.count(body, "skip", 0),
+            arguments.count(body, "top", 100),
         ),
         _rules,
     ),
