@@ -8,7 +8,7 @@ message over the hard limit never occupies more memory than the limit.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from cproton_ffi import ffi, lib
 
@@ -77,9 +77,11 @@ copy_buffer = _CopyBuffer()
 class Arrivals:
     """Takes deliveries off one connection's event queue."""
 
+    transactional: ClassVar[bool] = False
+    """Some client has had a coordinator link, so transfers may belong to transactions. Of any
+    connection: clients that mix connections in a transaction must not find it left out."""
+
     def __init__(self, collector: Any, handler: EngineHandler, max_message_size_bytes: int) -> None:
-        self.transactional = False
-        """The client has a coordinator link, so transfers may belong to transactions."""
         self._collector = collector
         self._handler = handler
         self._max_message_size_bytes = max_message_size_bytes

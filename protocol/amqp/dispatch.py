@@ -199,7 +199,7 @@ class Dispatch:
         self._links[pointer] = link
         session.links[link] = None
         if attach.target_is_coordinator:
-            self._arrivals.transactional = True
+            Arrivals.transactional = True
         if self.ending:
             link.end()
         else:

@@ -70,8 +70,8 @@ def wire_error(error: BrokerError, *, entity: str = "", operation: str = "") -> 
 def _dead_letter(outcome: Rejected) -> Settlement:
     """Reason and description come in the info map; a generic client's own error serves as well."""
     info = dict(outcome.info or {})
-    reason = _text(info.pop(DEAD_LETTER_REASON, None))
-    description = _text(info.pop(DEAD_LETTER_DESCRIPTION, None))
+    reason = _take_text(info, DEAD_LETTER_REASON)
+    description = _take_text(info, DEAD_LETTER_DESCRIPTION)
     if outcome.condition not in (None, "com.microsoft:dead-letter"):
         reason = reason or outcome.condition
     description = description or outcome.description
@@ -80,11 +80,15 @@ def _dead_letter(outcome: Rejected) -> Settlement:
     return Settlement(SettlementKind.DEAD_LETTER, info or None, reason, description)
 
 
-def _text(encoded: bytes | None) -> str | None:
-    if encoded is None:
+def _take_text(info: dict[str, bytes], name: str) -> str | None:
+    """A text out of the map. Of any other type it is a property like those beside it, and stays."""
+    if name not in info:
         return None
-    value = decode(encoded)[0]
-    return None if value is None else str(value)
+    value = decode(info[name])[0]
+    if value is None or isinstance(value, str):
+        del info[name]
+        return None if value is None else str(value)
+    return None
 
 
 __all__ = ["ANSWERS", "Released", "settlement_of", "wire_error"]

@@ -6,9 +6,8 @@ the way what that SDK would throw at.
 
 from __future__ import annotations
 
-import itertools
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,7 +23,7 @@ from protocol.amqp.values import (
     ULong,
     encode,
 )
-from tests.sdk.conftest import Live
+from tests.support.dotnet_bench import SESSION_FILTER, bodies, left_in, send
 from tests.support.dotnet_client import DotNetClient
 from tests.support.dotnet_links import (
     ABANDONED,
@@ -34,76 +33,19 @@ from tests.support.dotnet_links import (
     DEFERRED,
     REJECTED,
     TRANSFER_SETTLED,
-    Controller,
     Refused,
     dead_lettered,
     message,
     sections_of,
-    transactional,
 )
 from tests.support.server import BrokerProcess
-from tests.support.wire import BATCH_FORMAT
+from tests.support.wire import BATCH_FORMAT, described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_links import Received, Receiver
 
-SESSION_FILTER = Symbol("com.microsoft:session-filter")
 TICKS_OF_1970 = 621_355_968_000_000_000
-_numbers = itertools.count(1)
-
-
-class Bench:
-    """A broker, entities for one test, and clients."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-
-    def queue(self, name: str = "queue", **properties: object) -> str:
-        path = f"{name}-{next(_numbers)}"
-        Live(self.broker).put(path, "QueueDescription", properties)
-        return path
-
-    def client(self) -> DotNetClient:
-        return DotNetClient(self.broker.amqp_port)
-
-    def lock_expires(self) -> None:
-        self.broker.advance_clock(31_000)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess() as process:
-        yield process
-
-
-@pytest.fixture
-def bench(broker: BrokerProcess) -> Bench:
-    return Bench(broker)
-
-
-@pytest.fixture
-def client(bench: Bench) -> Iterator[DotNetClient]:
-    with bench.client() as connected:
-        yield connected
-
-
-def send(client: DotNetClient, queue: str, *bodies: bytes, **properties: Any) -> None:
-    sender = client.sender(queue)
-    for body in bodies:
-        sender.send(message(body, **properties))
-
-
-def bodies(received: list[Received]) -> list[bytes]:
-    return [one.body for one in received]
-
-
-def left_in(client: DotNetClient, queue: str) -> list[bytes]:
-    """What a peek from the start shows."""
-    request = {"from-sequence-number": Long(0), "message-count": Int(100)}
-    answer = client.requests(queue).manage("peek-message", request)
-    return [sections_of(one["message"])[0x75] for one in answer.get("messages", [])]
 
 
 # --- connecting and claiming -------------------------------------------------------------------
@@ -220,6 +162,47 @@ def test_late_message_is_kept_for_the_next_call(bench: Bench, client: DotNetClie
     assert b"late" == receiver.next().body
 
 
+def test_late_message_may_be_released_as_often_as_there_is_credit(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """Older releases of the SDK give back what no call waits for; that is no delivery."""
+    queue = bench.queue()
+    receiver = client.receiver(queue)
+    receiver.link.flow(3)
+    send(client, queue, b"late")
+    for _ in range(3):
+        receiver.release(receiver.next())
+    (received,) = receiver.receive()
+    assert (b"late", 0) == (received.body, received.delivery_count)
+
+
+def test_closing_releases_what_was_prefetched_and_ends_the_session_in_one_go(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """No answer is awaited in between; the next receiver finds everything as it was."""
+    queue = bench.queue()
+    send(client, queue, b"a", b"b", b"c")
+    with bench.client() as other:
+        receiver = other.receiver(queue)
+        received = receiver.receive(3)
+        receiver.release(received[0], received[2])
+        receiver.link.close_session()
+    again = client.receiver(queue).receive(3)
+    assert [(b"a", 0), (b"b", 0), (b"c", 0)] == [(one.body, one.delivery_count) for one in again]
+
+
+def test_session_receiver_drains_even_when_no_credit_is_left(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """It does so whenever it got less than it asked for, and waits for the answer."""
+    queue = bench.queue(RequiresSession=True)
+    send(client, queue, b"a", session_id="one")
+    receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
+    receiver.receive()
+    for _ in range(2):
+        receiver.drain(0)
+
+
 # --- settling ----------------------------------------------------------------------------------
 
 
@@ -302,6 +285,23 @@ def test_dead_letter_with_a_reason(bench: Bench, client: DotNetClient) -> None:
         "DeadLetterErrorDescription": "in more words",
         "seen": 7,
     } == dead.properties
+
+
+def test_dead_letter_reason_that_is_no_text_is_a_property(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """Properties to modify may have that name: they keep their types, and there is no reason."""
+    queue = bench.queue()
+    send(client, queue, b"bad")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    at = Timestamp(1_700_000_000_000)
+    info = {Symbol("DeadLetterReason"): at, Symbol("DeadLetterErrorDescription"): at}
+    error = described(0x1D, Symbol("com.microsoft:dead-letter"), None, info)
+    receiver.settle(received, described(0x25, error))
+    (dead,) = client.receiver(f"{queue}/$DeadLetterQueue").receive()
+    assert {"DeadLetterReason": at, "DeadLetterErrorDescription": at} == dead.properties
+    assert "Timestamp" == type(dead.properties["DeadLetterReason"]).__name__
 
 
 def test_neighbours_are_completed_by_one_frame(bench: Bench, client: DotNetClient) -> None:
@@ -431,28 +431,3 @@ def test_lost_session_is_told_by_detaching(bench: Bench, client: DotNetClient) -
     with pytest.raises(Refused) as refused:
         receiver.link.raise_detached()
     assert "com.microsoft:session-lock-lost" == refused.value.condition
-
-
-# --- transactions ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
-def test_transaction_across_entities_on_one_amqp_session(
-    bench: Bench, client: DotNetClient, fail: bool
-) -> None:
-    """The coordinator is attached before any entity link, and all links share its session."""
-    origin, destination = bench.queue(), bench.queue()
-    send(client, origin, b"in")
-    channel = client.begin()
-    controller = Controller(client, channel)
-    receiver = client.receiver(origin, channel)
-    (received,) = receiver.receive()
-    transaction_id = controller.declare()
-    sender = client.sender(destination, channel, transaction=transaction_id)
-    sender.send(message(b"out"), outcome=0x34)
-    state = receiver.settle(received, transactional(transaction_id, ACCEPTED))
-    assert 0x34 == state.descriptor
-    assert [] == left_in(client, destination)
-    controller.discharge(transaction_id, fail=fail)
-    assert ([b"in"] if fail else []) == left_in(client, origin)
-    assert ([] if fail else [b"out"]) == left_in(client, destination)

@@ -31,6 +31,7 @@ BATCHABLE = True
 
 ACCEPTED = described(0x24)
 REJECTED = described(0x25)
+RELEASED = described(0x26)
 ABANDONED = described(0x27)
 """`modified` with no field at all."""
 DEFERRED = described(0x27, None, True)
@@ -171,6 +172,13 @@ class Link:
         self.client.write(frame("detach", UInt(self.handle), True, channel=self.channel))
         assert self.expect("detach")[DETACH_CLOSED] is True
 
+    def close_session(self) -> None:
+        """The link and its AMQP session end without waiting for each other."""
+        detach = frame("detach", UInt(self.handle), True, channel=self.channel)
+        self.client.write(detach + frame("end", channel=self.channel))
+        assert self.expect("detach")[DETACH_CLOSED] is True
+        self.client.expect("end", self.channel)
+
 
 class Sender:
     """A sending link: its source is the client's identifier, its tags count."""
@@ -276,12 +284,22 @@ class Receiver:
             raise Refused(str(condition), str(description))
         return state
 
-    def close(self) -> None:
-        """`CloseAsync`: what credit is left is drained first."""
-        self.link.flow(0, drain=True)
+    def release(self, first: Received, last: Received | None = None) -> None:
+        """Give back what nobody waits for: settled, so that there is no answer."""
+        ids = [None if one is None else UInt(one.transfer[1]) for one in (first, last)]
+        fields = [True, *ids, True, RELEASED, False]
+        self.client.write(frame("disposition", *fields, channel=self.link.channel))
+
+    def drain(self, credit: int) -> None:
+        """Take back what credit is left, and wait for the answer."""
+        self.link.flow(credit, drain=True)
         while not (flow := self.link.expect("flow", FLOW_HANDLE))[FLOW_DRAIN]:
             pass
         assert 0 == flow[FLOW_CREDIT]
+
+    def close(self) -> None:
+        """`CloseAsync`: what credit is left is drained first."""
+        self.drain(0)
         self.link.detach()
 
 
@@ -327,8 +345,10 @@ class Requests:
         self._receiver.flow(REQUEST_CREDIT)
         self._sender.expect("flow", FLOW_HANDLE)
 
-    def ask(self, body: object, properties: dict[str, Any]) -> Received:
-        """Send a request, find its answer by the id, which is a text."""
+    def ask(
+        self, body: object, properties: dict[str, Any], transaction: bytes | None = None
+    ) -> Received:
+        """Send a request, whose tag is empty, and find its answer by the id, which is a text."""
         self._asked += 1
         message_id = f"{self._name}{self._asked}"
         parts = [
@@ -337,9 +357,10 @@ class Requests:
             Described(ULong(0x77), body),
         ]
         payload = b"".join(encode(part) for part in parts)
-        tag = struct.pack("<I", self._asked)
         delivery_id = UInt(self._client.next_delivery_id(self._channel))
-        fields = [UInt(self._sender.handle), delivery_id, tag, UInt(0), True, False]
+        fields = [UInt(self._sender.handle), delivery_id, b"", UInt(0), True, False]
+        if transaction is not None:
+            fields += [None, transactional(transaction)]
         self._client.write(frame("transfer", *fields, payload=payload, channel=self._channel))
         transfer = self._receiver.expect("transfer")
         assert transfer[TRANSFER_SETTLED] is True
@@ -349,7 +370,12 @@ class Requests:
         return answer
 
     def manage(
-        self, operation: str, body: dict[str, Any], associated: Receiver | None = None
+        self,
+        operation: str,
+        body: dict[str, Any],
+        associated: Receiver | None = None,
+        *,
+        transaction: bytes | None = None,
     ) -> dict[str, Any]:
         """A management operation; its answer's map, empty where nothing was found."""
         properties: dict[str, Any] = {
@@ -359,7 +385,7 @@ class Requests:
         }
         if associated is not None:
             properties["associated-link-name"] = associated.name
-        answer = self.ask(body, properties)
+        answer = self.ask(body, properties, transaction)
         status = answer.properties["statusCode"]
         assert "Int" == type(status).__name__
         if status >= 400:

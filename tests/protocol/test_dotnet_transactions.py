@@ -1,0 +1,116 @@
+"""Transactions as the .NET SDK runs them: what a scope holds is done together, or not at all.
+
+What it expects was learned from that SDK's sources and from what its own tests ask of the service.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from protocol.amqp.values import Array, ArrayCode, Long, Timestamp, UInt
+from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
+from tests.support.dotnet_links import (
+    ACCEPTED,
+    DEFERRED,
+    Controller,
+    Refused,
+    message,
+    transactional,
+)
+
+if TYPE_CHECKING:
+    from tests.support.dotnet_bench import Bench
+    from tests.support.dotnet_client import DotNetClient
+
+ENDS = pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
+LATER = {"x-opt-scheduled-enqueue-time": Timestamp(4_000_000_000_000)}
+
+
+@ENDS
+def test_transaction_across_entities_on_one_amqp_session(
+    bench: Bench, client: DotNetClient, fail: bool
+) -> None:
+    """The coordinator is attached before any entity link, and all links share its session."""
+    origin, destination = bench.queue(), bench.queue()
+    send(client, origin, b"in")
+    channel = client.begin()
+    controller = Controller(client, channel)
+    receiver = client.receiver(origin, channel)
+    (received,) = receiver.receive()
+    transaction_id = controller.declare()
+    sender = client.sender(destination, channel, transaction=transaction_id)
+    sender.send(message(b"out"), outcome=0x34)
+    state = receiver.settle(received, transactional(transaction_id, ACCEPTED))
+    assert 0x34 == state.descriptor
+    assert [] == left_in(client, destination)
+    controller.discharge(transaction_id, fail=fail)
+    assert ([b"in"] if fail else []) == left_in(client, origin)
+    assert ([] if fail else [b"out"]) == left_in(client, destination)
+
+
+@ENDS
+def test_scheduling_and_cancelling_are_part_of_it(
+    bench: Bench, client: DotNetClient, fail: bool
+) -> None:
+    """Both go through management, in requests that are settled and in a transaction."""
+    queue = bench.queue()
+    requests = client.requests(queue)
+    controller = Controller(client, client.begin())
+
+    def schedule(body: bytes, transaction: bytes | None = None) -> Array:
+        entry = {"message-id": "one", "message": message(body, annotations=LATER)}
+        answer = requests.manage("schedule-message", {"messages": [entry]}, transaction=transaction)
+        numbers = answer["sequence-numbers"]
+        assert isinstance(numbers, Array)
+        return numbers
+
+    numbers = schedule(b"before")
+    transaction_id = controller.declare()
+    schedule(b"within", transaction_id)
+    cancelled = {"sequence-numbers": numbers}
+    requests.manage("cancel-scheduled-message", cancelled, transaction=transaction_id)
+    assert [b"before"] == left_in(client, queue)
+    controller.discharge(transaction_id, fail=fail)
+    assert ([b"before"] if fail else [b"within"]) == left_in(client, queue)
+
+
+@pytest.mark.parametrize("has_session", [False, True], ids=["plain", "session"])
+def test_what_was_rolled_back_can_be_completed_again_and_only_once(
+    bench: Bench, client: DotNetClient, has_session: bool
+) -> None:
+    """By lock token, in a transaction or without; then its lock is lost, but not a session."""
+    queue = bench.queue(RequiresSession=has_session)
+    send(client, queue, b"a", session_id="one" if has_session else None)
+    receiver = client.receiver(queue, filters={SESSION_FILTER: "one"} if has_session else None)
+    (received,) = receiver.receive()
+    receiver.settle(received, DEFERRED)
+    requests, session = client.requests(queue), {"session-id": "one"} if has_session else {}
+    number = Long(received.annotations["x-opt-sequence-number"])
+    fetch = {"sequence-numbers": Array(ArrayCode.LONG, [number]), "receiver-settle-mode": UInt(1)}
+    (entry,) = requests.manage("receive-by-sequence-number", {**fetch, **session})["messages"]
+    tokens = Array(ArrayCode.UUID, [entry["lock-token"]])
+    complete = {"disposition-status": "completed", "lock-tokens": tokens, **session}
+    controller = Controller(client, client.begin())
+
+    for fail in (True, False):
+        transaction_id = controller.declare()
+        requests.manage("update-disposition", complete, transaction=transaction_id)
+        controller.discharge(transaction_id, fail=fail)
+
+    with pytest.raises(Refused) as refused:
+        requests.manage("update-disposition", complete)
+    assert "com.microsoft:message-lock-lost" == refused.value.condition
+
+
+def test_transaction_of_another_connection_is_not_left_out(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """A second client in a scope sends under an id of the first: never at once and for good."""
+    queue = bench.queue()
+    transaction_id = Controller(client, client.begin()).declare()
+    with bench.client() as other:
+        sender = other.sender(queue, transaction=transaction_id)
+        sender.send(message(b"too soon"), outcome=0x25)
+        assert [] == left_in(other, queue)

@@ -1,0 +1,56 @@
+"""A broker with entities for one test, and what tests say to it in the .NET SDK's words.
+
+Owns the arrangement; what goes over the wire is in `dotnet_client` and `dotnet_links`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from protocol.amqp.values import Int, Long, Symbol
+from tests.sdk.conftest import Live
+from tests.support.dotnet_client import DotNetClient
+from tests.support.dotnet_links import message, sections_of
+
+if TYPE_CHECKING:
+    from tests.support.dotnet_links import Received
+    from tests.support.server import BrokerProcess
+
+SESSION_FILTER = Symbol("com.microsoft:session-filter")
+_numbers = itertools.count(1)
+
+
+class Bench:
+    """A broker, entities for one test, and clients."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+
+    def queue(self, name: str = "queue", **properties: object) -> str:
+        path = f"{name}-{next(_numbers)}"
+        Live(self.broker).put(path, "QueueDescription", properties)
+        return path
+
+    def client(self) -> DotNetClient:
+        return DotNetClient(self.broker.amqp_port)
+
+    def lock_expires(self) -> None:
+        self.broker.advance_clock(31_000)
+
+
+def send(client: DotNetClient, queue: str, *bodies: bytes, **properties: Any) -> None:
+    sender = client.sender(queue)
+    for body in bodies:
+        sender.send(message(body, **properties))
+
+
+def bodies(received: list[Received]) -> list[bytes]:
+    return [one.body for one in received]
+
+
+def left_in(client: DotNetClient, queue: str) -> list[bytes]:
+    """What a peek from the start shows."""
+    request = {"from-sequence-number": Long(0), "message-count": Int(100)}
+    answer = client.requests(queue).manage("peek-message", request)
+    return [sections_of(one["message"])[0x75] for one in answer.get("messages", [])]
