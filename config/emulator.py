@@ -32,7 +32,7 @@ from config.names import (
     wrong_subscription_name,
 )
 from config.properties import PROPERTIES, read_properties
-from config.shapes import items, known_members, scalars, text
+from config.shapes import SETTINGS, items, known_members, scalars, text
 from config.topology import Declared, Topology, assemble
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class _EmulatorForm:
         self._wrong_rule = wrong_rule
 
     def topology(self, root: Node) -> Topology:
-        user_config = self._required(root, self._members(root, [ROOT]), ROOT)
+        user_config = self._required(root, self._members(root, [ROOT, SETTINGS]), ROOT)
         if user_config is None:
             return Topology()
         members = self._members(user_config, ["Namespaces", "Logging"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from config import emulator, yaml_form
 from config.document import Node, read_document
 from config.mistakes import ConfigError, Mistake, Report
+from config.shapes import SETTINGS
 from config.sources import CONFIG_VARIABLE, read_settings
 from config.texts import read_path
 
@@ -47,7 +48,7 @@ def load(
     document = _document(flags, environment, emulator_file, report)
     section = None
     if document is not None and isinstance(document.value, dict):
-        section = document.value.get(yaml_form.SETTINGS)
+        section = document.value.get(SETTINGS)
     settings = read_settings(flags, environment, section, report)
     if document is None:
         topology = emulator.default_topology(settings.limits)

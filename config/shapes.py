@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     RuleCheck = Callable[[RuleDefinition, Limits], str | None]
     """Says what is wrong with a rule's SQL, which only the core can read."""
 
+SETTINGS = "settings"
+"""The section that says how the process runs, in a file of either form; read elsewhere."""
+
 
 def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
     """The members of a mapping; none if the node is missing or null."""

@@ -33,7 +33,7 @@ from config.names import (
     wrong_subscription_name,
 )
 from config.properties import PROPERTIES, read_properties
-from config.shapes import items, known_members, mapping, scalars, text
+from config.shapes import SETTINGS, items, known_members, mapping, scalars, text
 from config.topology import Declared, Topology, assemble
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from config.shapes import RuleCheck
 
 _D = TypeVar("_D", bound=EntityDefinition)
-
-SETTINGS = "settings"
-"""The section that says how the process runs; read elsewhere."""
 
 _NAMESPACE_MEMBERS = ["queues", "topics", "authorization_rules"]
 TOP_LEVEL = [SETTINGS, "namespaces", *_NAMESPACE_MEMBERS]

@@ -28,8 +28,8 @@ EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 -- where it listens, not where
 def run(settings: Settings, options: Mapping[str, str]) -> int:
     """Write the file; the exit code."""
     form = options["form"]
-    authority = Path(options["authority"]).expanduser() if "authority" in options else None
     try:
+        authority = _authority(options)
         exported = _exported(settings, options.get("source"), form, authority)
         text = exporting.as_text(exported.document, form)
         if "output" in options:
@@ -42,6 +42,15 @@ def run(settings: Settings, options: Mapping[str, str]) -> int:
     for loss in exported.losses:
         sys.stderr.write(f"warning: {loss}\n")
     return EXIT_OK
+
+
+def _authority(options: Mapping[str, str]) -> Path | None:
+    if "authority" not in options:
+        return None
+    path = Path(options["authority"]).expanduser()
+    if not path.is_file():
+        raise NotFetched(f"--authority: there is no file {path}; `peeklock tls --path` names ours")
+    return path
 
 
 def _exported(

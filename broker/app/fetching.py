@@ -81,7 +81,9 @@ def fetch(address: Address, form: str) -> Exported:
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise NotFetched(f"{address} does not answer: {error}") from error
+        raise NotFetched(
+            f"{address} does not answer: {error}; start it, or name another broker or a store"
+        ) from error
     finally:
         connection.close()
     try:

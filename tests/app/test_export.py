@@ -157,6 +157,12 @@ def test_what_cannot_be_exported_is_said(capsys, source, why):
     assert ("", True) == (printed.out, why in printed.err)
 
 
+def test_an_authority_that_is_not_there_is_named(capsys):
+    """TLS itself would say only that something was not found."""
+    assert 1 == main(["export", "--authority", "/nowhere/ca.pem"])
+    assert "--authority: there is no file /nowhere/ca.pem" in capsys.readouterr().err
+
+
 def test_a_store_in_use_is_not_exported(tmp_path, capsys):
     """The broker that has it can be asked instead."""
     url = f"sqlite:///{tmp_path / 'store.db'}"

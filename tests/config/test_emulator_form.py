@@ -330,6 +330,16 @@ def test_names_the_cloud_takes_are_taken(config, name):
     assert [name] == list(entities(config([a_queue(name)])))
 
 
+def test_settings_may_stand_beside_the_entities(tmp_path):
+    """They are taken from a file of either form, and then without a warning."""
+    path = tmp_path / "Config.json"
+    path.write_text(
+        '{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns"}]}, "settings": {"amqp_port": 1}}'
+    )
+    loaded = read(path)
+    assert (1, ()) == (loaded.settings.amqp_port, loaded.warnings)
+
+
 def test_what_is_not_known_is_a_warning(config):
     """The emulator overlooks it, so the file still works; a likely meaning is offered."""
     loaded = read(config([a_queue(LockDuraton="PT10S")], Colour="blue"))
