@@ -162,7 +162,9 @@ class Links:
             self._receivers.pop(peer, None)
             self.release(receiver, now_ms, turn)
             if connection_lost and receiver.held and not self._holds_locks:
-                return_locked(receiver.queue, receiver.held, now_ms, turn, failed=True)
+                held = list(receiver.held)
+                return_locked(receiver.queue, held, now_ms, turn, failed=True)
+                receiver.queue.may_be_paged(held)
             elif receiver.held:
                 self._lingering[peer] = receiver
 

@@ -153,7 +153,7 @@ class Queue:
         self._enter(first, messages, size)
         if expiring:
             self._set_expiry(expiring, now_ms)
-        self._may_be_paged(messages)
+        self.may_be_paged(messages)
         if scheduled:
             self._hold_until_due(scheduled)
             messages = [message for message in messages if message.state is _ACTIVE]
@@ -173,7 +173,7 @@ class Queue:
             number += 1
             size += message.size
         self._enter(first, messages, size)
-        self._may_be_paged(messages)
+        self.may_be_paged(messages)
         (self.sessions or self.outlet).arrive(messages)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
@@ -234,7 +234,7 @@ class Queue:
         self.size_bytes += size
         self.account.size_bytes += size
 
-    def _may_be_paged(self, messages: Sequence[Message]) -> None:
+    def may_be_paged(self, messages: Sequence[Message]) -> None:
         """Unless they are delivered in this turn, the store can keep their bodies for now."""
         if self.environment.payloads.over_budget:
             self.environment.arrived += messages

@@ -7,6 +7,7 @@ What was given back comes before what was never delivered, as its numbers are lo
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.core.message import Message
@@ -109,7 +110,7 @@ class ReadyMessages:
     def to_read_ahead(self) -> list[Message]:
         """The messages whose bodies should be read back now, before their turn comes."""
         if self.blocked and self._returned:
-            return [m for _, m in self._returned if m.body is None and m.queue is not None]
+            return self._returned_to_read()
         if self.blocked:
             self._read_ahead_to = self._head
         start = max(self._read_ahead_to, self._head)
@@ -126,6 +127,19 @@ class ReadyMessages:
                 size += message.size
             start += 1
         self._read_ahead_to = start
+        return wanted
+
+    def _returned_to_read(self) -> list[Message]:
+        """The first of the heap is the next message, and those near its start are not far."""
+        wanted: list[Message] = []
+        size = 0
+        for _, message in islice(self._returned, READ_AHEAD_MESSAGES):
+            if message.queue is not None:
+                size += message.size
+                if message.body is None:
+                    wanted.append(message)
+            if size >= READ_AHEAD_MAX_BYTES:
+                break
         return wanted
 
     def _compact(self) -> None:

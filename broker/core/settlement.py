@@ -52,6 +52,7 @@ def settle_locked(
         queue.dead_letter(messages, settlement.reason, settlement.description, turn)
     elif kind is SettlementKind.RELEASE:
         _give_back(queue, messages, now_ms, turn)
+        queue.may_be_paged(messages)
     else:
         kept = _count_failure(queue, messages, turn)
         if kind is SettlementKind.DEFER:
@@ -59,6 +60,7 @@ def settle_locked(
         if kept:
             turn.records.append(MessagesUpdated(rows_of(kept)))
             _give_back(queue, kept, now_ms, turn)
+            queue.may_be_paged(kept)
 
 
 def return_locked(

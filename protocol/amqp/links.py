@@ -294,6 +294,8 @@ class ClientReceiver:
         self._touch()
 
     def _deliver(self, effect: Deliver) -> None:
+        if self._link.closed:
+            return  # what was locked for it may have left memory again
         heads = []
         bodies = []
         tags = []

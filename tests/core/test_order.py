@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.core.identifiers import MessageIds, lock_tokens
 from broker.core.index import BLOCK_BITS, BLOCK_SIZE, MessageIndex
 from broker.core.message import Message
-from broker.core.ready import ReadyMessages
+from broker.core.ready import READ_AHEAD_MAX_BYTES, ReadyMessages
 
 SOMEWHERE: Any = object()
 
@@ -134,6 +134,21 @@ def test_taking_ends_at_a_message_without_body():
     messages[1].body = b"x"
     assert [2, 3] == numbers(ready.take(9, 10**9))
     assert not ready.blocked
+
+
+def test_what_came_back_is_read_in_parts():
+    """The next one always, and no more than fits ahead."""
+    ready = ReadyMessages()
+    half = b"x" * (READ_AHEAD_MAX_BYTES // 2)
+    ready.arrive([numbered(n, half) for n in range(1, 6)])
+    taken = ready.take(5, 10**9)
+    for message in taken:
+        message.body = None
+    ready.give_back(reversed(taken))
+    assert [] == ready.take(1, 10**9)
+    asked_for = numbers(ready.to_read_ahead())
+    assert 1 == asked_for[0]
+    assert 2 == len(asked_for)
 
 
 def test_taking_ends_when_there_are_enough_bytes():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.core.commands import (
+    ABANDON,
     COMPLETE,
     DEAD_LETTER,
     DEFER,
     AttachSender,
     DeleteMessages,
+    Detach,
     PayloadsLoaded,
     Peek,
     ReceiveDeferred,
@@ -245,3 +247,23 @@ def test_without_a_budget_nothing_is_paged():
     book = Playbook()
     book.serve(send("x" * 10**6))
     assert 10**6 == resident_bytes(book)
+
+
+@pytest.mark.parametrize("gives_back", ["abandon", "connection lost"])
+def test_what_is_given_back_may_leave_memory(book, gives_back):
+    """A receiver that takes much and completes nothing does not keep it all in memory."""
+    sent = [f"{number:04}" for number in range(20)]
+    for text in sent:
+        book.serve(send(text))
+    effects = book.serve(credit(100))
+    tokens = [t for e in effects if isinstance(e, Deliver) for t in e.tokens]
+    assert 20 == len(tokens)
+    book.serve(credit(0))
+    if gives_back == "abandon":
+        book.serve(Settle(R, tokens, tokens, ABANDON))
+    else:
+        book.serve(Detach([R], connection_lost=True))
+        book.serve(attach_receiver(R))
+    assert resident_bytes(book) <= 10
+    effects = book.serve(credit(100))
+    assert sent == [text_of(m) for e in effects if isinstance(e, Deliver) for m in e.messages]
