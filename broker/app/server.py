@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator
 
-    from broker.core.effects import Effect, EntityView
+    from broker.core.effects import EntityView
+    from broker.core.turn import Turn
     from config.settings import Settings
     from config.topology import Topology
 
@@ -78,9 +79,9 @@ class Server:
         try:
             await self._start()
         except (StorageError, OSError) as error:
-            log.error("start.failed", error=_sentence(error))  # noqa: TRY400 -- the sentence says it
+            code = _failed_to_start(error)
             await self._stop()
-            return EXIT_FAILED
+            return code
         await self._stopping.wait()
         await self._stop()
         return EXIT_OK if self._failure is None else EXIT_FAILED
@@ -193,9 +194,9 @@ class Server:
 
     # --- what the core tells -------------------------------------------------------------------
 
-    def released(self, effects: list[Effect]) -> None:
-        """Count them."""
-        self._metrics.count(effects)
+    def released(self, turn: Turn) -> None:
+        """Count what was done."""
+        self._metrics.count(turn)
 
     def committed(self, seconds: float, records: int) -> None:
         """Measure it, and let those who were held up go on."""
@@ -228,6 +229,11 @@ class Server:
                 yield name, view
 
 
+def _failed_to_start(error: Exception) -> int:
+    log.error("start.failed", error=_sentence(error))
+    return EXIT_FAILED
+
+
 def _sentence(error: Exception) -> str:
     """What an operator needs to read: the words, not the number."""
     if not isinstance(error, OSError) or not error.strerror:
@@ -240,7 +246,11 @@ def run(settings: Settings, topology: Topology) -> int:
     import uvloop
 
     async def main() -> int:
-        return await Server(settings, topology).run()
+        try:
+            server = Server(settings, topology)
+        except (StorageError, OSError) as error:
+            return _failed_to_start(error)
+        return await server.run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())

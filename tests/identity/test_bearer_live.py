@@ -93,4 +93,5 @@ def test_a_file_without_usable_keys_stops_the_start(tmp_path: Path):
         check=False,
     )
     assert 1 == done.returncode
-    assert f"{path} are unusable: it is no JWK set" in done.stdout + done.stderr
+    assert f"{path} are unusable: it is no JWK set" in done.stdout
+    assert "Traceback" not in done.stderr
