@@ -82,7 +82,6 @@ class AmqpTransport(asyncio.Protocol):
         """The client reads more slowly than we write."""
         self._timer: asyncio.TimerHandle | None = None
         self._permit_timer: asyncio.TimerHandle | None = None
-        self._idle_deadline_ms = 0
         self.connection: Connection | None = None
 
     # --- asyncio.Protocol ----------------------------------------------------------------------
