@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator
 
-    from broker.core.effects import EntityView
-    from broker.core.turn import Turn
+    from broker.core.effects import Effect, EntityView
     from config.settings import Settings
     from config.topology import Topology
 
@@ -194,9 +193,9 @@ class Server:
 
     # --- what the core tells -------------------------------------------------------------------
 
-    def released(self, turn: Turn) -> None:
-        """Count what was done."""
-        self._metrics.count(turn)
+    def released(self, effects: list[Effect]) -> None:
+        """Count them."""
+        self._metrics.count(effects)
 
     def committed(self, seconds: float, records: int) -> None:
         """Measure it, and let those who were held up go on."""
