@@ -57,6 +57,13 @@ class CorrelationFilter:
     properties: Mapping[str, object] = field(default_factory=dict)
 
 
+class LongInteger(int):
+    """An integer that whoever wrote the filter typed as a long: clients compare what they get back
+    with what they wrote, types and all. To messages it is an integer like any other."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
     expression: str

@@ -116,6 +116,7 @@ class Administration:
                     "subscriptions, which is the most it can."
                 )
             self._check_rules(topic, definition.rules)
+            topic.accessed_time_ms = now_ms
         elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
             raise QuotaExceeded(
                 f"The namespace has {limits.entities_per_namespace_max} queues and topics, "

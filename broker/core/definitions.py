@@ -20,6 +20,7 @@ from config.entities import (
     EntityDefinition,
     EntityStatus,
     FalseFilter,
+    LongInteger,
     QueueDefinition,
     RuleDefinition,
     SqlAction,
@@ -57,12 +58,13 @@ _CLASSES: Mapping[str, type] = {
 _VALUES: Mapping[str, tuple[type, Callable[..., object], Callable[..., object]]] = {
     "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "long": (LongInteger, int, LongInteger),
     "timespan": (timedelta, timedelta.total_seconds, lambda value: timedelta(seconds=value)),
     "uuid": (UUID, str, UUID),
     "status": (EntityStatus, lambda value: value.value, EntityStatus),
     "set": (frozenset, sorted, frozenset),
 }
-"""What JSON has no form for: by tag, the type, and the way there and back."""
+"""What JSON has no form for, or not the right one: by tag, the type, and the way there and back."""
 
 
 def definition_to_json(definition: EntityDefinition) -> str:
@@ -86,7 +88,8 @@ def _plain(value: object) -> object:
         return {"$map": [[name, _plain(item)] for name, item in value.items()]}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    if value is None or (isinstance(value, str | int | float) and not isinstance(value, Enum)):
+    is_tagged = isinstance(value, Enum | LongInteger)
+    if value is None or (isinstance(value, str | int | float) and not is_tagged):
         return value
     for tag, (kind, to_plain, _) in _VALUES.items():
         if isinstance(value, kind):

@@ -14,13 +14,14 @@ from config.entities import (
     CorrelationFilter,
     FalseFilter,
     Filter,
+    LongInteger,
     RuleDefinition,
     SqlAction,
     SqlFilter,
     TrueFilter,
 )
 from protocol.amqp.reader import plain, typed_span
-from protocol.amqp.values import Described, Timestamp, ULong
+from protocol.amqp.values import Described, Long, Timestamp, ULong
 
 RULE_DESCRIPTION = ULong(0x13700000004)
 EMPTY_ACTION = ULong(0x13700000005)
@@ -97,7 +98,7 @@ def _read_filter(description: dict[str, Any]) -> Filter:
 
 def _read_property(name: str, value: object) -> object:
     """As messages' own properties are compared, and as the store can keep it."""
-    value = plain(value)
+    value = LongInteger(value) if isinstance(value, Long) else plain(value)
     if not isinstance(value, PROPERTY_TYPES):
         raise ArgumentError(f"The property '{name[:100]}' of a filter must be a simple value.")
     return value
@@ -111,8 +112,11 @@ def _filter(rule_filter: Filter) -> Described:
     if isinstance(rule_filter, FalseFilter):
         return Described(FALSE_FILTER, [])
     values = [getattr(rule_filter, attribute) for attribute in CORRELATION_FIELDS.values()]
-    properties = {
-        name: typed_span(value) if isinstance(value, timedelta) else value
-        for name, value in rule_filter.properties.items()
-    }
+    properties = {name: _typed(value) for name, value in rule_filter.properties.items()}
     return Described(CORRELATION_FILTER, [*values, properties])
+
+
+def _typed(value: object) -> object:
+    if isinstance(value, timedelta):
+        return typed_span(value)
+    return Long(value) if isinstance(value, LongInteger) else value

@@ -15,6 +15,7 @@ from config.entities import (
     CorrelationFilter,
     FalseFilter,
     Filter,
+    LongInteger,
     RuleDefinition,
     SqlAction,
     SqlFilter,
@@ -154,7 +155,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "": str,
     "string": str,
     "int": _integer,
-    "long": _integer,
+    "long": lambda text: LongInteger(_integer(text)),
     "double": float,
     "boolean": _boolean,
     "dateTime": _moment,
@@ -237,6 +238,8 @@ def _typed_text(value: object) -> tuple[str, str]:
     match value:
         case bool():
             return "boolean", str(value).lower()
+        case LongInteger():
+            return "long", str(int(value))
         case int():
             # Compared by its bounds: `in range(...)` counts up to an integer that came over AMQP.
             is_short = -_INT32_MAX - 1 <= value <= _INT32_MAX

@@ -295,6 +295,15 @@ def test_use_keeps_an_entity_alive(idle_book):
     assert "q" not in [view.path for view in idle_book.namespace.views()]
 
 
+def test_a_topic_is_used_by_whoever_subscribes():
+    """Its time of access is later than that of its last change, as the .NET SDK's tests expect."""
+    book = Playbook(entities={"t": TopicDefinition()})
+    book.run(Advance(1), UpdateEntity(CLIENT, "u", "t", TopicDefinition(user_metadata="new")))
+    book.run(Advance(1), CreateEntity(CLIENT, "c", "t/Subscriptions/s", SubscriptionDefinition()))
+    view = book.ask(GetEntity(CLIENT, "g", "t"))
+    assert view.created_time_ms < view.updated_time_ms < view.accessed_time_ms
+
+
 def test_a_link_keeps_an_entity_alive(idle_book):
     """However quiet it is."""
     idle_book.run(attach_receiver(R))

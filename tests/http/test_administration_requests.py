@@ -375,6 +375,27 @@ def test_a_rule_that_came_over_amqp_is_shown(harness: HttpHarness, put, get):
     assert [("int", "-5"), ("long", str(1 << 40)), ("int", "7"), ("string", "t")] == values
 
 
+def test_values_of_a_filter_keep_their_types(put, get):
+    """A long is no int to a client that compares what it gets back with what it sent."""
+    put("/typed-topic", TOPIC)
+    put("/typed-topic/subscriptions/s", SUBSCRIPTION)
+    typed = [("int", "12"), ("long", "12"), ("double", "12.0"), ("string", "12")]
+    pairs = "".join(
+        f'<KeyValueOfstringanyType><Key>@{kind}</Key><Value i:type="x:{kind}">{text}</Value>'
+        "</KeyValueOfstringanyType>"
+        for kind, text in typed
+    )
+    rule = (
+        '<RuleDescription xmlns:i="http://www.w3.org/2001/XMLSchema-instance" '
+        'xmlns:x="http://www.w3.org/2001/XMLSchema"><Filter i:type="SqlFilter">'
+        f"<SqlExpression>a = @int AND b = @long</SqlExpression><Parameters>{pairs}</Parameters>"
+        "</Filter></RuleDescription>"
+    )
+    assert 201 == put("/typed-topic/subscriptions/s/rules/typed", entry(rule)).status
+    shown = get("/typed-topic/subscriptions/s/rules/typed").text
+    assert typed == re.findall(r'type="d6p1:(\w+)"[^>]*>([^<]*)</Value>', shown)
+
+
 def test_an_entity_is_updated_by_its_own_kind_alone(put):
     """A topic's description does not fit a queue."""
     put("/kind", queue_entry())

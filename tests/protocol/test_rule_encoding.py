@@ -10,7 +10,12 @@ import pytest
 
 from broker.core.definitions import definition_from_json, definition_to_json
 from broker.core.errors import ArgumentError
-from config.entities import CorrelationFilter, SubscriptionDefinition
+from config.entities import (
+    CorrelationFilter,
+    LongInteger,
+    RuleDefinition,
+    SubscriptionDefinition,
+)
 from protocol.amqp.rule_encoding import described, read_rule
 from protocol.amqp.values import (
     Char,
@@ -44,7 +49,7 @@ def read(properties: dict[str, object]) -> CorrelationFilter:
     ("value", "expected"),
     [
         (Int(-5), -5),
-        (Long(1 << 40), 1 << 40),
+        (Long(1 << 40), LongInteger(1 << 40)),
         (Float(1.5), 1.5),
         (True, True),
         (Timestamp(1_000_000_000_000), MOMENT),
@@ -73,3 +78,14 @@ def test_a_correlation_filter_names_something() -> None:
     """As over HTTP."""
     with pytest.raises(ArgumentError):
         read({})
+
+
+@pytest.mark.parametrize("value", [Int(5), Long(5), Long(1 << 40)])
+def test_a_number_keeps_its_type(value: object) -> None:
+    """The .NET SDK's filters are equal only if the types of their values are; 5 is 5 to a rule."""
+    rule_filter = read({"name": value})
+    assert value == rule_filter.properties["name"]
+    rule = RuleDefinition("r", rule_filter)
+    stored: Any = definition_from_json(definition_to_json(SubscriptionDefinition(rules=(rule,))))
+    shown: Any = decode(encode(described(stored.rules[0])))[0]
+    assert type(value) is type(shown.value[0].value[8]["name"])

@@ -37,6 +37,7 @@ from broker.core.sql.tree import (
     Statement,
     Value,
 )
+from config.entities import LongInteger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -377,5 +378,7 @@ def _by_name(parameters: Mapping[str, PropertyValue]) -> dict[str, PropertyValue
             )
         if isinstance(value, datetime) and value.tzinfo is None:
             value = value.replace(tzinfo=UTC)
+        elif isinstance(value, LongInteger):
+            value = int(value)
         named[name.removeprefix("@").lower()] = value
     return named
