@@ -19,19 +19,18 @@ from storage.contract import StorageError, StorageFull
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.core.effects import Effect
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock.commit")
 
 
 class Committer:
-    """Hands turns to the store, then their effects to `release`."""
+    """Hands turns to the store, then to `release`, which lets their effects go."""
 
     def __init__(
         self,
         store: Store,
-        release: Callable[[list[Effect]], None],
+        release: Callable[[Turn], None],
         failed: Callable[[StorageError], None],
         observe: Callable[[float, int], None],
     ) -> None:
@@ -49,7 +48,7 @@ class Committer:
         """Take a turn; its effects leave once it and everything before it is durable."""
         if self._running is None:
             if not turn.records:
-                self._release(turn.effects)  # nothing to remember, nothing to overtake
+                self._release(turn)  # nothing to remember, nothing to overtake
                 return
             if self._thread is None:
                 self._commit_at_once(turn)
@@ -80,7 +79,7 @@ class Committer:
         started = time.perf_counter()
         self._store.commit(turn.records)
         self._observe(time.perf_counter() - started, len(turn.records))
-        self._release(turn.effects)
+        self._release(turn)
 
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
@@ -93,7 +92,7 @@ class Committer:
                     started = time.perf_counter()
                     await loop.run_in_executor(self._thread, self._store.commit, batch.records)
                     self._observe(time.perf_counter() - started, len(batch.records))
-                self._release(batch.effects)
+                self._release(batch)
                 _wake(settling)
         except StorageError as error:
             # What memory holds is ahead of the store now, and no answer about it may leave: the

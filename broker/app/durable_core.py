@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from broker.app.clock import Clock
     from broker.core.commands import Command, Peer
-    from broker.core.effects import Effect
     from broker.core.errors import BrokerError
     from config.settings import Settings
     from config.topology import Topology
@@ -43,8 +42,8 @@ FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until 
 class Watcher(Protocol):
     """Who wants to know what becomes of the core."""
 
-    def released(self, effects: list[Effect]) -> None:
-        """These effects are on their way to their peers, and all they rest on is durable."""
+    def released(self, turn: Turn) -> None:
+        """Its effects are on their way to their peers, and all it rests on is durable."""
 
     def committed(self, seconds: float, records: int) -> None:
         """A commit took so long."""
@@ -150,9 +149,9 @@ class DurableCore:
             self._committer.submit(turn)
         self.turns.tick()
 
-    def _release(self, effects: list[Effect]) -> None:
-        self.turns.release(effects)
-        self._watcher.released(effects)
+    def _release(self, turn: Turn) -> None:
+        self.turns.release(turn.effects)
+        self._watcher.released(turn)
 
     def _read_payloads(self, payload_ids: Sequence[int]) -> None:
         if not self._store.blocking:

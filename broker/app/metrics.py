@@ -1,28 +1,22 @@
 """What the broker counts, and how Prometheus reads it.
 
-Counting is plain integer addition on the way of effects to their peers; the Prometheus client is
-only loaded when somebody scrapes. Labels are entity and outcome, never message or client.
+Counting is plain integer addition when a turn is released; the Prometheus client is only loaded
+when somebody scrapes. Labels are entity and outcome, never message or client.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.core.effects import (
-    Accepted,
-    Deliver,
-    Effect,
-    Refused,
-    SendRefused,
-    Settled,
-    SettleRefused,
-)
+from broker.core.effects import Deliver, Refused, SendRefused, SettleRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from broker.app.clients import Clients
+    from broker.core.commands import Peer
     from broker.core.effects import EntityView
+    from broker.core.turn import Turn
 
 COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
@@ -78,15 +72,19 @@ class Metrics:
         self.commit_seconds.observe(seconds)
         self.commit_records.observe(records)
 
-    def count(self, effects: list[Effect]) -> None:
-        """Add what these effects tell."""
-        messages = self._messages
-        for effect in effects:
+    def count(self, turn: Turn) -> None:
+        """Add what a turn did and told."""
+        for peer, outcome, number in turn.counts:
+            self._add(peer, outcome, number)
+        for effect in turn.effects:
             measure = _MEASURES.get(type(effect))
             if measure is not None:
                 outcome, number = measure(effect)
-                key = (getattr(effect.to, "path", ""), outcome)  # type: ignore[union-attr]
-                messages[key] = messages.get(key, 0) + number
+                self._add(effect.to, outcome, number)  # type: ignore[union-attr]
+
+    def _add(self, peer: Peer, outcome: str, number: int) -> None:
+        key = (getattr(peer, "path", ""), outcome)
+        self._messages[key] = self._messages.get(key, 0) + number
 
     def render(self) -> tuple[bytes, str]:
         """The Prometheus exposition and its content type."""
@@ -94,25 +92,17 @@ class Metrics:
 
         registry = CollectorRegistry()
         registry.register(self)
-        return generate_latest(registry), CONTENT_TYPE_LATEST
+        of_entities = "\n".join((*self._depths(), *self._operations(), ""))
+        return of_entities.encode() + generate_latest(registry), CONTENT_TYPE_LATEST
 
-    def collect(self) -> Iterator[Any]:
-        """Called by the Prometheus client."""
-        from prometheus_client.core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
+    # The lines of entities are written here: there may be a hundred thousand, and the Prometheus
+    # client would keep everybody waiting for a second with each ten thousand entities.
 
-        depth = GaugeMetricFamily(
-            "peeklock_messages",
-            "Messages in an entity by state",
-            labels=["namespace", "entity", "state"],
-        )
-        size = GaugeMetricFamily(
-            "peeklock_entity_size_bytes", "Bytes an entity holds", labels=["namespace", "entity"]
-        )
+    def _depths(self) -> Iterator[str]:
+        depths: list[str] = []
+        sizes: list[str] = []
         for namespace, view in self._entities():
+            labels = f'entity="{_escaped(view.path)}",namespace="{_escaped(namespace)}"'
             for state, number in (
                 ("active", view.active_count),
                 ("locked", view.locked_count),
@@ -121,18 +111,30 @@ class Metrics:
                 ("dead_lettered", view.dead_letter_count),
                 ("transfer_dead_lettered", view.transfer_dead_letter_count),
             ):
-                depth.add_metric([namespace, view.path, state], number)
-            size.add_metric([namespace, view.path], view.size_bytes)
-        yield depth
-        yield size
-        outcomes = CounterMetricFamily(
-            "peeklock_message_operations",
-            "Messages by what happened to them",
-            labels=["entity", "outcome"],
-        )
+                depths.append(f'peeklock_messages{{{labels},state="{state}"}} {number}.0')
+            sizes.append(f"peeklock_entity_size_bytes{{{labels}}} {view.size_bytes}.0")
+        yield "# HELP peeklock_messages Messages in an entity by state"
+        yield "# TYPE peeklock_messages gauge"
+        yield from depths
+        yield "# HELP peeklock_entity_size_bytes Bytes an entity holds"
+        yield "# TYPE peeklock_entity_size_bytes gauge"
+        yield from sizes
+
+    def _operations(self) -> Iterator[str]:
+        yield "# HELP peeklock_message_operations_total Messages by what happened to them"
+        yield "# TYPE peeklock_message_operations_total counter"
         for (entity, outcome), number in self._messages.items():
-            outcomes.add_metric([entity, outcome], number)
-        yield outcomes
+            labels = f'entity="{_escaped(entity)}",outcome="{outcome}"'
+            yield f"peeklock_message_operations_total{{{labels}}} {number}.0"
+
+    def collect(self) -> Iterator[Any]:
+        """Called by the Prometheus client: all but what each entity has."""
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
         yield HistogramMetricFamily(
             "peeklock_commit_seconds",
             "Time until a commit was durable",
@@ -161,11 +163,13 @@ class Metrics:
         )
 
 
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
 _MEASURES: dict[type, Callable[[Any], tuple[str, int]]] = {
-    Accepted: lambda effect: ("accepted", len(effect.handles)),
     SendRefused: lambda _: ("send_refused", 1),
     Deliver: lambda effect: ("delivered", len(effect.messages)),
-    Settled: lambda effect: (effect.settlement.kind.value, len(effect.handles)),
     SettleRefused: lambda effect: ("settle_refused", len(effect.handles)),
     Refused: lambda _: ("attach_refused", 1),
 }

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator
 
-    from broker.core.effects import Effect, EntityView
+    from broker.core.effects import EntityView
+    from broker.core.turn import Turn
     from config.settings import Settings
     from config.topology import Topology
 
@@ -193,9 +194,9 @@ class Server:
 
     # --- what the core tells -------------------------------------------------------------------
 
-    def released(self, effects: list[Effect]) -> None:
-        """Count them."""
-        self._metrics.count(effects)
+    def released(self, turn: Turn) -> None:
+        """Count what was done."""
+        self._metrics.count(turn)
 
     def committed(self, seconds: float, records: int) -> None:
         """Measure it, and let those who were held up go on."""

@@ -69,6 +69,7 @@ class Traffic:
         except BrokerError as error:
             self._refuse_sending(command, handles, error, turn)
             return
+        turn.counts.append((command.peer, "accepted", len(handles)))
         if answered := _answered(handles):
             turn.effects.append(Accepted(command.peer, answered))
 
@@ -85,6 +86,7 @@ class Traffic:
         except BrokerError as error:
             self._refuse_sending(command, [command.handle], error, turn)
             return
+        turn.counts.append((command.peer, "accepted", len(command.messages)))
         if command.handle is not None:
             turn.effects.append(Accepted(command.peer, [command.handle]))
 
@@ -130,6 +132,7 @@ class Traffic:
         except BrokerError as error:
             self._refuse_settling(command, handles, error, turn)
             return
+        turn.counts.append((command.peer, command.settlement.kind.value, len(live)))
         if answered := _answered(handles):
             turn.effects.append(Settled(command.peer, answered, command.settlement))
 

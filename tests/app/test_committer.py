@@ -15,7 +15,6 @@ from storage.memory import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.core.effects import Effect
     from broker.core.records import Record
 
 ENOUGH_COMMITS = 1_000
@@ -50,7 +49,7 @@ class Load:
         turn.records.append(MessagesDeleted([1], []))
         self.committer.submit(turn)
 
-    def _release(self, effects: list[Effect]) -> None:
+    def _release(self, turn: Turn) -> None:
         if self._store.commits < ENOUGH_COMMITS:
             self.ask()
 

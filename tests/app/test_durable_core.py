@@ -19,7 +19,7 @@ from config.topology import Topology
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from broker.core.effects import Effect
+    from broker.core.turn import Turn
     from storage.contract import StorageError
 
 NAMESPACE = "sbemulatorns"
@@ -28,7 +28,7 @@ NAMESPACE = "sbemulatorns"
 class Quiet:
     """Is told, and says nothing."""
 
-    def released(self, effects: list[Effect]) -> None: ...
+    def released(self, turn: Turn) -> None: ...
 
     def committed(self, seconds: float, records: int) -> None: ...
 
