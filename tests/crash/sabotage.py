@@ -19,13 +19,13 @@ from broker.core.records import (
     MessagesStored,
     MessagesUpdated,
 )
+from broker.core.turn import Turn
 from storage.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from broker.core.records import Record
-    from broker.core.turn import Turn
 
 VARIABLE = "CRASH_SABOTAGE"
 
@@ -35,8 +35,9 @@ def answer_early() -> None:
     submit = Committer.submit
 
     def submit_and_release(self: Committer, turn: Turn) -> None:
-        self._release(turn.effects)
-        turn.effects = []
+        early = Turn()
+        early.effects, turn.effects = turn.effects, []
+        self._release(early)
         submit(self, turn)
 
     Committer.submit = submit_and_release  # type: ignore[method-assign]
