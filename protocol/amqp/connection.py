@@ -149,6 +149,8 @@ class Connection:
 
     def disown(self) -> None:
         """The core has forgotten this connection's links: nothing need be told it any more."""
+        for link in self._peers:
+            link.context = None
         self._peers.clear()
         self._nodes.clear()
         self._disowned = True
@@ -157,6 +159,9 @@ class Connection:
         """The socket is gone, and with it every link."""
         self._drop_everything()
         self._engine.connection_lost()
+        # No circles are left behind: the search for those is rare here, and clients may be many.
+        self._nodes.let_go()
+        self._sasl = None
 
     @property
     def link_count(self) -> int:
@@ -259,9 +264,10 @@ class Connection:
     def on_detach(self, link: EngineLink, closed: bool) -> None:
         """The client is done with a link, whether it says closed or only detached."""
         del closed
+        peer = link.context
         self._forget([link])
-        if link.context is not None:
-            link.context.on_detach()
+        if peer is not None:
+            peer.on_detach()
 
     def on_gone(self, link: EngineLink) -> None:
         """A link that was refused or ended by us: the core has let go of it already."""
@@ -324,6 +330,7 @@ class Connection:
         for link in links:
             self._permits.forget(link)
             peer = self._peers.pop(link, None)
+            link.context = None
             self._nodes.forget(peer)
             if isinstance(peer, ClientReceiver):
                 self._detached.add(peer)
@@ -333,6 +340,8 @@ class Connection:
         requesters = self._nodes.requesters if self._run is not None else ()
         gone = [*self._peers.values(), *self._detached, *requesters]
         self._drop(gone, connection_lost=True)
+        for link in self._peers:
+            link.context = None
         self._peers.clear()
         self._detached.clear()
         self._nodes.clear()

@@ -120,6 +120,8 @@ class Dispatch:
         self._stopped = True
         for link in self._links.values():
             link.forget()
+        for session in self._sessions.values():
+            session.links.clear()
         self._links.clear()
         self._sessions.clear()
 

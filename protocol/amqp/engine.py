@@ -181,6 +181,7 @@ class Engine:
         lib.pn_decref(transport)
         lib.pn_decref(connection)
         lib.pn_collector_free(collector)
+        del self._dispatch  # which leads back here through the handler
 
     def _push(self, piece: bytes) -> None:
         transport = self._proton.transport

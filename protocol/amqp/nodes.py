@@ -86,6 +86,11 @@ class Nodes:
         self._responses.clear()
         self._management.clear()
 
+    def let_go(self) -> None:
+        """The connection is gone: cut what leads back here, so that its memory is free at once."""
+        self.clear()
+        del self._cbs, self._submit, self._submit_later
+
     @property
     def requesters(self) -> list[ManagementNode]:
         """Who has asked for something on this connection, and may have locked messages so."""
