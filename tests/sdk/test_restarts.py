@@ -366,8 +366,6 @@ def begun(
         yield stories
 
 
-# The SDK forgets the socket of a connection that broke, and says so whenever it is collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_after_a_restart(begun: dict[Story, Iterator[None]], story: Story) -> None:
     """The name of the story says what holds."""
