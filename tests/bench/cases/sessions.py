@@ -24,7 +24,7 @@ SESSIONS = 1_000
 RECEIVERS = 100
 SENDERS = 10
 RECEIVER_CONNECTIONS = 10
-ROUNDS = 3
+ROUNDS = 5
 MAX_COST = 1.5
 """Times the broker's processor time for a message without a session."""
 
@@ -39,6 +39,7 @@ def sessions(setting: Setting, name: str) -> Iterator[Row]:
             count=setting.count(FULL_COUNT),
             streams=SENDERS,
             window=IN_FLIGHT // SENDERS,
+            with_ids=True,
             credit=IN_FLIGHT // RECEIVERS,
         )
         in_sessions = replace(
