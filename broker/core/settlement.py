@@ -104,10 +104,7 @@ def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Tur
 
 def _set_aside(queue: Queue, messages: Sequence[Message]) -> None:
     """Keep messages for those who ask for them by number."""
-    payloads = queue.environment.payloads
     for message in messages:
         if message.state is _ACTIVE:
             message.state = MessageState.DEFERRED
             queue.deferred_count += 1
-        if payloads.over_budget:
-            payloads.evict(message)

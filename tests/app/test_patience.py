@@ -17,19 +17,26 @@ if TYPE_CHECKING:
 PATIENCE_S = 0.25
 
 
-@pytest.fixture
-async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
-    """Where an application listens that answers with what it was sent, in its own time."""
-    monkeypatch.setattr(bodies, "SILENCE_MAX_S", PATIENCE_S)
+class Host:
+    """An application that answers with what it was sent; what says `slow` waits for `go_on`."""
 
-    async def answer(request: web.Request) -> web.Response:
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.port = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
         body = await bodies.read(request, 100)
         if body == b"slow":
-            await asyncio.sleep(2 * PATIENCE_S)
+            await self.go_on.wait()
         return web.Response(body=body)
 
+
+@pytest.fixture
+async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
+    monkeypatch.setattr(bodies, "SILENCE_MAX_S", PATIENCE_S)
+    host = Host()
     application = web.Application(middlewares=[errors.middleware])
-    application.router.add_route("*", "/", answer)
+    application.router.add_route("*", "/", host.answer)
     patience = Patience(PATIENCE_S)
     patience.watch(application)
     runner = web.AppRunner(application)
@@ -38,17 +45,16 @@ async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     server = await asyncio.get_running_loop().create_server(
         patience.over(runner.server), "127.0.0.1", 0
     )
-    yield server.sockets[0].getsockname()[1]
+    host.port = server.sockets[0].getsockname()[1]
+    yield host
     server.close()
     await runner.cleanup()
 
 
-async def say(port: int, *pieces: bytes) -> bytes:
+async def answer_to(host: Host, data: bytes) -> bytes:
     """All that is answered until the connection ends."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for piece in pieces:
-        writer.write(piece)
-        await asyncio.sleep(2 * PATIENCE_S)
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
+    writer.write(data)
     try:
         return await asyncio.wait_for(reader.read(), 10)
     except ConnectionResetError:
@@ -57,24 +63,30 @@ async def say(port: int, *pieces: bytes) -> bytes:
         writer.close()
 
 
-@pytest.mark.parametrize("data", [b"G", b"GET / HTTP/1.1\r\nHost: a"])
-async def test_a_head_that_stands_still_ends_the_connection(port: int, data: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"G", b"GET / HTTP/1.1\r\nHost: a"])
+async def test_a_head_that_stands_still_ends_the_connection(host: Host, data: bytes) -> None:
     """There is nothing to answer yet."""
-    assert b"" == await say(port, data)
+    assert b"" == await answer_to(host, data)
 
 
-async def test_a_body_that_stands_still_is_refused(port: int) -> None:
+async def test_a_body_that_stands_still_is_refused(host: Host) -> None:
     """With the reason."""
     head = b"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n"
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(head + b"abc")
     assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 408 ")
     writer.close()
 
 
-async def test_a_request_may_take_its_time_to_be_answered(port: int) -> None:
-    """And so may the next one to come."""
+async def test_a_request_may_take_its_time_to_be_answered(host: Host) -> None:
+    """And so may the next one to come: whoever came later and said nothing is gone by then."""
     head = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
-    answers = await say(port, head + b"\r\nslow", head + b"Connection: close\r\n\r\nmore")
-    assert answers.endswith(b"more")
-    assert 2 == answers.count(b"HTTP/1.1 200 ")
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
+    writer.write(head + b"\r\nslow")
+    assert b"" == await answer_to(host, b"")
+    host.go_on.set()
+    assert (await asyncio.wait_for(reader.readuntil(b"slow"), 10)).startswith(b"HTTP/1.1 200 ")
+    assert b"" == await answer_to(host, b"")
+    writer.write(head + b"Connection: close\r\n\r\nmore")
+    assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"more")
+    writer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.activations import AT_A_TIME
-from broker.core.commands import CancelScheduled, GetEntity, Peek, Schedule, Tick
+from broker.core.commands import CancelScheduled, DeleteEntity, GetEntity, Peek, Schedule, Tick
 from broker.core.errors import (
     EntityDisabled,
     EntityNotFound,
@@ -185,3 +185,14 @@ def test_a_crowd_that_is_due_at_once_comes_in_parts_and_in_order():
     expected = [*(f"{number}" for number in range(2 * AT_A_TIME - 1)), "later"]
     assert expected == [text_of(one) for one in waiting]
     assert {LATER_MS, LATER_MS + 1} == {one.enqueued_time_ms for one in waiting}
+
+
+def test_a_crowd_whose_queue_is_deleted_never_comes():
+    """Nothing of it is written again behind the deletion."""
+    book = Playbook()
+    book.ask(schedule(*[message(f"{number}", at_ms=LATER_MS) for number in range(2 * AT_A_TIME)]))
+    book.run(Advance(60_000))
+    assert LATER_MS == book.namespace.next_deadline_ms()
+    book.ask(DeleteEntity(CLIENT, "d", "q"))
+    assert [] == book.run(Tick()).records
+    assert book.namespace.next_deadline_ms() is None
