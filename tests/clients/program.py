@@ -144,9 +144,9 @@ class Client:
 
 
 def all_clients(names: Sequence[str]) -> list[Client]:
-    """Those named, or every one there is, in order of their names."""
+    """Those named, or every one there is: .NET, which most users have, and then by their names."""
     folders = sorted(path.parent for path in FOLDER.glob("*/client.json"))
-    clients = [Client.load(folder) for folder in folders]
+    clients = sorted(map(Client.load, folders), key=lambda client: client.name != "dotnet")
     unknown = set(names) - {client.name for client in clients}
     if unknown:
         raise ProgramFailed(f"there is no client {', '.join(sorted(unknown))}")

@@ -1,8 +1,8 @@
-"""`make clients`: every stock client there is, against one running broker.
+"""`make clients`: every stock client there is, against one running broker and a strict one beside it.
 
-`python -m tests.clients.run [--short] [--present] [--only NAME] [--table FILE] [--readme]`. It ends
-with 1 if a scenario failed or was not reported, the broker logged an error, a client could not be
-installed, or (where `CI=true`, and not with `--present`) the tools for one are missing.
+`python -m tests.clients.run [--short] [--only NAME] [--table FILE] [--readme]`. It ends with 1 if a
+scenario failed or was not reported, a broker logged an error, a client could not be installed, or
+(where `CI=true`) the tools for one are missing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import secrets
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.clients import table
+from tests.clients import strict, table
 from tests.clients.program import FOLDER, Outcome, ProgramFailed, Report, all_clients
 from tests.support.server import HOST, ROOT, BrokerProcess
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tests.clients.program import Client
 
 NAME_WIDTH = 12
+PAGE = ROOT / "docs" / "clients.md"
+"""Where the tables are published."""
 ROUND_TRIP = "properties-round-trip"
 READ_TYPES = "read-types"
 NOT_REPORTED = Outcome("failed", "was not reported")
@@ -39,13 +41,23 @@ _BROKEN = re.compile(
 class Matrix:
     """One broker, and the clients that are let loose on it."""
 
-    def __init__(self, broker: BrokerProcess, folder: Path, *, short: bool, verbose: bool) -> None:
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        folder: Path,
+        *,
+        short: bool,
+        verbose: bool,
+        strict_broker: BrokerProcess | None = None,
+    ) -> None:
         self._broker = broker
         self._run = f"run-{secrets.token_hex(3)}"
         self._verbose = verbose
         self._scenarios = table.scenarios(short=short)
         self._environment = _environment(broker, folder, short=short)
-        self._log_seen = 0
+        if strict_broker is not None:
+            self._environment.update(strict.environment(strict_broker))
+        self._logs_seen = {one: 0 for one in (broker, strict_broker) if one is not None}
         self.reports: dict[str, Report] = {}
         self.types: dict[tuple[str, str], Outcome] = {}
 
@@ -81,7 +93,11 @@ class Matrix:
         return outcome is not None and outcome.outcome == "passed"
 
     def _start(self, client: Client, *arguments: str) -> Report:
-        environment = {**self._environment, "PEEKLOCK_RUN": self._prefix(client)}
+        environment = {
+            **self._environment,
+            "PEEKLOCK_RUN": self._prefix(client),
+            "PEEKLOCK_STRICT_QUEUE": strict.queue(client),
+        }
         return client.start(arguments, environment, self._broker.restart, self._watch)
 
     def _prefix(self, client: Client) -> str:
@@ -93,11 +109,14 @@ class Matrix:
             print(f"  {outcome.outcome:8} {name}  {outcome.detail}".rstrip(), flush=True)
 
     def _broken(self) -> str:
-        """What the broker should not have had to say since the last time."""
-        log = self._broker.log_text()
-        new, self._log_seen = log[self._log_seen :], len(log)
-        found = _BROKEN.search(new)
-        return f"the broker logged: {new[found.start() :][:2_000]}" if found else ""
+        """What a broker should not have had to say since the last time."""
+        problem = ""
+        for broker, seen in self._logs_seen.items():
+            log = broker.log_text()
+            new, self._logs_seen[broker] = log[seen:], len(log)
+            if not problem and (found := _BROKEN.search(new)):
+                problem = f"the broker logged: {new[found.start() :][:2_000]}"
+        return problem
 
 
 def _environment(broker: BrokerProcess, folder: Path, *, short: bool) -> dict[str, str]:
@@ -171,8 +190,17 @@ def _line(name: str, report: Report, seconds: float) -> str:
 def _run_all(clients: Sequence[Client], options: argparse.Namespace) -> bool:
     """Run them, print a line for each, write the tables; whether all went well."""
     good = True
-    with _broker() as (broker, folder):
-        matrix = Matrix(broker, folder, short=options.short, verbose=options.verbose)
+    with _broker() as (broker, folder), ExitStack() as stack:
+        strict_broker = None
+        if not options.short:
+            strict_broker = stack.enter_context(strict.start(clients, folder))
+        matrix = Matrix(
+            broker,
+            folder,
+            short=options.short,
+            verbose=options.verbose,
+            strict_broker=strict_broker,
+        )
         for client in clients:
             began = time.monotonic()
             report = matrix.run(client)
@@ -191,23 +219,22 @@ def _run_all(clients: Sequence[Client], options: argparse.Namespace) -> bool:
     if options.table:
         options.table.write_text(text)
     if options.readme:
-        table.insert(ROOT / "README.md", text)
+        table.insert(PAGE, text)
     return good
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     parser = argparse.ArgumentParser(prog="tests.clients.run", description=__doc__)
     parser.add_argument("--short", action="store_true", help="only a few scenarios of each")
-    parser.add_argument(
-        "--present", action="store_true", help="only those whose tools this machine has"
-    )
     parser.add_argument("--only", action="append", default=[], help="only this client; repeatable")
     parser.add_argument("--table", type=Path, help="where the tables go, as Markdown")
-    parser.add_argument("--readme", action="store_true", help="put the tables into README.md")
+    parser.add_argument(
+        "--readme", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}"
+    )
     parser.add_argument("--verbose", action="store_true", help="name every scenario")
     options = parser.parse_args(arguments)
     if options.readme and (options.short or options.only):
-        parser.error("README.md shows every client and every scenario")
+        parser.error(f"{PAGE.relative_to(ROOT)} shows every client and every scenario")
     try:
         clients, missing, broken = _ready(all_clients(options.only))
     except ProgramFailed as error:
@@ -215,7 +242,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     good = not clients or _run_all(clients, options)
     for name, reason in {**missing, **broken}.items():
         print(f"{name:{NAME_WIDTH}} {reason}")
-    required = environment.get("CI") == "true" and not options.present
+    required = environment.get("CI") == "true"
     good &= not broken and not (missing and required)
     return int(not good)
 

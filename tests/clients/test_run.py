@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.clients import program, run, table
+from tests import check
+from tests.clients import program, run, strict, table
 from tests.clients.program import Client, Outcome, Report
 from tests.clients.run import Matrix
 
@@ -174,3 +175,30 @@ def test_the_short_list_is_part_of_the_list():
     assert len(names) == len(set(names))
     assert 0 < len(table.scenarios(short=True)) < len(names)
     assert set(table.scenarios(short=True)) < set(names)
+
+
+def test_dotnet_comes_first():
+    """And the others by their names."""
+    names = [one.name for one in program.all_clients([])]
+    assert "dotnet" == names[0]
+    assert sorted(names[1:]) == names[1:]
+
+
+def test_ci_lets_no_client_be_left_out():
+    """The step of the clients has no option that would allow it."""
+    assert ["-m", "tests.clients.run", "--short"] == check.CLIENTS[1:]
+
+
+def test_a_strict_broker_has_a_key_for_each_claim(tmp_path):
+    """Whose length is that of the service's keys."""
+    one = client(tmp_path, "")
+    with strict.start([one], tmp_path) as broker:
+        variables = strict.environment(broker)
+    assert {
+        "PEEKLOCK_STRICT_SEND_CONNECTION_STRING",
+        "PEEKLOCK_STRICT_LISTEN_CONNECTION_STRING",
+        "PEEKLOCK_STRICT_MANAGE_CONNECTION_STRING",
+    } == variables.keys()
+    assert {44} == {
+        len(text.partition("SharedAccessKey=")[2].partition(";")[0]) for text in variables.values()
+    }

@@ -48,16 +48,25 @@ public static class Moves
     public static async Task<ServiceBusReceivedMessage> ReceiveOneAsync(ServiceBusReceiver receiver) =>
         (await ReceiveAsync(receiver, 1))[0];
 
-    /// <summary>The bodies of so many messages, which are completed.</summary>
+    /// <summary>
+    /// The bodies of so many messages, each completed as it comes: with a prefetch count the client
+    /// asks for more only when something is settled.
+    /// </summary>
     public static async Task<List<string>> TakeAsync(ServiceBusReceiver receiver, int count)
     {
-        var received = await ReceiveAsync(receiver, count);
-        foreach (var message in received)
+        var bodies = new List<string>();
+        while (bodies.Count < count)
         {
-            await receiver.CompleteMessageAsync(message);
+            var more = await receiver.ReceiveMessagesAsync(count - bodies.Count, Wait);
+            Expect.That(more.Count > 0, $"only {bodies.Count} of {count} messages came");
+            foreach (var message in more)
+            {
+                await receiver.CompleteMessageAsync(message);
+                bodies.Add(message.Body.ToString());
+            }
         }
 
-        return received.ConvertAll(message => message.Body.ToString());
+        return bodies;
     }
 
     public static async Task ExpectNothingAsync(ServiceBusReceiver receiver) =>
