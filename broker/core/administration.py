@@ -79,7 +79,7 @@ class Administration:
             if entity is None:
                 self._create(path, definition, now_ms, turn)
             elif entity.main.count and type(definition) is type(entity.definition):
-                self._change(entity, _keeping_fixed(definition, entity), now_ms, turn)
+                self._change(entity, _keeping(definition, entity.definition, _FIXED), now_ms, turn)
             else:
                 self._change(entity, definition, now_ms, turn)
 
@@ -129,17 +129,18 @@ class Administration:
     def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
         """Change an entity, for those attached too."""
         entity = self._directory.entity(command.path)
-        definition = command.definition
-        if type(definition) is not type(entity.definition):
+        before = entity.definition
+        if type(command.definition) is not type(before):
             raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
+        definition = _keeping(command.definition, before, {*command.keeps, "rules"})
         for name in _FIXED:
-            if getattr(definition, name, None) != getattr(entity.definition, name, None):
+            if getattr(definition, name, None) != getattr(before, name, None):
                 raise ArgumentError(f"'{name}' cannot be changed once an entity exists.")
-        if isinstance(definition, SubscriptionDefinition):
-            topic, _ = self._directory.topic_of(entity.path)
-            self._check_rules(topic, definition.rules)
+        for name, refusal in command.refusals.items():
+            if getattr(definition, name, None) != getattr(before, name, None):
+                raise refusal
         self._check_features(definition)
-        check_forwarding(entity.path, definition, entity.definition, self._directory)
+        check_forwarding(entity.path, definition, before, self._directory)
         self._change(entity, definition, now_ms, turn)
         return entity.view()
 
@@ -168,7 +169,7 @@ class Administration:
 
     # --- rules ------------------------------------------------------------------------------
 
-    def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> None:
+    def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> RuleDefinition:
         """Give a subscription one more rule, or another in the place of one it has."""
         entity, definition = self._subscription(command.path)
         rule, name = command.rule, command.rule.name.lower()
@@ -190,6 +191,7 @@ class Administration:
         topic, _ = self._directory.topic_of(entity.path)
         self._check_rules(topic, rules)
         self._change(entity, replace(definition, rules=rules), now_ms, turn)
+        return rule
 
     def remove_rule(self, command: ask.RemoveRule, now_ms: int, turn: Turn) -> None:
         """Take a rule from a subscription."""
@@ -198,6 +200,15 @@ class Administration:
         if len(rules) == len(definition.rules):
             raise EntityNotFound(f"{entity.path}/Rules/{command.name}")
         self._change(entity, replace(definition, rules=rules), now_ms, turn)
+
+    def get_rule(self, command: ask.GetRule, now_ms: int, turn: Turn) -> RuleDefinition:
+        """One rule of a subscription."""
+        del now_ms, turn
+        entity, definition = self._subscription(command.path)
+        for rule in definition.rules:
+            if rule.name.lower() == command.name.lower():
+                return rule
+        raise EntityNotFound(f"{entity.path}/Rules/{command.name}")
 
     def list_rules(self, command: ask.ListRules, now_ms: int, turn: Turn) -> list[RuleDefinition]:
         """The rules of a subscription, by name."""
@@ -360,9 +371,12 @@ class Administration:
                 outlet.touch()
 
 
-def _keeping_fixed(definition: EntityDefinition, entity: Entity) -> EntityDefinition:
-    fixed = {name: getattr(entity.definition, name) for name in _FIXED if hasattr(definition, name)}
-    return replace(definition, **fixed)
+def _keeping(
+    definition: EntityDefinition, before: EntityDefinition, names: Iterable[str]
+) -> EntityDefinition:
+    """The definition with these fields, where its kind has them, as they were before."""
+    kept = {name: getattr(before, name) for name in names if hasattr(definition, name)}
+    return replace(definition, **kept)
 
 
 def _dated(

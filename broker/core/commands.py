@@ -8,12 +8,14 @@ own marks, given back untouched in the answer.
 from __future__ import annotations
 
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.core.effects import Effect
+    from broker.core.errors import BrokerError
     from broker.core.message import Message
     from config.entities import EntityDefinition, RuleDefinition
 
@@ -268,12 +270,19 @@ class CreateEntity(NamedTuple):
 
 class UpdateEntity(NamedTuple):
     """Reply: `EntityView`. Takes effect for attached clients at once. A subscription keeps its
-    rules whatever the definition says: they change through `AddRule` and `RemoveRule`."""
+    rules whatever the definition says: they change through `AddRule` and `RemoveRule`.
+
+    The command is applied to the entity as it is in the turn, not as its sender once read it: what
+    another client changed in between is never written back."""
 
     peer: Peer
     request: object
     path: str
     definition: EntityDefinition
+    keeps: frozenset[str] = frozenset()
+    """Fields of the definition that the request says nothing about: they stay as they are."""
+    refusals: Mapping[str, BrokerError] = MappingProxyType({})
+    """Fields that the sender may repeat but not change, with the refusal that a change gets."""
 
 
 class DeleteEntity(NamedTuple):
@@ -304,7 +313,7 @@ class ListEntities(NamedTuple):
 
 
 class AddRule(NamedTuple):
-    """Reply: None. With `replace` it takes the place of the rule of its name, which must exist."""
+    """Reply: the `RuleDefinition` as it is now. With `replace` it takes the place of the rule of its name, which must exist."""
 
     peer: Peer
     request: object
@@ -315,6 +324,15 @@ class AddRule(NamedTuple):
 
 class RemoveRule(NamedTuple):
     """Reply: None."""
+
+    peer: Peer
+    request: object
+    path: str
+    name: str
+
+
+class GetRule(NamedTuple):
+    """Reply: `RuleDefinition`."""
 
     peer: Peer
     request: object
@@ -392,6 +410,7 @@ Command = (
     | ListEntities
     | AddRule
     | RemoveRule
+    | GetRule
     | ListRules
     | Declare
     | Discharge

@@ -121,6 +121,7 @@ class Namespace:
             ask.ListEntities: administration.list_entities,
             ask.AddRule: administration.add_rule,
             ask.RemoveRule: administration.remove_rule,
+            ask.GetRule: administration.get_rule,
             ask.ListRules: administration.list_rules,
         }
         self._handlers.update(dict.fromkeys(self._answers, self._answer))

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from broker.core import commands
 from broker.core.effects import EntityView
-from broker.core.errors import ArgumentError, ArgumentOutOfRange, EntityNotFound
+from broker.core.errors import ArgumentError, ArgumentOutOfRange, BrokerError
 from config import names
 from config.entities import (
     CorrelationFilter,
@@ -158,37 +158,41 @@ class Administration:
     async def _put(
         self, call: Call, path: str, description: atom.Element, initial: descriptions.Definition
     ) -> web.Response:
-        command: type[commands.CreateEntity | commands.UpdateEntity]
+        definition = descriptions.read(description, initial, self._limits)
+        refusals = self._forwarding_refusals(call, definition)
         if call.is_update:
-            current = (await self._view(path)).definition
-            if not isinstance(current, type(initial)):
-                raise ArgumentError(
-                    f"'{path}' is described by a {descriptions.kind_of(current).element}."
-                )
-            definition = descriptions.read_update(description, current, self._limits)
-            self._authorize_forwarding(call, definition, current)
-            command = commands.UpdateEntity
-        else:
-            definition = descriptions.read(description, initial, self._limits)
-            self._authorize_forwarding(call, definition, initial)
-            command = commands.CreateEntity
-        view = await self._ask(EntityView, lambda peer, mark: command(peer, mark, path, definition))
-        status = 200 if call.is_update else 201
-        return _entry_response(await self._entry(call, view), status)
+            keeps = descriptions.kept_by_update(description, definition)
+            view = await self._ask(
+                EntityView,
+                lambda peer, mark: commands.UpdateEntity(
+                    peer, mark, path, definition, keeps, refusals
+                ),
+            )
+            return _entry_response(await self._entry(call, view))
+        for refusal in refusals.values():
+            raise refusal
+        view = await self._ask(
+            EntityView, lambda peer, mark: commands.CreateEntity(peer, mark, path, definition)
+        )
+        return _entry_response(await self._entry(call, view), 201)
 
-    def _authorize_forwarding(
-        self, call: Call, definition: EntityDefinition, before: EntityDefinition
-    ) -> None:
-        """Whoever has messages sent elsewhere must be allowed to send there: by the token of the
-        request, or by the one that SDKs add for this."""
-        if not self._services.is_strict:
-            return
+    def _forwarding_refusals(
+        self, call: Call, definition: EntityDefinition
+    ) -> dict[str, BrokerError]:
+        """By field, why the client may not have messages sent where it wants them: it must be
+        allowed to send there, by the token of the request, or by the one that SDKs add for this.
+        Whether that matters is known when the request runs: a target may be repeated."""
+        refusals: dict[str, BrokerError] = {}
         headers = call.request.headers
-        for name, header in FORWARDING_TOKENS.items():
+        for name, header in FORWARDING_TOKENS.items() if self._services.is_strict else ():
             target = getattr(definition, name, None)
-            if target is not None and target != getattr(before, name):
+            if target is not None:
                 token = headers.get(header) or headers.get("Authorization")
-                self._services.authorize(token, target, SEND, call.host)
+                try:
+                    self._services.authorize(token, target, SEND, call.host)
+                except BrokerError as error:
+                    refusals[name] = error
+        return refusals
 
     async def _delete_entity(
         self, _call: Call, resource: paths.Entity | paths.Subscription
@@ -257,7 +261,12 @@ class Administration:
     # --- rules ---------------------------------------------------------------------------------
 
     async def _get_rule(self, call: Call, resource: paths.Rule) -> web.Response:
-        rule = await self._rule(resource)
+        rule = await self._ask(
+            RuleDefinition,
+            lambda peer, mark: commands.GetRule(
+                peer, mark, resource.subscription.path, resource.name
+            ),
+        )
         return _entry_response(self._rule_entry(call, resource.subscription, rule))
 
     async def _put_rule(self, call: Call, resource: paths.Rule) -> web.Response:
@@ -266,12 +275,13 @@ class Administration:
             await bodies.read(call.request, atom.BODY_MAX_BYTES), rules.DESCRIPTION
         )
         rule = rules.read(description, resource.name, self._services.now_ms())
-        await self._services.ask(
+        stored = await self._ask(
+            RuleDefinition,
             lambda peer, mark: commands.AddRule(
                 peer, mark, resource.subscription.path, rule, replace=call.is_update
-            )
+            ),
         )
-        entry = self._rule_entry(call, resource.subscription, rule)
+        entry = self._rule_entry(call, resource.subscription, stored)
         return _entry_response(entry, 200 if call.is_update else 201)
 
     async def _delete_rule(self, _call: Call, resource: paths.Rule) -> web.Response:
@@ -292,18 +302,6 @@ class Administration:
         )
         entries = [self._rule_entry(call, resource.subscription, rule) for rule in found[:top]]
         return self._feed_response(call, "Rules", entries, has_more=len(found) > top)
-
-    async def _rule(self, resource: paths.Rule) -> RuleDefinition:
-        found: list[RuleDefinition] = await self._ask(
-            list,
-            lambda peer, mark: commands.ListRules(
-                peer, mark, resource.subscription.path, 0, self._limits.rules_per_subscription_max
-            ),
-        )
-        for rule in found:
-            if rule.name.lower() == resource.name.lower():
-                return rule
-        raise EntityNotFound(f"{resource.subscription.path}/Rules/{resource.name}")
 
     def _rule_entry(
         self, call: Call, subscription: paths.Subscription, rule: RuleDefinition

@@ -356,14 +356,19 @@ def read(description: atom.Element, base: Definition, limits: Limits) -> Definit
     return replace(base, **values)
 
 
-def read_update(description: atom.Element, current: Definition, limits: Limits) -> Definition:
-    """An entity after an update; raises `ArgumentError`.
+def kept_by_update(description: atom.Element, definition: EntityDefinition) -> frozenset[str]:
+    """The fields that stay as they are when an entity is updated with a description.
 
     SDKs send whole descriptions and leave out what is at its default, so whatever is missing goes
-    back to that; keys and what is decided once stay.
+    back to that; keys and what is decided once stay unless the description has them.
     """
-    fields = _FIELDS[type(current)]
-    kept = {fields[one.element] for one in DECIDED_ONCE if one.element in fields}
-    kept |= {name for name in ("authorization_rules", "rules") if hasattr(current, name)}
-    base = replace(type(current)(), **{name: getattr(current, name) for name in kept})
-    return read(description, base, limits)
+    carried = {child.name for child in description.children if not child.is_nil}
+    fields = _FIELDS[type(definition)]
+    kept = {
+        fields[one.element]
+        for one in DECIDED_ONCE
+        if one.element in fields and one.element not in carried
+    }
+    if description.child("AuthorizationRules") is None:
+        kept.add("authorization_rules")
+    return frozenset(kept)

@@ -25,11 +25,13 @@ from broker.core.errors import (
     EntityDisabled,
     EntityNotFound,
     QuotaExceeded,
+    Unauthorized,
 )
 from broker.core.records import EntityDeleted, EntityStored
 from broker.core.sql.errors import SqlSyntaxError
 from broker.core.turn import Turn
 from config.entities import (
+    AuthorizationRule,
     EntityDefinition,
     EntityStatus,
     QueueDefinition,
@@ -186,6 +188,30 @@ def test_an_update_without_change_writes_nothing():
     book = Playbook()
     turn = book.run(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
     assert [] == turn.records
+
+
+def test_an_update_keeps_what_it_says_nothing_about():
+    """As it is when the update runs, whatever the definition holds in its place."""
+    key = AuthorizationRule("k", "p")
+    book = Playbook(QueueDefinition(authorization_rules=(key,), user_metadata="old"))
+    keeps = frozenset({"authorization_rules", "requires_session"})
+    update = QueueDefinition(max_delivery_count=3, requires_session=True)
+    view = book.ask(UpdateEntity(CLIENT, "u", "q", update, keeps))
+    assert QueueDefinition(max_delivery_count=3, authorization_rules=(key,)) == view.definition
+
+
+def test_a_field_that_a_client_may_not_change_can_be_repeated():
+    """The refusal comes with a change alone."""
+    book = Playbook(entities={"q": QueueDefinition(forward_to="end"), "end": QueueDefinition()})
+    refusals = {"forward_to": Unauthorized("not there")}
+
+    def update(**fields):
+        definition = QueueDefinition(**fields)
+        return UpdateEntity(CLIENT, "u", "q", definition, refusals=refusals)
+
+    book.ask(update(forward_to="end", user_metadata="m"))
+    with pytest.raises(Unauthorized):
+        book.ask(update(forward_to="q2"))
 
 
 def test_a_smaller_maximum_delivery_count_holds_at_the_next_failure():

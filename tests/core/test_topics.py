@@ -309,12 +309,16 @@ def test_rules_are_refused(command, error):
     assert ["a"] == texts(book, "x")
 
 
-def test_updating_a_subscription_changes_its_rules():
-    """At once."""
+def test_updating_a_subscription_leaves_its_rules():
+    """They have commands of their own, so an update cannot undo one that it has not seen."""
     book = topic_book(x=SubscriptionDefinition())
-    book.ask(UpdateEntity(CLIENT, "u", "t/Subscriptions/x", having(BLUE)))
+    view = book.ask(UpdateEntity(CLIENT, "u", "t/Subscriptions/x", having(BLUE, user_metadata="m")))
+    assert ("m", ["$Default"]) == (
+        view.definition.user_metadata,
+        [rule.name for rule in view.definition.rules],
+    )
     book.run(send("n", message("b", color="blue")))
-    assert ["b"] == texts(book, "x")
+    assert ["n", "b"] == texts(book, "x")
 
 
 # --- endings ---------------------------------------------------------------------------------------

@@ -401,7 +401,7 @@ def test_an_entity_is_updated_by_its_own_kind_alone(put):
     put("/kind", queue_entry())
     answer = put("/kind", TOPIC, **{"If-Match": "*"})
     assert 400 == answer.status
-    assert "QueueDescription" in detail(answer)
+    assert "is a queue" in detail(answer)
 
 
 def test_text_that_xml_cannot_carry_does_not_break_an_answer(harness: HttpHarness, get):

@@ -321,13 +321,14 @@ class Model(Traffic):
             self.delete([item for item in self.items if item.place is gone])
             del self.places[gone.path]
 
-    def on_AddRule(self, command: ask.AddRule) -> None:
+    def on_AddRule(self, command: ask.AddRule) -> object:
         place = self._find_rules(command.path)
         definition = place.definition
         assert isinstance(definition, SubscriptionDefinition)
         if command.rule.name in [rule.name for rule in definition.rules]:
             raise Refusal("EntityAlreadyExists")
         place.definition = replace(definition, rules=(*definition.rules, command.rule))
+        return command.rule
 
     def on_RemoveRule(self, command: ask.RemoveRule) -> None:
         place = self._find_rules(command.path)

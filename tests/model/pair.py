@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core import effects as tell
 from broker.core.commands import Declare, PayloadsLoaded, Peek, ReceiveDeferred, Tick
 from broker.core.effects import PayloadsNeeded
 from broker.core.turn import Turn
+from config.entities import RuleDefinition
 from storage.memory import MemoryStore
 from tests.model.dispatch import Handed, dispatch
 from tests.model.durable import Durable
@@ -308,6 +310,8 @@ class Pair:
             return "any id"
         if isinstance(value, tell.EntityView):
             return view_of(value)
+        if isinstance(value, RuleDefinition):
+            return replace(value, created_time_ms=0)
         if not isinstance(value, list) or not value or isinstance(value[0], int | str):
             return value
         if isinstance(value[0], tuple):
