@@ -76,6 +76,10 @@ def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
 def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    if loaded.warnings and "strict" in options:
+        found = _count(len(loaded.warnings), "warning")
+        print(f"peeklock: {found}, and --strict takes none", file=sys.stderr)
+        return EXIT_MISUSED
     print(f"{options['config']}: {_contents(loaded.topology)}")
     return EXIT_OK
 
@@ -176,6 +180,12 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="report every mistake in a config file")
     check.add_argument("config", metavar="FILE")
+    check.add_argument(
+        "--strict",
+        action="store_const",
+        const="true",
+        help="fail on warnings too: what `serve` would start with all the same",
+    )
     check.set_defaults(run=_check)
 
     export = commands.add_parser(

@@ -7,10 +7,10 @@ that a mistake found much later still names its line and path.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from config.mistakes import ConfigError, Mistake
+from config.mistakes import ConfigError, Mistake, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,12 @@ def child_path(where: str, key: str | int) -> str:
     return f"{where}.{key}" if where else key
 
 
-def read_document(path: Path) -> Node:
-    """Read a file: JSON if it begins like JSON, else YAML. Raises `ConfigError` if it is neither."""
+def read_document(path: Path, report: Report) -> Node:
+    """Read a file: JSON if it begins like JSON, else YAML.
+
+    A name that is given twice is reported, and reading goes on. Raises `ConfigError` for what
+    cannot be read at all.
+    """
     source = str(path)
     try:
         text = path.read_text("utf-8-sig")
@@ -76,9 +80,20 @@ def read_document(path: Path) -> Node:
         ) from error
     try:
         is_json = path.suffix not in {".yaml", ".yml"} and _JSON_BEGIN.match(text)
-        return parse_json(text, source) if is_json else parse_yaml(text, source)
+        return (parse_json if is_json else parse_yaml)(text, source, report)
     except RecursionError as error:
         raise ConfigError([Mistake(source, None, "", "is nested too deeply")]) from error
+
+
+def _repeated(key: str, first: Node, second: Node, report: Report) -> Node:
+    """Report a name that is given twice; both values in one, so that the rest of both is checked."""
+    text = f"{key!r} is given twice, first in line {first.line}"
+    report.mistakes.append(Mistake(second.source, second.line, second.where, text))
+    if isinstance(first.value, dict) and isinstance(second.value, dict):
+        return replace(first, value={**second.value, **first.value})
+    if isinstance(first.value, list) and isinstance(second.value, list):
+        return replace(first, value=[*first.value, *second.value])
+    return first if first.value is not None else second
 
 
 # --- JSON ------------------------------------------------------------------------------------
@@ -96,16 +111,24 @@ _JSON_BEGIN = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*\{", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
 
 
-def parse_json(text: str, source: str) -> Node:
-    """Read JSON with `//` and `/* */` comments and trailing commas."""
-    return _JsonReader(text, source).document()
+def parse_json(text: str, source: str, report: Report | None = None) -> Node:
+    """Read JSON with `//` and `/* */` comments and trailing commas.
+
+    Without a report, a name that is given twice raises `ConfigError`.
+    """
+    found = Report() if report is None else report
+    root = _JsonReader(text, source, found).document()
+    if report is None:
+        found.raise_if_wrong()
+    return root
 
 
 class _JsonReader:
     """Recursive descent over tokens, one ahead."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, report: Report) -> None:
         self._source = source
+        self._report = report
         self._tokens = self._tokenize(text)
         self._advance()
 
@@ -172,9 +195,10 @@ class _JsonReader:
             self._advance()
             if not self._takes(":"):
                 self._fail(f'expected ":" after "{key}", found {self._text!r}')
-            if key in members:
-                self._fail(f'"{key}" is given twice, first in line {members[key].line}')
-            members[key] = self._value(child_path(where, key), line)
+            value = self._value(child_path(where, key), line)
+            members[key] = (
+                _repeated(key, members[key], value, self._report) if key in members else value
+            )
             if not self._takes(",") and self._text != "}":
                 self._fail(f'expected "," or "}}", found {self._text!r}')
         return members
@@ -194,8 +218,19 @@ class _JsonReader:
 _TAB_INDENT = re.compile(r" *\t")
 
 
-def parse_yaml(text: str, source: str) -> Node:
-    """Read YAML, safely: plain values, anchors and merge keys, no objects."""
+def parse_yaml(text: str, source: str, report: Report | None = None) -> Node:
+    """Read YAML, safely: plain values, anchors and merge keys, no objects.
+
+    Without a report, a name that is given twice raises `ConfigError`.
+    """
+    found = Report() if report is None else report
+    root = _read_yaml(text, source, found)
+    if report is None:
+        found.raise_if_wrong()
+    return root
+
+
+def _read_yaml(text: str, source: str, report: Report) -> Node:
     import yaml  # a JSON file does not pay for it
 
     loader_type: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -204,7 +239,7 @@ def parse_yaml(text: str, source: str) -> Node:
         root = loader.get_single_node()
         if root is None:
             return Node(None, source, 1)
-        return _YamlReader(loader, source).node(root, "", None)
+        return _YamlReader(loader, source, report).node(root, "", None)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
@@ -221,10 +256,12 @@ def parse_yaml(text: str, source: str) -> Node:
 class _YamlReader:
     """Composed YAML nodes to ours."""
 
-    def __init__(self, loader: Any, source: str) -> None:
+    def __init__(self, loader: Any, source: str, report: Report) -> None:
         self._loader = loader
         self._source = source
-        self._flattened: set[int] = set()
+        self._report = report
+        self._own_keys: dict[int, set[int]] = {}
+        """By mapping: the keys that were written in it, not merged into it."""
 
     def node(self, node: Any, where: str, key_line: int | None) -> Node:
         line = key_line or node.start_mark.line + 1
@@ -246,25 +283,28 @@ class _YamlReader:
         return value if isinstance(value, bool | int | float | None) else str(node.value)
 
     def _mapping(self, node: Any, where: str) -> dict[str, Node]:
-        if id(node) not in self._flattened:  # an anchor's mapping is met once for each alias
-            self._flattened.add(id(node))
-            self._refuse_repeated_keys(node)
+        if id(node) not in self._own_keys:  # an anchor's mapping is met once for each alias
+            self._check_keys(node)
+            self._own_keys[id(node)] = {id(key) for key, _ in node.value}
             self._loader.flatten_mapping(node)
         # Keys are names, also those that YAML would take for a number or a truth value. Merged
         # members come first, so that a mapping's own ones override them.
-        return {
-            str(key.value): self.node(value, child_path(where, key.value), key.start_mark.line + 1)
-            for key, value in node.value
-        }
+        own_keys = self._own_keys[id(node)]
+        members: dict[str, Node] = {}
+        written_here: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            member = self.node(value, child_path(where, name), key.start_mark.line + 1)
+            if name in written_here:
+                member = _repeated(name, members[name], member, self._report)
+            if id(key) in own_keys:
+                written_here.add(name)
+            members[name] = member
+        return members
 
-    def _refuse_repeated_keys(self, node: Any) -> None:
-        lines: dict[str, int] = {}
+    def _check_keys(self, node: Any) -> None:
         for key, _ in node.value:
-            line = key.start_mark.line + 1
             if key.id != "scalar":
                 text = "not valid YAML here: a name is expected before the colon"
+                line = key.start_mark.line + 1
                 raise ConfigError([Mistake(self._source, line, "", text)])
-            if key.value in lines and key.value != "<<":
-                text = f"{key.value!r} is given twice, first in line {lines[key.value]}"
-                raise ConfigError([Mistake(self._source, line, "", text)])
-            lines[key.value] = line

@@ -19,6 +19,7 @@ from config.entities import (
     SqlFilter,
     SubscriptionDefinition,
     TopicDefinition,
+    TrueFilter,
 )
 from config.features import missing_feature
 from config.limits import RELAXED
@@ -135,7 +136,12 @@ class _EmulatorForm:
             declared += self._queue(queue)
         for topic in items(members.get("Topics"), self._report):
             declared += self._topic(topic)
-        return name.lower(), assemble(declared, self._limits, self._report)
+        # The emulator takes a forward to what is not in the file, and Aspire writes such files: the
+        # target may be created later.
+        entities = assemble(
+            declared, self._limits, self._report, missing_target=self._report.warning
+        )
+        return name.lower(), entities
 
     def _queue(self, node: Node) -> Iterator[Declared]:
         members = self._members(node, ["Name", "Properties"])
@@ -205,8 +211,9 @@ class _EmulatorForm:
             return None
         name, read = found
         if name not in properties:
-            self._report.mistake(node, f"{name} is missing, and FilterType asks for it")
-            return None
+            # As Aspire writes every SQL rule.
+            self._report.warning(node, f"{name} is missing: the rule takes every message")
+            return TrueFilter()
         return read(properties[name])
 
     def _correlation_filter(self, node: Node) -> Filter | None:
@@ -217,8 +224,11 @@ class _EmulatorForm:
             if name != "Properties"
         }
         properties = scalars(members.get("Properties"), self._report)
-        if not members:
-            self._report.mistake(node, "expected at least one property to compare")
+        if not properties and not any(
+            fields.values()
+        ):  # as Aspire writes a rule that was given no filter
+            self._report.warning(node, "names no property to compare: the rule takes every message")
+            return TrueFilter()
         return CorrelationFilter(**fields, properties=properties)
 
     def _sql_filter(self, node: Node) -> Filter | None:
@@ -241,7 +251,6 @@ class _EmulatorForm:
         name = text(given, self._report)
         if given and name and (reason := wrong(name, self._limits)):
             self._report.mistake(given, f"{name!r} is not a valid name: {reason}")
-            return None
         return name
 
     def _required(self, node: Node, members: Mapping[str, Node], name: str) -> Node | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from config.entities import DEFAULT_MAX_SIZE_MEGABYTES, UNLIMITED_MS
+from config.entities import DEFAULT_LOCK_DURATION_MS, DEFAULT_MAX_SIZE_MEGABYTES, UNLIMITED_MS
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -52,6 +52,8 @@ class Limits:
     # --- entity properties ------------------------------------------------------------------
     lock_duration_min_ms: int = 5 * SECOND_MS
     lock_duration_max_ms: int = 5 * MINUTE_MS
+    lock_duration_default_ms: int = DEFAULT_LOCK_DURATION_MS
+    """Of an entity that says nothing about it; a setting."""
     max_delivery_count_max: int = INT32_MAX
     time_to_live_min_ms: int = 1 * SECOND_MS
     time_to_live_max_ms: int = UNLIMITED_MS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from config import emulator, yaml_form
 from config.document import Node, read_document
 from config.mistakes import ConfigError, Mistake, Report
+from config.settings import default_storage_of
 from config.shapes import SETTINGS
 from config.sources import CONFIG_VARIABLE, read_settings
 from config.texts import read_path
@@ -50,6 +51,9 @@ def load(
     if document is not None and isinstance(document.value, dict):
         section = document.value.get(SETTINGS)
     settings = read_settings(flags, environment, section, report)
+    if document is not None and "storage" not in settings.model_fields_set:
+        storage = default_storage_of(Path(document.source))
+        settings = settings.model_copy(update={"storage": storage})
     if document is None:
         topology = emulator.default_topology(settings.limits)
     elif _is_emulator_form(document):
@@ -70,10 +74,14 @@ def _document(
     if not named and not emulator_file.exists():
         return None
     try:
-        return read_document(_path(named) if named else emulator_file)
+        document = read_document(_path(named) if named else emulator_file, report)
     except ConfigError as error:  # the flags may hold mistakes as well: tell them together
         report.mistakes += error.mistakes
         return None
+    if document.value is None:
+        report.mistake(document, "the file is empty; it must declare queues or topics, or settings")
+        return None
+    return document
 
 
 def _path(named: str) -> Path:

@@ -17,7 +17,9 @@ DEFAULT_NAMESPACE = "sbemulatorns"
 SUBSCRIPTIONS = "Subscriptions"
 """Between a topic and its subscription in a path, in the spelling that JavaScript's SDK expects."""
 
-_FORBIDDEN = re.compile(r"[@?#*\\\x00-\x20\x7f]")
+# The service allows letters, digits, periods, hyphens and underscores, and takes a few others all the
+# same, such as MassTransit's tilde. These it refuses.
+_FORBIDDEN = re.compile(r"""[@?#*\\\x00-\x20\x7f,;"'<>]""")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAMESPACE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 

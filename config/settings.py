@@ -6,13 +6,16 @@ file. What entities exist is not said here. The same for as long as the process 
 
 from __future__ import annotations
 
+import hashlib
 import os
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from config.entities import DEFAULT_LOCK_DURATION_MS
 from config.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
 from config.texts import (
     read_boolean,
@@ -22,6 +25,7 @@ from config.texts import (
     read_host,
     read_idle_timeout,
     read_key,
+    read_lock_duration,
     read_names,
     read_one_of,
     read_port,
@@ -59,6 +63,13 @@ class Quotas(Enum):
     """Azure's own, in the tier that the settings name."""
 
 
+class UndeclaredEntities(Enum):
+    """What becomes of entities that are in the store and not in the file, when the broker starts."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
 def data_folder() -> Path:
     """Where this user's brokers keep what outlives them."""
     data_home = os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share"
@@ -75,6 +86,16 @@ def _home() -> Path:
 def default_storage() -> str:
     """An SQLite file in the user's data folder."""
     return sqlite_url(data_folder() / "peeklock.db")
+
+
+def default_storage_of(config_file: Path) -> str:
+    """An SQLite file in the user's data folder that belongs to one config file.
+
+    Two projects, each with a file of its own, share no entities and no messages.
+    """
+    path = str(config_file.resolve())
+    digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return sqlite_url(data_folder() / "stores" / f"{config_file.stem}-{digest}.db")
 
 
 def _written(read: Callable[[str], Any]) -> BeforeValidator:
@@ -161,6 +182,19 @@ class Settings(BaseModel):
     jwt_audience: str | None = Field(
         None, description="for whom a bearer token must have been issued"
     )
+    default_lock_duration_ms: Annotated[int, _written(read_lock_duration)] = Field(
+        DEFAULT_LOCK_DURATION_MS,
+        alias="default_lock_duration",
+        description="lock duration of queues and subscriptions created without one, such as 1m; "
+        "entities of an emulator's Config.json keep that file's own default",
+    )
+    undeclared_entities: Annotated[
+        UndeclaredEntities, _written(read_one_of(UndeclaredEntities))
+    ] = Field(
+        UndeclaredEntities.KEEP,
+        description="keep or drop entities of the store that the file does not declare, with their "
+        "messages, at start",
+    )
     create_on_first_use: Switch = Field(
         False, description="create a queue when a client first names it"
     )
@@ -191,4 +225,5 @@ class Settings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        return (strict if self.quotas is Quotas.STRICT else relaxed)(self.tier)
+        limits = (strict if self.quotas is Quotas.STRICT else relaxed)(self.tier)
+        return replace(limits, lock_duration_default_ms=self.default_lock_duration_ms)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.durations import parse_duration_ms
+from config.limits import RELAXED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,13 @@ def read_duration(text: str) -> int:
         return parse_duration_ms(text)
     except ValueError as error:
         raise ValueError("a duration such as PT30S or 30s") from error
+
+
+def read_lock_duration(text: str) -> int:
+    duration_ms = read_duration(text)
+    if not RELAXED.lock_duration_min_ms <= duration_ms <= RELAXED.lock_duration_max_ms:
+        raise ValueError("a duration from PT5S to PT5M")
+    return duration_ms
 
 
 def read_idle_timeout(text: str) -> int:

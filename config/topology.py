@@ -23,11 +23,14 @@ from config.mistakes import did_you_mean
 from config.names import SUBSCRIPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from config.document import Node
     from config.limits import Limits
     from config.mistakes import Report
+
+    Tell = Callable[[Node, str], None]
+    """Where a finding goes: to the mistakes or to the warnings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,26 @@ class Declared:
 
 
 def assemble(
-    declared: Sequence[Declared], limits: Limits, report: Report
+    declared: Sequence[Declared],
+    limits: Limits,
+    report: Report,
+    *,
+    missing_target: Tell | None = None,
 ) -> dict[str, EntityDefinition]:
-    """One namespace, checked as a whole."""
+    """One namespace, checked as a whole.
+
+    `missing_target` is told of forwarding to an entity that is not declared; without it that is a
+    mistake.
+    """
     for one in declared:
         if missing := missing_feature(one.definition, limits):
             report.mistake(one.node, missing)
     by_path = _unique(declared, report)
-    by_path = {key: _resolve_forwarding(one, by_path, report) for key, one in by_path.items()}
-    _check_circles(by_path, report)
+    by_path = {
+        key: _resolve_forwarding(one, by_path, report, missing_target or report.mistake)
+        for key, one in by_path.items()
+    }
+    _warn_of_circles(by_path, report)
     return {one.path: one.definition for one in by_path.values()}
 
 
@@ -87,28 +101,33 @@ def _unique(declared: Sequence[Declared], report: Report) -> dict[str, Declared]
     return by_path
 
 
-def _resolve_forwarding(one: Declared, by_path: Mapping[str, Declared], report: Report) -> Declared:
-    """Forwarding in the target's own spelling, and None where it cannot be."""
+def _resolve_forwarding(
+    one: Declared, by_path: Mapping[str, Declared], report: Report, missing_target: Tell
+) -> Declared:
+    """Forwarding in the target's own spelling."""
     definition = one.definition
     if isinstance(definition, TopicDefinition):
         return one
-    if definition.forward_to and definition.requires_session:
-        report.mistake(
-            one.places["forward_to"],
-            "what requires sessions cannot forward its messages; remove one of the two",
-        )
+
+    def target(field_name: str) -> str | None:
+        return _target(one, field_name, by_path, report, missing_target)
+
     return replace(
         one,
         definition=replace(
             definition,
-            forward_to=_target(one, "forward_to", by_path, report),
-            forward_dead_letters_to=_target(one, "forward_dead_letters_to", by_path, report),
+            forward_to=target("forward_to"),
+            forward_dead_letters_to=target("forward_dead_letters_to"),
         ),
     )
 
 
 def _target(
-    one: Declared, field_name: str, by_path: Mapping[str, Declared], report: Report
+    one: Declared,
+    field_name: str,
+    by_path: Mapping[str, Declared],
+    report: Report,
+    missing_target: Tell,
 ) -> str | None:
     written: str | None = getattr(one.definition, field_name)
     if written is None:
@@ -116,26 +135,30 @@ def _target(
     place = one.places[field_name]
     target = by_path.get(written.casefold())
     if target is one:
-        report.mistake(place, f"{one.path!r} cannot forward to itself")
-        return None
-    if target is None or target.topic is not None:
+        report.warning(place, f"{one.path!r} forwards to itself: {_ENDS_AT_HOP_LIMIT}")
+    elif target is None or target.topic is not None:
         known = [other.path for other in by_path.values() if other.topic is None]
         hint = did_you_mean(written, known)
-        report.mistake(place, f"there is no queue or topic {written!r} to forward to{hint}")
-        return None
+        missing_target(place, f"there is no queue or topic {written!r} to forward to{hint}")
+        return written
     return target.path
 
 
-def _check_circles(by_path: Mapping[str, Declared], report: Report) -> None:
-    """A message that is forwarded must come to rest somewhere."""
+_ENDS_AT_HOP_LIMIT = "what is forwarded too often is dead-lettered"
+"""Service Bus accepts forwarding in a circle, and so does the broker."""
+
+
+def _warn_of_circles(by_path: Mapping[str, Declared], report: Report) -> None:
+    """A message that is forwarded ought to come to rest somewhere."""
     onward: dict[str, set[str]] = {key: set() for key in by_path}
     for key, one in by_path.items():
         if isinstance(one.definition, TopicDefinition):
             continue
         if one.topic is not None and one.topic.casefold() in onward:
             onward[one.topic.casefold()].add(key)
-        if one.definition.forward_to:
-            onward[key].add(one.definition.forward_to.casefold())
+        target = (one.definition.forward_to or "").casefold()
+        if target in by_path and target != key:  # itself has been told
+            onward[key].add(target)
     while True:
         try:
             TopologicalSorter(onward).prepare()
@@ -143,8 +166,9 @@ def _check_circles(by_path: Mapping[str, Declared], report: Report) -> None:
             circle = error.args[1][::-1]  # it names targets first, and one of them twice
             starts = [key for key in circle if "forward_to" in by_path[key].places]
             trail = " → ".join(by_path[key].path for key in circle)
-            report.mistake(
-                by_path[starts[0]].places["forward_to"], f"forwarding goes in a circle: {trail}"
+            report.warning(
+                by_path[starts[0]].places["forward_to"],
+                f"forwarding goes in a circle: {trail}; {_ENDS_AT_HOP_LIMIT}",
             )
             onward[starts[0]].clear()  # and look for the next one
         else:

@@ -24,6 +24,7 @@ from config.entities import (
     TopicDefinition,
     TrueFilter,
 )
+from config.keys import KEY_LENGTH, derived_secondary_key
 from config.names import (
     DEFAULT_NAMESPACE,
     subscription_path,
@@ -88,7 +89,8 @@ class _YamlForm:
     def _namespace(self, members: Mapping[str, Node]) -> dict[str, EntityDefinition]:
         declared: list[Declared] = []
         for name, node in self._named(members.get("queues"), wrong_entity_name):
-            queue, places, rest = self._properties(QueueDefinition(), node, ["authorization_rules"])
+            default = QueueDefinition(lock_duration_ms=self._limits.lock_duration_default_ms)
+            queue, places, rest = self._properties(default, node, ["authorization_rules"])
             rules = self._authorization_rules(rest.get("authorization_rules"))
             declared.append(Declared(name, replace(queue, authorization_rules=rules), node, places))
         for name, node in self._named(members.get("topics"), wrong_entity_name):
@@ -104,9 +106,8 @@ class _YamlForm:
         for subscription, its_node in self._named(
             rest.get("subscriptions"), wrong_subscription_name
         ):
-            definition, its_places, its_rest = self._properties(
-                SubscriptionDefinition(), its_node, ["rules"]
-            )
+            default = SubscriptionDefinition(lock_duration_ms=self._limits.lock_duration_default_ms)
+            definition, its_places, its_rest = self._properties(default, its_node, ["rules"])
             if "rules" in its_rest and its_rest["rules"].value is not None:
                 definition = replace(definition, rules=tuple(self._rules(its_rest["rules"])))
             path = subscription_path(name, subscription)
@@ -168,18 +169,29 @@ class _YamlForm:
         rules = []
         for name, rule in self._named(node, wrong_rule_name):
             members = self._members(rule, ["rights", "primary_key", "secondary_key"])
-            primary_key = text(members.get("primary_key"), self._report)
             if "primary_key" not in members:
                 self._report.mistake(rule, "primary_key is missing")
+            primary_key = self._key(members.get("primary_key")) or ""
+            secondary_key = self._key(members.get("secondary_key"))
             rules.append(
                 AuthorizationRule(
                     name,
-                    primary_key or "",
-                    text(members.get("secondary_key"), self._report) or "",
+                    primary_key,
+                    secondary_key or derived_secondary_key(name, primary_key),
                     self._rights(rule, members.get("rights")),
                 )
             )
         return tuple(rules)
+
+    def _key(self, node: Node | None) -> str | None:
+        key = text(node, self._report)
+        if node is not None and key and len(key.encode()) != KEY_LENGTH:
+            self._report.warning(
+                node,
+                f"a key of {len(key.encode())} bytes; the .NET administration client lists no "
+                f"queues where a key has not {KEY_LENGTH}: `openssl rand -base64 32` makes one",
+            )
+        return key
 
     def _rights(self, rule: Node, node: Node | None) -> frozenset[str]:
         rights = set()
@@ -216,8 +228,7 @@ class _YamlForm:
         for name, member in mapping(node, self._report).items():
             if reason := wrong(name, self._limits):
                 self._report.mistake(member, f"{name!r} is not a valid name: {reason}")
-            else:
-                yield name, member
+            yield name, member  # what is in it may hold mistakes as well
 
     def _members(self, node: Node | None, known: Iterable[str]) -> Mapping[str, Node]:
         return known_members(node, known, self._report, self._report.mistake)

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from config.entities import (
+    DEFAULT_LOCK_DURATION_MS,
     RIGHTS,
     CorrelationFilter,
     FalseFilter,
@@ -29,12 +30,17 @@ if TYPE_CHECKING:
     from config.topology import Topology
 
 
-def yaml_form(topology: Topology) -> dict[str, Any]:
-    """A whole file."""
+def yaml_form(
+    topology: Topology, default_lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
+) -> dict[str, Any]:
+    """A whole file. Lock durations are left out only where every broker reads the same from that."""
+    is_usual = default_lock_duration_ms == DEFAULT_LOCK_DURATION_MS
+    left_out_ms = DEFAULT_LOCK_DURATION_MS if is_usual else 0
     document: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for number, (name, entities) in enumerate(topology.namespaces.items()):
-        namespace = _namespace(entities, topology.authorization_rules.get(name, ()))
+        rules = topology.authorization_rules.get(name, ())
+        namespace = _namespace(entities, rules, left_out_ms)
         if number == 0 and name == DEFAULT_NAMESPACE:
             # Named even when it is empty: else another one would answer on any host name.
             document |= namespace or {"queues": {}}
@@ -44,20 +50,24 @@ def yaml_form(topology: Topology) -> dict[str, Any]:
 
 
 def _namespace(
-    entities: Mapping[str, EntityDefinition], rules: Sequence[AuthorizationRule]
+    entities: Mapping[str, EntityDefinition],
+    rules: Sequence[AuthorizationRule],
+    lock_duration_left_out_ms: int,
 ) -> dict[str, Any]:
+    queue_default = QueueDefinition(lock_duration_ms=lock_duration_left_out_ms)
+    subscription_default = SubscriptionDefinition(lock_duration_ms=lock_duration_left_out_ms)
     queues: dict[str, Any] = {}
     topics: dict[str, Any] = {}
     for path, definition in entities.items():
         if isinstance(definition, QueueDefinition):
-            queues[path] = _properties(definition, QueueDefinition())
+            queues[path] = _properties(definition, queue_default)
         elif isinstance(definition, TopicDefinition):
             topics[path] = _properties(definition, TopicDefinition())
     spelled = {path.casefold(): path for path in topics}
     for path, definition in entities.items():
         if isinstance(definition, SubscriptionDefinition):
             topic, name = split_subscription(path)
-            members = _properties(definition, SubscriptionDefinition())
+            members = _properties(definition, subscription_default)
             if not takes_everything(definition.rules):
                 members["rules"] = {rule.name: _rule(rule) for rule in definition.rules}
             topics[spelled[topic.casefold()]].setdefault("subscriptions", {})[name] = members

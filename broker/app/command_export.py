@@ -66,4 +66,4 @@ def _exported(
     path = getattr(store, "path", None)
     if path is not None and not path.is_file():
         raise StorageError(f"there is no store at {path}")  # opening it would make one
-    return exporting.in_form(exporting.of_store(store), form)
+    return exporting.in_form(exporting.of_store(store), form, settings.default_lock_duration_ms)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app import undeclared
 from broker.app.committer import Committer
 from broker.app.turns import TurnLoop
 from broker.core.errors import ServerBusy
@@ -86,6 +87,16 @@ class DurableCore:
     async def begin(self) -> None:
         """Bring memory to what the store holds and the configuration declares, durably."""
         self._restore()
+        turn = Turn()
+        undeclared.keep_or_drop(
+            self.namespaces,
+            self._topology,
+            self._settings.undeclared_entities,
+            self._clock.now_ms(),
+            turn,
+        )
+        if turn:
+            self._committer.submit(turn)
         await self._committer.settle()
 
     async def settle(self) -> None:

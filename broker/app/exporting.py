@@ -35,9 +35,12 @@ class Exported(NamedTuple):
     """What this form cannot say, or what no file may."""
 
 
-def in_form(topology: Topology, form: str) -> Exported:
-    """A topology as the content of a file."""
-    document, losses = emulator_form(topology) if form == EMULATOR else (yaml_form(topology), [])
+def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> Exported:
+    """A topology as the content of a file, for brokers with this default of lock durations."""
+    if form == EMULATOR:
+        document, losses = emulator_form(topology)
+    else:
+        document, losses = yaml_form(topology, default_lock_duration_ms), []
     return Exported(document, [*losses, *_dangling(topology)])
 
 

@@ -122,7 +122,8 @@ class HttpSide:
         if form not in exporting.FORMS:
             raise ArgumentError(f"The form must be one of {', '.join(exporting.FORMS)}.")
         now = exporting.of_namespaces(self._core.namespaces, self._topology)
-        return exporting.in_form(now, form)._asdict()
+        default_ms = self._settings.default_lock_duration_ms
+        return exporting.in_form(now, form, default_ms)._asdict()
 
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self._clock.advance_ms(amount_ms)

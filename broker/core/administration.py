@@ -83,6 +83,12 @@ class Administration:
             else:
                 self._change(entity, definition, now_ms, turn)
 
+    def drop(self, path: str, now_ms: int, turn: Turn) -> None:
+        """Delete an entity if it exists: a subscription may have gone with its topic."""
+        entity = self._directory.get(path)
+        if entity is not None:
+            self.delete(entity, now_ms, turn)
+
     def restore(self, stored: EntityStored, now_ms: int) -> Entity:
         """Bring back an entity the store remembers, still without messages."""
         definition = definition_from_json(stored.definition)
@@ -251,7 +257,8 @@ class Administration:
             and wrong_entity_name(path, limits) is None
             and self._directory.queue_and_topic_count < limits.entities_per_namespace_max
         ):
-            self._create(path, QueueDefinition(), now_ms, turn)
+            definition = QueueDefinition(lock_duration_ms=limits.lock_duration_default_ms)
+            self._create(path, definition, now_ms, turn)
 
     def _create(self, path: str, definition: EntityDefinition, now_ms: int, turn: Turn) -> Entity:
         entity_id = self._environment.ids.take_entity()

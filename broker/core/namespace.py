@@ -145,6 +145,10 @@ class Namespace:
         """Have these entities exist as defined, created or changed."""
         self._administration.declare(entities, now_ms, turn)
 
+    def drop(self, path: str, now_ms: int, turn: Turn) -> None:
+        """Delete an entity with all it holds; nothing happens where there is none."""
+        self._administration.drop(path, now_ms, turn)
+
     def restore(self, remembered: Remembered, now_ms: int) -> None:
         """Begin with what the store remembers; this is its only namespace."""
         Namespace.restore_all({self.name: self}, remembered, now_ms)

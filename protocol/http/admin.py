@@ -136,7 +136,8 @@ class Administration:
         description = atom.any_description(await bodies.read(call.request, atom.BODY_MAX_BYTES))
         match description.name:
             case "QueueDescription":
-                return await self._put(call, resource.path, description, QueueDefinition())
+                queue = QueueDefinition(lock_duration_ms=self._limits.lock_duration_default_ms)
+                return await self._put(call, resource.path, description, queue)
             case "TopicDescription":
                 return await self._put(call, resource.path, description, TopicDefinition())
             case other:
@@ -152,7 +153,9 @@ class Administration:
             description.child("DefaultRuleDescription"), self._services.now_ms()
         )
         _check_name(first_rule.name, names.wrong_rule_name(first_rule.name, self._limits))
-        initial = SubscriptionDefinition(rules=(first_rule,))
+        initial = SubscriptionDefinition(
+            lock_duration_ms=self._limits.lock_duration_default_ms, rules=(first_rule,)
+        )
         return await self._put(call, resource.path, description, initial)
 
     async def _put(

@@ -39,3 +39,8 @@ def mistakes(path: Path, **flags: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         read(path, **flags)
     return [str(one).removeprefix(f"{path}:").strip() for one in caught.value.mistakes]
+
+
+def warnings(path: Path, **flags: str) -> list[str]:
+    """Everything doubtful in a file that is right, with the file's own name left out."""
+    return [str(one).removeprefix(f"{path}:").strip() for one in read(path, **flags).warnings]

@@ -134,3 +134,20 @@ def test_an_argument_there_is_not_is_told_with_what_was_meant(arguments, sentenc
         main(arguments)
     assert 2 == caught.value.code
     assert sentence in capsys.readouterr().err
+
+
+def test_a_strict_check_fails_on_what_is_only_doubtful(tmp_path, capsys):
+    """For CI: what `serve` starts with all the same is refused, with every warning shown."""
+    path = tmp_path / "Config.json"
+    path.write_text(
+        '{"UserConfig": {"Namespaces": [{"Name": "a", "Queues": [{"Name": "q"}], "Tpics": []}]}}'
+    )
+    assert 2 == main(["check", "--strict", str(path)])
+    printed = capsys.readouterr()
+    assert "" == printed.out
+    warning, last = printed.err.splitlines()
+    assert warning.startswith("warning: ")
+    assert "Tpics" in warning
+    assert "peeklock: 1 warning, and --strict takes none" == last
+    path.write_text('{"UserConfig": {"Namespaces": [{"Name": "a", "Queues": [{"Name": "q"}]}]}}')
+    assert 0 == main(["check", "--strict", str(path)])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.document import Node, parse_json, parse_yaml, read_document
-from config.mistakes import ConfigError
+from config.mistakes import ConfigError, Report
 
 
 def plain(node: Node):
@@ -109,7 +109,7 @@ def test_an_empty_file_is_nothing():
         ('f:1: not valid JSON: "\\x" has an escape that JSON does not know', '{"a": "\\x"}'),
         ("f:3: not valid JSON: expected a value, found '\"'", '{\n\n"a": "open\n}'),
         ("f:1: not valid JSON: expected a value, found '/'", '{"a": /* open }'),
-        ('f:2: not valid JSON: "a" is given twice, first in line 1', '{"a": 1,\n"a": 2}'),
+        ("f:2: a: 'a' is given twice, first in line 1", '{"a": 1,\n"a": 2}'),
     ],
 )
 def test_broken_json_is_told_with_its_line(message, text):
@@ -123,7 +123,7 @@ def test_broken_json_is_told_with_its_line(message, text):
     ("message", "text"),
     [
         ("f:2: not valid YAML: mapping values are not allowed", "a: 1\n b: 2"),
-        ("f:2: 'a' is given twice, first in line 1", "a: 1\na: 2"),
+        ("f:2: a: 'a' is given twice, first in line 1", "a: 1\na: 2"),
         ("f:1: not valid YAML here: a name is expected before the colon", "{[1]: 2}"),
         ("f:1: not valid YAML: could not determine a constructor", "a: !!python/name:os.system x"),
         ("f:1: not valid YAML: found undefined alias", "a: *b"),
@@ -136,13 +136,34 @@ def test_broken_yaml_is_told_with_its_line(message, text):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_json, '{"a": {"b": 1},\n"c": 2, "a": {"d": 3}, "c": 4,\n"e": [1], "e": [2]}'),
+        (parse_yaml, "{a: {b: 1},\nc: 2, a: {d: 3}, c: 4,\ne: [1], e: [2]}"),
+    ],
+)
+def test_names_given_twice_are_all_told_and_both_values_are_read(parse, text):
+    """So that a mistake in either is found in the same go."""
+    report = Report()
+    assert {"a": {"b": 1, "d": 3}, "c": 2, "e": [1, 2]} == plain(parse(text, "f", report))
+    assert [(2, "a"), (2, "c"), (3, "e")] == [(one.line, one.where) for one in report.mistakes]
+
+
+def test_an_anchor_may_be_overridden_and_used_twice():
+    """What is merged into a mapping is not given twice."""
+    text = "x: &x {a: 1, b: 2}\ny: {<<: *x, b: 3}\nz: *x"
+    expected = {"x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 3}, "z": {"a": 1, "b": 2}}
+    assert expected == plain(parse_yaml(text, "f"))
+
+
 def test_the_content_tells_json_from_yaml(tmp_path):
     """A file mounted over the emulator's Config.json may be either."""
     path = tmp_path / "Config.json"
     path.write_text("queues:\n  a:\n")
-    assert {"queues": {"a": None}} == plain(read_document(path))
+    assert {"queues": {"a": None}} == plain(read_document(path, Report()))
     path.write_text('\ufeff// comment\n{"a": 1,}')
-    assert {"a": 1} == plain(read_document(path))
+    assert {"a": 1} == plain(read_document(path, Report()))
 
 
 def test_who_indents_with_tabs_is_told_not_to():
@@ -164,5 +185,5 @@ def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
         "deep.yaml": "is nested too deeply",
     }.items():
         with pytest.raises(ConfigError) as caught:
-            read_document(tmp_path / name)
+            read_document(tmp_path / name, Report())
         assert f"{tmp_path / name}: {reason}" == str(caught.value)

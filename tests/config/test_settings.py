@@ -11,7 +11,14 @@ from config.emulator import default_topology
 from config.limits import RELAXED, STRICT, Tier, relaxed, strict
 from config.loader import load
 from config.mistakes import ConfigError
-from config.settings import Authorization, LogFormat, LogLevel, Quotas, Settings
+from config.settings import (
+    Authorization,
+    LogFormat,
+    LogLevel,
+    Quotas,
+    Settings,
+    UndeclaredEntities,
+)
 from config.sources import SETTINGS
 from tests.config.reading import NOWHERE, any_rule
 
@@ -65,6 +72,30 @@ def test_a_store_in_the_home_folder(monkeypatch):
     assert "sqlite:////home/100%25/my.db" == settings({"storage": "sqlite:///~/my.db"}).storage
 
 
+def test_each_file_has_a_store_of_its_own(tmp_path, monkeypatch):
+    """Two projects share neither entities nor messages, however the file is named to the broker."""
+    monkeypatch.setenv("XDG_DATA_HOME", "/home/me/data")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for folder in "ab":
+        (tmp_path / folder / "entities.yaml").write_text("queues: {q: }")
+    one, other = (settings({"config": str(tmp_path / name / "entities.yaml")}) for name in "ab")
+    assert one.storage != other.storage
+    assert one.storage.startswith("sqlite:////home/me/data/peeklock/stores/entities-")
+    monkeypatch.chdir(tmp_path / "b")
+    assert one == settings({"config": "../a/entities.yaml"})
+    assert other == settings({}, {"PEEKLOCK_CONFIG": "entities.yaml"})
+
+
+def test_a_file_that_names_its_store_has_that(tmp_path):
+    """As a flag or a variable does."""
+    path = tmp_path / "entities.yaml"
+    path.write_text("settings: {storage: 'memory:'}\nqueues: {q: }")
+    assert "memory:" == settings({"config": str(path)}).storage
+    named = settings({"config": str(path), "storage": "sqlite:///mine.db"})
+    assert "sqlite:///mine.db" == named.storage
+
+
 def test_an_address_may_be_in_brackets():
     """As it stands in an URL."""
     assert "::1" == settings({"host": "[::1]"}).host
@@ -96,6 +127,8 @@ VALUES = [
     ("shared_access_key", "a=b", "a=b"),
     ("jwt_issuer", "https://issuer", "https://issuer"),
     ("jwt_audience", "peeklock", "peeklock"),
+    ("default_lock_duration", "1m", 60_000),
+    ("undeclared_entities", "drop", UndeclaredEntities.DROP),
     ("create_on_first_use", "yes", True),
     ("tier", "standard", Tier.STANDARD),
     ("quotas", "strict", Quotas.STRICT),
@@ -113,10 +146,11 @@ def test_every_setting_has_a_flag_a_variable_and_a_name_in_the_file(tmp_path, na
     (setting,) = [one for one in SETTINGS if one.name == name]
     path = tmp_path / "settings.yaml"
     path.write_text(f"settings:\n  {name}: '{text}'\n")
-    expected = Settings(**{setting.field: value})
-    assert expected == settings({name: text})
-    assert expected == settings({}, {f"PEEKLOCK_{name.upper()}": text})
-    assert expected == settings({"config": str(path)})
+    expected = Settings(**{"storage": "memory:", setting.field: value})
+    elsewhere = {} if name == "storage" else {"storage": "memory:"}
+    assert expected == settings({name: text, **elsewhere})
+    assert expected == settings(elsewhere, {f"PEEKLOCK_{name.upper()}": text})
+    assert expected == settings({"config": str(path), **elsewhere})
     assert "--" + name.replace("_", "-") == setting.flag
 
 
@@ -177,6 +211,9 @@ UNKNOWN_HOME = "a path; it begins with the home folder of somebody unknown"
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
+        ("default_lock_duration", "1s", "a duration from PT5S to PT5M"),
+        ("default_lock_duration", "PT5M1S", "a duration from PT5S to PT5M"),
+        ("undeclared_entities", "forget", "keep or drop"),
         ("amqp_port", "amqp", "a port from 1 to 65535, or 0 for a free one"),
         ("amqp_port", "65536", "a port from 1 to 65535, or 0 for a free one"),
         ("http_port", "-1", "a port from 1 to 65535, or 0 for a free one"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from config.entities import (
     TopicDefinition,
     TrueFilter,
 )
+from config.keys import derived_secondary_key
 from config.loader import load
 from config.mistakes import ConfigError
 from config.properties import PROPERTIES
@@ -148,7 +150,9 @@ topics:
         **SHARED_EXPECTED,
         **WITH_DUPLICATES_EXPECTED,
         filtering_messages_before_publishing=True,
-        authorization_rules=(AuthorizationRule("owner", "one", "", every_right),),
+        authorization_rules=(
+            AuthorizationRule("owner", "one", derived_secondary_key("owner", "one"), every_right),
+        ),
     )
     assert found["t/Subscriptions/s"] == SubscriptionDefinition(
         **SHARED_EXPECTED,
@@ -232,15 +236,91 @@ authorization_rules: {k: {rights: [Manage], primary_key: y}}
         ("team-b", {}),
     ] == list(topology.namespaces.items())
     assert {
-        "sbemulatorns": (AuthorizationRule("k", "y"),),
-        "team-a": (AuthorizationRule("k", "x", rights=frozenset({"Send", "Listen"})),),
+        "sbemulatorns": (AuthorizationRule("k", "y", derived_secondary_key("k", "y")),),
+        "team-a": (
+            AuthorizationRule(
+                "k", "x", derived_secondary_key("k", "x"), frozenset({"Send", "Listen"})
+            ),
+        ),
     } == topology.authorization_rules
 
 
 def test_the_first_namespace_is_the_default_when_nothing_stands_at_the_top(config):
     """There is always one that answers on any host name."""
     assert ["b", "a"] == list(read(config("namespaces: {b: , a: }")).topology.namespaces)
-    assert ["sbemulatorns"] == list(read(config("")).topology.namespaces)
+    assert ["sbemulatorns"] == list(read(config("queues:")).topology.namespaces)
+
+
+KEYS = """
+%s:
+  authorization_rules:
+    k: {rights: [Send], primary_key: cHJpbWFyeS1rZXktb2YtdGhpcnR5LXR3by1ieXRlcyE=}
+    short: {rights: [Send], primary_key: c2hvcnQ=, secondary_key: c2Vjb25k}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [
+        ("queues:\n q", "queues.q"),
+        ("topics:\n t", "topics.t"),
+        ("namespaces:\n n", "namespaces.n"),
+    ],
+)
+def test_keys_are_what_the_dotnet_administration_client_can_read(config, place, where):
+    """Both are there, the second made up and the same at every start; other lengths are told."""
+    text = (KEYS % place).replace("\n  ", "\n   ")
+    loaded, again = read(config(text)), read(config(text))
+    assert loaded.topology == again.topology
+    if where.startswith("namespaces"):
+        rules = loaded.topology.authorization_rules["n"]
+    else:
+        (definition,) = loaded.topology.namespaces["sbemulatorns"].values()
+        rules = definition.authorization_rules
+    made_up = rules[0].secondary_key
+    assert 44 == len(made_up)
+    assert 32 == len(base64.b64decode(made_up, validate=True))
+    assert made_up != rules[0].primary_key
+    assert "c2Vjb25k" == rules[1].secondary_key
+    told = [(one.where, one.text.partition(";")[0]) for one in loaded.warnings]
+    assert [
+        (f"{where}.authorization_rules.short.primary_key", "a key of 8 bytes"),
+        (f"{where}.authorization_rules.short.secondary_key", "a key of 8 bytes"),
+    ] == told
+
+
+def test_the_default_lock_duration_is_a_setting(config):
+    """For what is declared without one; what names its own keeps it."""
+    path = config(
+        "settings: {default_lock_duration: 1m}\n"
+        "queues: {q: , own: {lock_duration: 30s}}\ntopics: {t: {subscriptions: {s: }}}"
+    )
+    found = entities(path)
+    durations = [found[name].lock_duration_ms for name in ("q", "own", "t/Subscriptions/s")]
+    assert [60_000, 30_000, 60_000] == durations
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing but a comment\n", "null"])
+def test_an_empty_file_is_a_mistake(config, text):
+    """Whoever names a file expects something of it: it may not have been written yet."""
+    assert ["1: the file is empty; it must declare queues or topics, or settings"] == mistakes(
+        config(text)
+    )
+
+
+def test_a_name_given_twice_hides_no_other_mistake(config):
+    """All of them are told at once."""
+    text = "queues: {a: {lock_duration: 1s}}\nqueues: {b: {max_delivery_count: 0}}\ntopics: []\n"
+    found = mistakes(config(text))
+    assert ["1", "2", "2", "3"] == [one.partition(":")[0] for one in found]
+    assert "2: queues: 'queues' is given twice, first in line 1" in found
+
+
+def test_an_invalid_name_hides_no_mistake_below_it(config):
+    """The whole of an entity is read, whatever it is called."""
+    found = mistakes(config("topics: {a b: {subscriptions: {'c,d': {lock_duration: 1s}}}}"))
+    assert 3 == len(found)
+    assert any("'c,d' is not a valid name: ',' is not allowed" in one for one in found)
 
 
 SUBSCRIPTION = "topics: {t: {subscriptions: {s: {rules: {r: %s}}}}}"
