@@ -20,10 +20,15 @@ from broker.core.errors import (
     NotAllowed,
     QuotaExceeded,
 )
-from broker.core.forwarding import Forwarder, check_forwarding
+from broker.core.forwarding import Forwarding
 from broker.core.records import EntityDeleted, MessagesDeleted
 from broker.core.topic import Topic
-from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from config.entities import (
+    UNLIMITED_MS,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
 from config.features import missing_feature
 from config.names import subscription_path, wrong_entity_name, wrong_rule_name
 
@@ -35,7 +40,6 @@ if TYPE_CHECKING:
     from broker.core.directory import Directory
     from broker.core.environment import Environment
     from broker.core.links import Links
-    from broker.core.outlet import Outlet
     from broker.core.queue import Queue
     from broker.core.records import EntityStored
     from broker.core.turn import Turn
@@ -43,14 +47,20 @@ if TYPE_CHECKING:
 
 _KINDS_IN_ORDER = {QueueDefinition: 0, TopicDefinition: 0, SubscriptionDefinition: 1}
 """A topic must be there before its subscriptions."""
-_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
-"""Properties that are what they are from the beginning."""
+_CANNOT_CHANGE = "The value for the {} property of an existing {{}} cannot be changed."
+_FIXED = {
+    "requires_session": _CANNOT_CHANGE.format("RequiresSession"),
+    "requires_duplicate_detection": _CANNOT_CHANGE.format("RequiresDuplicateDetection"),
+    "enable_partitioning": "Partitioning cannot be changed for {}.",
+}
+"""Properties that an entity keeps as it was created with them, and what the service says of an
+attempt to change one, with the kind of the entity in it. The Go SDK's tests look for the texts."""
 
 
 class Administration:
     """Changes which entities there are and how they behave."""
 
-    __slots__ = ("_arrivals", "_directory", "_environment", "_forwarding", "_links", "_namespace")
+    __slots__ = ("_directory", "_environment", "_forwarding", "_links", "_namespace")
 
     def __init__(
         self,
@@ -64,9 +74,7 @@ class Administration:
         self._environment = environment
         self._directory = directory
         self._links = links
-        self._arrivals = arrivals
-        self._forwarding: dict[Outlet, None] = {}
-        """Outlets whose messages go elsewhere: tried again when an entity appears or changes."""
+        self._forwarding = Forwarding(directory, arrivals)
 
     # --- at start ---------------------------------------------------------------------------
 
@@ -129,7 +137,7 @@ class Administration:
                 "which is the most it can."
             )
         self._check_features(definition)
-        check_forwarding(path, definition, None, self._directory)
+        self._forwarding.check(path, definition, None)
         return self._create(path, definition, now_ms, turn).view()
 
     def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
@@ -139,14 +147,14 @@ class Administration:
         if type(command.definition) is not type(before):
             raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
         definition = _keeping(command.definition, before, {*command.keeps, "rules"})
-        for name in _FIXED:
+        for name, sentence in _FIXED.items():
             if getattr(definition, name, None) != getattr(before, name, None):
-                raise ArgumentError(f"'{name}' cannot be changed once an entity exists.")
+                raise ArgumentError(sentence.format(entity.kind.capitalize()))
         for name, refusal in command.refusals.items():
             if getattr(definition, name, None) != getattr(before, name, None):
                 raise refusal
         self._check_features(definition)
-        check_forwarding(entity.path, definition, before, self._directory)
+        self._forwarding.check(entity.path, definition, before)
         self._change(entity, definition, now_ms, turn)
         return entity.view()
 
@@ -262,9 +270,10 @@ class Administration:
 
     def _create(self, path: str, definition: EntityDefinition, now_ms: int, turn: Turn) -> Entity:
         entity_id = self._environment.ids.take_entity()
-        entity = self._build(entity_id, path, _dated(definition, now_ms), now_ms)
+        definition = _dated(_without_idle_deletion(definition), now_ms)
+        entity = self._build(entity_id, path, definition, now_ms)
         turn.records.append(entity.record(self._namespace))
-        self._retry_forwarding()
+        self._forwarding.retry()
         return entity
 
     def _build(
@@ -279,13 +288,13 @@ class Administration:
         else:
             entity = Entity(self._environment, entity_id, path, definition, now_ms)
         self._directory.add(entity)
-        self._set_forwarding(entity)
+        self._forwarding.set_up(entity)
         return entity
 
     def _change(
         self, entity: Entity, definition: EntityDefinition, now_ms: int, turn: Turn
     ) -> None:
-        definition = _dated(definition, now_ms, entity.definition)
+        definition = _dated(_without_idle_deletion(definition), now_ms, entity.definition)
         if definition == entity.definition:
             return
         self._directory.keys.replace(entity.path, entity.definition, definition)
@@ -294,9 +303,9 @@ class Administration:
         if isinstance(definition, SubscriptionDefinition):
             topic, name = self._directory.topic_of(entity.path)
             topic.subscribe(name, entity)
-        self._set_forwarding(entity)
+        self._forwarding.set_up(entity)
         self._end_receiving(entity, now_ms, turn)
-        self._retry_forwarding()
+        self._forwarding.retry()
 
     def _end_receiving(self, entity: Entity, now_ms: int, turn: Turn) -> None:
         """Detach receivers that could not attach any more."""
@@ -332,8 +341,7 @@ class Administration:
         self._detach_receivers(entity, error, now_ms, turn)
         turn.effects += [Detached(peer, error) for peer in entity.senders]
         for queue in entity.queues:
-            self._forwarding.pop(queue.outlet, None)
-            queue.outlet.forwarder = None
+            self._forwarding.end(queue)
             messages = queue.clear()
             if messages:
                 unreferenced = self._environment.payloads.release(messages)
@@ -353,30 +361,6 @@ class Administration:
         else:
             entity.watch_idleness(now_ms)
 
-    # --- forwarding -------------------------------------------------------------------------
-
-    def _set_forwarding(self, entity: Entity) -> None:
-        definition = entity.definition
-        if isinstance(definition, TopicDefinition):
-            return
-        for queue, destination in (
-            (entity.main, definition.forward_to),
-            (entity.dead_letters, definition.forward_dead_letters_to),
-        ):
-            outlet = queue.outlet
-            if destination is None:
-                outlet.forwarder = None
-                self._forwarding.pop(outlet, None)
-            else:
-                outlet.forwarder = Forwarder(queue, destination, self._directory, self._arrivals)
-                self._forwarding[outlet] = None
-                outlet.touch()
-
-    def _retry_forwarding(self) -> None:
-        for outlet in self._forwarding:
-            if len(outlet.ready):
-                outlet.touch()
-
 
 def _keeping(
     definition: EntityDefinition, before: EntityDefinition, names: Iterable[str]
@@ -384,6 +368,13 @@ def _keeping(
     """The definition with these fields, where its kind has them, as they were before."""
     kept = {name: getattr(before, name) for name in names if hasattr(definition, name)}
     return replace(definition, **kept)
+
+
+def _without_idle_deletion(definition: EntityDefinition) -> EntityDefinition:
+    """A subscription that forwards is never deleted for being idle, and the service shows so."""
+    if isinstance(definition, SubscriptionDefinition) and definition.forward_to is not None:
+        return replace(definition, auto_delete_on_idle_ms=UNLIMITED_MS)
+    return definition
 
 
 def _dated(

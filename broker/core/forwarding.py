@@ -14,7 +14,7 @@ from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from broker.core.overlay import EMPTY
 from broker.core.queue import MAIN
 from broker.core.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Topic
-from config.entities import SubscriptionDefinition, TopicDefinition
+from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from broker.core.directory import Directory
     from broker.core.entities import Entity
     from broker.core.message import Message
+    from broker.core.outlet import Outlet
     from broker.core.overlay import Overlay
     from broker.core.queue import Queue
     from broker.core.ready import ReadyMessages
     from broker.core.turn import Turn
     from config.entities import EntityDefinition
+
+
+KEPT_MAX_MESSAGES = 10_000
+"""How many dead letters that cannot go on are looked at in one dispatch, for others behind them."""
 
 
 class Forwarder:
@@ -44,26 +49,31 @@ class Forwarder:
         self._arrivals = arrivals
 
     def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> None:
-        """Send on all that waits."""
-        while messages := ready.take(BURST_MAX_MESSAGES, BURST_MAX_BYTES):
+        """Send on all that waits. Dead letters that cannot go on keep their places."""
+        kept: list[Message] = []
+        while len(kept) < KEPT_MAX_MESSAGES:
+            messages = ready.take(BURST_MAX_MESSAGES, BURST_MAX_BYTES)
+            if not messages:
+                break
             try:
                 destination = self._directory.entity(self._destination)
                 destination.check_sending()
             except BrokerError as error:
-                kept = self._keep(messages, type(error).__name__, str(error), ready, turn)
+                kept += self._refuse(messages, type(error).__name__, str(error), turn)
+                if kept:
+                    break  # the others would be refused, too
             else:
-                kept = self._move(messages, destination, ready, now_ms, turn)
-            if kept:
-                return  # they would only be taken and given back again
+                kept += self._move(messages, destination, now_ms, turn)
+        ready.give_back(kept)
 
     def _move(
         self,
         messages: Sequence[Message],
         destination: Entity,
-        ready: ReadyMessages,
         now_ms: int,
         turn: Turn,
-    ) -> bool:
+    ) -> list[Message]:
+        """Move what can go on; return the dead letters that have to stay."""
         if isinstance(destination, Topic):
             destination.begin_screening()
         moving: list[Message] = []
@@ -79,9 +89,9 @@ class Forwarder:
         if moving:
             self._queue.withdraw(moving)
             self._arrivals.take_over(destination, self._moved(moving), now_ms, turn)
-        kept = False
+        kept: list[Message] = []
         for (name, description), group in stuck.items():
-            kept |= self._keep(group, name, description, ready, turn)
+            kept += self._refuse(group, name, description, turn)
         return kept
 
     def _obstacle(
@@ -95,6 +105,8 @@ class Forwarder:
                 f"exceeded. This value is set to {hops_max}."
             )
             return "MaxTransferHopCountExceeded", description
+        if destination.account is self._queue.account:
+            before_bytes = -message.size  # it leaves the same account that it goes to
         error = destination.refuses_size(message.size, before_bytes)
         if error is not None:
             return type(error).__name__, str(error)
@@ -128,69 +140,92 @@ class Forwarder:
             overlay = replace(overlay, dead_letter_source=self._queue.entity.path)
         return replace(overlay, hops=overlay.hops + 1)
 
-    def _keep(
-        self,
-        messages: Sequence[Message],
-        reason: str,
-        description: str,
-        ready: ReadyMessages,
-        turn: Turn,
-    ) -> bool:
-        """Messages that cannot go on die here; dead letters stay, and True says so."""
+    def _refuse(
+        self, messages: Sequence[Message], reason: str, description: str, turn: Turn
+    ) -> Sequence[Message]:
+        """Dead-letter messages that cannot go on, in the queue they are in; return those that are
+        dead letters already. The service does the same: they do not go to the transfer
+        dead-letter queue (github.com/Azure/azure-service-bus/issues/33)."""
         if self._queue.sub_queue == MAIN:
             self._queue.dead_letter(messages, reason, description, turn)
-            return False
-        ready.give_back(messages)
-        return True
+            return ()
+        return messages
 
 
-def check_forwarding(
-    path: str, definition: EntityDefinition, before: EntityDefinition | None, directory: Directory
-) -> None:
-    """Raises if an entity cannot forward as a definition, in place of an earlier one, says."""
-    if isinstance(definition, TopicDefinition):
-        return
-    if definition.forward_to is not None and definition.requires_session:
-        raise ArgumentError(
-            f"The entity '{path}' requires sessions, and so cannot forward its messages."
-        )
-    start = path
-    if isinstance(definition, SubscriptionDefinition):
-        start = directory.topic_of(path)[0].path
-    known = () if before is None else _destinations(before)
-    for destination in _destinations(definition):
-        if destination in known:
-            continue
-        if destination == path.lower():
-            raise ArgumentError(f"The entity '{path}' cannot forward to itself.")
-        target = directory.get(destination)
-        if target is None or isinstance(target.definition, SubscriptionDefinition):
-            raise ArgumentError(
-                f"The entity '{path}' cannot forward to '{destination}': "
-                "there is no queue or topic of this name."
-            )
-        if _leads_to(start.lower(), destination, directory):
-            raise ArgumentError(
-                f"The entity '{path}' cannot forward to '{destination}': "
-                "its messages would go in a circle."
-            )
+class Forwarding:
+    """Which queues forward, and to where."""
+
+    __slots__ = ("_arrivals", "_directory", "_outlets")
+
+    def __init__(self, directory: Directory, arrivals: Arrivals) -> None:
+        self._directory = directory
+        self._arrivals = arrivals
+        self._outlets: dict[Outlet, None] = {}
+        """Outlets whose messages go elsewhere: tried again when an entity appears or changes."""
+
+    def check(
+        self, path: str, definition: EntityDefinition, before: EntityDefinition | None
+    ) -> None:
+        """Raises if an entity would forward to what is neither a queue nor a topic.
+
+        The service takes whatever else is asked for: an entity that forwards to itself, a
+        subscription that forwards to its own topic, longer circles, and entities with sessions
+        (recorded answers to `update_queue` and `create_queue` in the Python SDK's tests). The hop
+        limit ends each circle.
+        """
+        known = () if before is None else _destinations(before)
+        for destination in _destinations(definition):
+            if destination in known:
+                continue
+            if destination == path.lower() and isinstance(definition, QueueDefinition):
+                continue
+            target = self._directory.get(destination)
+            if target is None or isinstance(target.definition, SubscriptionDefinition):
+                raise ArgumentError(
+                    f"The entity '{path}' cannot forward to '{destination}': "
+                    "there is no queue or topic of this name."
+                )
+
+    def set_up(self, entity: Entity) -> None:
+        """Forward what an entity's definition says."""
+        definition = entity.definition
+        if isinstance(definition, TopicDefinition):
+            return
+        for queue, destination in (
+            (entity.main, definition.forward_to),
+            (entity.dead_letters, definition.forward_dead_letters_to),
+        ):
+            if destination is None:
+                _set_forwarder(queue, None)
+                self._outlets.pop(queue.outlet, None)
+            else:
+                _set_forwarder(
+                    queue, Forwarder(queue, destination, self._directory, self._arrivals)
+                )
+                self._outlets[queue.outlet] = None
+
+    def end(self, queue: Queue) -> None:
+        """A queue is being deleted."""
+        self._outlets.pop(queue.outlet, None)
+        queue.outlet.forwarder = None
+
+    def retry(self) -> None:
+        """Try again what could not be forwarded: an entity has appeared or changed."""
+        for outlet in self._outlets:
+            if len(outlet.ready):
+                outlet.touch()
 
 
-def _leads_to(path: str, destination: str, directory: Directory) -> bool:
-    """Whether what is sent to a destination can come to this entity, alive or dead."""
-    onward, seen = [destination], set[str]()
-    while onward:
-        step = onward.pop()
-        if step == path:
-            return True
-        entity = directory.get(step)
-        if entity is None or step in seen:
-            continue
-        seen.add(step)
-        sources = entity.subscriptions.values() if isinstance(entity, Topic) else (entity,)
-        for source in sources:
-            onward += _destinations(source.definition)
-    return False
+def _set_forwarder(queue: Queue, forwarder: Forwarder | None) -> None:
+    """Begin or end forwarding; ready messages of sessions move to where they wait from now on."""
+    before = queue.delivery_source
+    queue.outlet.forwarder = forwarder
+    if queue.sessions is not None and queue.delivery_source is not before:
+        if forwarder is None:
+            queue.sessions.give_back(queue.outlet.ready.take_all())
+        else:
+            queue.outlet.give_back(queue.sessions.take_ready())
+    queue.outlet.touch()
 
 
 def _destinations(definition: EntityDefinition) -> list[str]:

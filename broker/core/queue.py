@@ -157,7 +157,7 @@ class Queue:
         if scheduled:
             self._hold_until_due(scheduled)
             messages = [message for message in messages if message.state is _ACTIVE]
-        (self.sessions or self.outlet).arrive(messages)
+        self.delivery_source.arrive(messages)
 
     def admit_dead(self, messages: Sequence[Message]) -> None:
         """Take in dead letters: numbered anew, otherwise as they were when they died."""
@@ -174,7 +174,7 @@ class Queue:
             size += message.size
         self._enter(first, messages, size)
         self.may_be_paged(messages)
-        (self.sessions or self.outlet).arrive(messages)
+        self.delivery_source.arrive(messages)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
@@ -220,7 +220,7 @@ class Queue:
         self._grow(len(messages), size)
         if self.sessions is not None:
             self.sessions.enter(messages)
-        (self.sessions or self.outlet).arrive(active)
+        self.delivery_source.arrive(active)
 
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
@@ -262,9 +262,17 @@ class Queue:
 
     # --- delivery ---------------------------------------------------------------------------
 
+    @property
+    def delivery_source(self) -> Sessions | Outlet:
+        """Where ready messages wait: in their sessions, unless there are none or messages are
+        forwarded, which takes them in the order of their numbers whatever session they are in."""
+        if self.sessions is None or self.outlet.forwarder is not None:
+            return self.outlet
+        return self.sessions
+
     def touch(self, messages: Iterable[Message]) -> None:
         """Look again at where these messages wait: what was in the way may be gone."""
-        if self.sessions is None:
+        if self.sessions is None or self.outlet.forwarder is not None:
             self.outlet.touch()
         else:
             for message in messages:

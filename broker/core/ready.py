@@ -107,10 +107,20 @@ class ReadyMessages:
             self._compact()
         return taken
 
+    def take_all(self) -> list[Message]:
+        """Take out every message that waits, whether or not its body is in memory."""
+        fresh = self._fresh[self._head :]
+        waiting = [message for _, message in sorted(self._returned)] + fresh
+        self._fresh.clear()
+        self._returned.clear()
+        self._head = self._read_ahead_to = 0
+        self.blocked = False
+        return [message for message in waiting if message.queue is not None]
+
     def to_read_ahead(self) -> list[Message]:
         """The messages whose bodies should be read back now, before their turn comes."""
-        if self.blocked and self._returned:
-            return self._returned_to_read()
+        if self.blocked and self._returned and (wanted := self._returned_to_read()):
+            return wanted
         if self.blocked:
             self._read_ahead_to = self._head
         start = max(self._read_ahead_to, self._head)
@@ -118,7 +128,7 @@ class ReadyMessages:
             return []
         fresh = self._fresh
         end = min(len(fresh), start + READ_AHEAD_MESSAGES)
-        wanted: list[Message] = []
+        wanted = []
         size = 0
         while start < end and size < READ_AHEAD_MAX_BYTES:
             message = fresh[start]

@@ -170,6 +170,11 @@ class Sessions:
             session.ready.give_back((message,))
             self._offer(session)
 
+    def take_ready(self) -> list[Message]:
+        """Take the ready messages of every session, because they are forwarded from now on."""
+        self._available.clear()
+        return [message for session in self._by_id.values() for message in session.ready.take_all()]
+
     def _offer(self, session: Session) -> None:
         if session.holder is not None:
             session.touch()

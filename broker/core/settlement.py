@@ -99,7 +99,7 @@ def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Tur
     if expired:
         queue.expire(expired, turn)
         ready = [message for message in ready if message.queue is queue]
-    (queue.sessions or queue.outlet).give_back(ready)
+    queue.delivery_source.give_back(ready)
 
 
 def _set_aside(queue: Queue, messages: Sequence[Message]) -> None:

@@ -118,7 +118,7 @@ def test_a_subscription_is_created_under_its_topic():
             UpdateEntity(CLIENT, "u", "q", QueueDefinition(requires_duplicate_detection=True)),
             ArgumentError,
         ),
-        (UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="q")), ArgumentError),
+        (UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="gone")), ArgumentError),
         (ListEntities(CLIENT, "l", "subscription", "none"), EntityNotFound),
         (ListEntities(CLIENT, "l", "subscription", "q"), EntityNotFound),
     ],

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.core import effects
 from broker.core.commands import (
     DEAD_LETTER,
     AttachSender,
@@ -18,6 +19,8 @@ from broker.core.commands import (
 )
 from broker.core.errors import ArgumentError, NotAllowed
 from config.entities import (
+    UNLIMITED_MS,
+    EntityDefinition,
     EntityStatus,
     QueueDefinition,
     SubscriptionDefinition,
@@ -305,20 +308,100 @@ def test_a_message_no_topic_can_read_dies_at_its_source():
 # --- what cannot be set up -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "definition",
-    [
-        QueueDefinition(forward_to="Q2"),
-        QueueDefinition(forward_dead_letters_to="q2"),
-        QueueDefinition(forward_to="q", requires_session=True),
-        QueueDefinition(forward_to="nowhere"),
-        QueueDefinition(forward_dead_letters_to="nowhere"),
-    ],
-)
-def test_an_entity_forwards_neither_to_itself_nor_to_nowhere_nor_sessions(definition):
-    """Refused when it is defined."""
-    with pytest.raises(ArgumentError):
-        Playbook().ask(CreateEntity(CLIENT, "c", "q2", definition))
+@pytest.mark.parametrize("field", ["forward_to", "forward_dead_letters_to"])
+@pytest.mark.parametrize("destination", ["nowhere", "t/Subscriptions/s"])
+def test_an_entity_forwards_to_queues_and_topics_alone(field, destination):
+    """Neither to nowhere nor to a subscription."""
+    book = chain("a", t=TopicDefinition(), **{"t/Subscriptions/s": SubscriptionDefinition()})
+    with pytest.raises(ArgumentError, match="no queue or topic"):
+        book.ask(CreateEntity(CLIENT, "c", "q2", QueueDefinition(**{field: destination})))
+    definition = SubscriptionDefinition(**{field: destination})
+    with pytest.raises(ArgumentError, match="no queue or topic"):
+        book.ask(CreateEntity(CLIENT, "c", "t/Subscriptions/s2", definition))
+
+
+# --- circles, which the service takes --------------------------------------------------------------
+
+
+def dead_letter_what_comes(book, step, reason=None):
+    """Have a receiver dead-letter all it gets; how many that were."""
+    tokens = [
+        token
+        for effect in book.run(step).effects
+        if isinstance(effect, effects.Deliver)
+        for token in effect.tokens
+        if token is not None
+    ]
+    if tokens:
+        book.run(Settle(R, tokens, ["h"] * len(tokens), DEAD_LETTER._replace(reason=reason)))
+    return len(tokens)
+
+
+def test_a_queue_may_forward_to_itself():
+    """What is sent to it turns until the hop limit, and ends in its own dead-letter queue."""
+    book = Playbook(entities={}, attach=False)
+    book.ask(CreateEntity(CLIENT, "c", "q", QueueDefinition(forward_to="Q")))
+    book.run(AttachSender(S, "q"), send("a", "b"))
+    dead = peek(book, "q/$DeadLetterQueue")
+    assert ["a", "b"] == [text_of(m) for m in dead]
+    assert {("MaxTransferHopCountExceeded", 4)} == {
+        (m.overlay.dead_letter_reason, m.overlay.hops) for m in dead
+    }
+    assert [] == peek(book, "q")
+    assert 2 == len(book.commit().rows)
+
+
+def test_a_full_queue_forwards_to_itself():
+    """A message does not need room for two of itself."""
+    definition = QueueDefinition(forward_to="q", max_size_megabytes=1)
+    book = Playbook(entities={"q": definition}, attach=False)
+    book.run(AttachSender(S, "q"), send("x" * 900_000))
+    (dead,) = peek(book, "q/$DeadLetterQueue")
+    assert "MaxTransferHopCountExceeded" == dead.overlay.dead_letter_reason
+
+
+def test_dead_letters_may_come_back_to_their_own_queue():
+    """As often as there are hops; then they stay dead letters."""
+    book = Playbook(entities={"q": QueueDefinition(forward_dead_letters_to="q")})
+    book.run(send("a"))
+    for times in range(1, 6):
+        dead_letter_what_comes(book, credit(times), reason="Bad")
+    assert [] == peek(book, "q")
+    (dead,) = peek(book, "q/$DeadLetterQueue")
+    assert ("Bad", "q", 4) == (
+        dead.overlay.dead_letter_reason,
+        dead.overlay.dead_letter_source,
+        dead.overlay.hops,
+    )
+
+
+def test_a_queue_may_forward_messages_and_dead_letters_to_itself():
+    """The Python SDK's tests set both; the message ends as a dead letter."""
+    definition = QueueDefinition(forward_to="q", forward_dead_letters_to="q")
+    book = Playbook(entities={"q": definition}, attach=False)
+    book.run(AttachSender(S, "q"), send("a"))
+    assert ["a"] == [text_of(m) for m in peek(book, "q/$DeadLetterQueue")]
+    assert (1, 1) == (len(book.commit().rows), len(book.commit().payloads))
+
+
+def test_a_subscription_may_forward_to_its_own_topic():
+    """Every round gives each subscription a copy, until the hop limit."""
+    entities: dict[str, EntityDefinition] = {
+        "t": TopicDefinition(),
+        "t/Subscriptions/all": SubscriptionDefinition(),
+        "t/Subscriptions/round": SubscriptionDefinition(),
+    }
+    book = Playbook(entities=entities, attach=False)
+    update = UpdateEntity(
+        CLIENT, "u", "t/Subscriptions/round", SubscriptionDefinition(forward_to="t")
+    )
+    book.ask(update)
+    book.run(AttachSender(S, "t"), send("a"))
+    copies = peek(book, "t/Subscriptions/all")
+    assert [0, 1, 2, 3, 4] == [m.overlay.hops if m.overlay else 0 for m in copies]
+    (dead,) = peek(book, "t/Subscriptions/round/$DeadLetterQueue")
+    assert "MaxTransferHopCountExceeded" == dead.overlay.dead_letter_reason
+    assert (6, 1) == (len(book.commit().rows), len(book.commit().payloads))
 
 
 @pytest.mark.parametrize(
@@ -330,13 +413,107 @@ def test_an_entity_forwards_neither_to_itself_nor_to_nowhere_nor_sessions(defini
         ("t/Subscriptions/s", "forward_to", "t"),
     ],
 )
-def test_a_circle_is_refused_when_it_would_be_closed(changed, field, destination):
-    """However many entities it would lead through; what was there stays as it was."""
+def test_a_circle_may_be_closed_and_ends(changed, field, destination):
+    """However many entities it leads through, every message comes to rest and none is lost."""
     book = chain("a", "b", last="c", t=TopicDefinition())
     subscription = SubscriptionDefinition(forward_to="a")
     book.ask(CreateEntity(CLIENT, "s", "t/Subscriptions/s", subscription))
     before = book.ask(GetEntity(CLIENT, "g", changed)).definition
-    with pytest.raises(ArgumentError, match="circle"):
-        book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, **{field: destination})))
-    assert before == book.ask(GetEntity(CLIENT, "g", changed)).definition
-    book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, max_delivery_count=3)))
+    book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, **{field: destination})))
+    book.run(AttachSender(S, "a"), send("x"), AttachSender(R, "t"), send("y", to=R))
+    assert {"x", "y"} == {
+        text_of(m)
+        for path in ("a", "b", "c", "t/Subscriptions/s")
+        for place in (path, f"{path}/$DeadLetterQueue")
+        for m in peek(book, place)
+    }
+    assert 2 == len(book.commit().payloads)
+
+
+def test_dead_letters_that_cannot_go_on_do_not_hold_up_those_behind_them():
+    """Thousands of them stay; the next one that can go, goes."""
+    entities = {
+        "q": QueueDefinition(forward_dead_letters_to="end", max_message_size_kilobytes=10),
+        "end": QueueDefinition(max_message_size_kilobytes=1),
+    }
+    book = Playbook(entities=entities)
+    large = ["x" * 2_000] * 1_500
+    book.run(send(*large, "small"))
+    while dead_letter_what_comes(book, credit(2_000)):
+        pass
+    assert ["small"] == [text_of(m) for m in peek(book, "end")]
+
+
+# --- sessions --------------------------------------------------------------------------------------
+
+
+def test_a_queue_with_sessions_forwards_in_the_order_of_arrival():
+    """Whatever session a message is in; over there it is in its session again."""
+    grouped = QueueDefinition(requires_session=True)
+    book = Playbook(entities={"end": grouped, "plain": QueueDefinition()}, attach=False)
+    for path, destination in (("q", "end"), ("q2", "plain")):
+        book.ask(CreateEntity(CLIENT, "c", path, replace(grouped, forward_to=destination)))
+    sent = [message(text, session=text[0]) for text in ("x1", "y1", "x2", "y2")]
+    again = [message(text, session=text[0]) for text in ("x1", "y1", "x2", "y2")]
+    book.run(AttachSender(S, "q"), send(*sent), AttachSender(R, "q2"), send(*again, to=R))
+    assert ["x1", "y1", "x2", "y2"] == [text_of(m) for m in peek(book, "plain")]
+    book.run(attach_receiver(END, "end", session="y"))
+    assert ["y1", "y2"] == [text_of(m) for m in book.deliveries(credit(9, to=END))]
+
+
+def test_what_waits_in_sessions_is_forwarded_when_forwarding_is_switched_on():
+    """Also what a receiver held, which is detached; and a receiver that waited for a session."""
+    grouped = QueueDefinition(requires_session=True)
+    book = Playbook(entities={"q": grouped, "end": QueueDefinition()}, attach=False)
+    book.run(AttachSender(S, "q"), send(message("a", session="x"), message("b", session="y")))
+    book.run(attach_receiver(R, "q", session="x"), credit(1))
+    book.run(attach_receiver(END, "q", session="y"))
+    outcomes = book.tell(UpdateEntity(CLIENT, "u", "q", replace(grouped, forward_to="end")))
+    assert Detached(R, NotAllowed) in outcomes
+    assert Detached(END, NotAllowed) in outcomes
+    assert ["a", "b"] == sorted(text_of(m) for m in peek(book, "end"))
+    assert book >> attach_receiver(R, "q", session="x") << Refused(R, NotAllowed)
+
+
+def test_sessions_are_served_again_when_forwarding_is_switched_off():
+    """What comes from then on stays."""
+    grouped = QueueDefinition(requires_session=True)
+    entities = {"q": replace(grouped, forward_to="end"), "end": QueueDefinition()}
+    book = Playbook(entities=entities, attach=False)
+    book.run(AttachSender(S, "q"), send(message("a", session="x")))
+    book.ask(UpdateEntity(CLIENT, "u", "q", grouped))
+    book.run(send(message("b", session="x")), attach_receiver(R, "q", session="x"))
+    assert ["b"] == [text_of(m) for m in book.deliveries(credit(9))]
+    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+
+
+# --- idle deletion ---------------------------------------------------------------------------------
+
+
+def test_a_subscription_that_forwards_is_not_deleted_when_idle():
+    """Its idle time is reset and stays so when it no longer forwards; a queue's is kept."""
+    book = chain("a", t=TopicDefinition())
+    path = "t/Subscriptions/s"
+    created = book.ask(
+        CreateEntity(
+            CLIENT,
+            "c",
+            path,
+            SubscriptionDefinition(forward_to="end", auto_delete_on_idle_ms=300_000),
+        )
+    )
+    assert UNLIMITED_MS == created.definition.auto_delete_on_idle_ms
+    stays = replace(created.definition, forward_to=None)
+    book.ask(UpdateEntity(CLIENT, "u", path, stays))
+    assert UNLIMITED_MS == book.ask(GetEntity(CLIENT, "g", path)).definition.auto_delete_on_idle_ms
+    changed = SubscriptionDefinition(forward_to="end", auto_delete_on_idle_ms=300_000)
+    updated_view = book.ask(UpdateEntity(CLIENT, "u", path, changed))
+    assert UNLIMITED_MS == updated_view.definition.auto_delete_on_idle_ms
+    queue = book.ask(
+        CreateEntity(
+            CLIENT, "c", "q2", QueueDefinition(forward_to="end", auto_delete_on_idle_ms=300_000)
+        )
+    )
+    assert 300_000 == queue.definition.auto_delete_on_idle_ms
+    book.run(Advance(300_001))
+    assert "q2" == book.ask(GetEntity(CLIENT, "g", "q2")).path

@@ -342,8 +342,6 @@ def test_creating_twice_is_a_conflict(admin):
         {"max_size_in_megabytes": 0},
         {"max_message_size_in_kilobytes": 102_401},
         {"user_metadata": "x" * 1025},
-        {"forward_to": "wrong-value"},
-        {"forward_to": "other", "requires_session": True},
         {"forward_to": "nowhere"},
         {"forward_dead_lettered_messages_to": "nowhere"},
         {
@@ -362,6 +360,23 @@ def test_a_value_out_of_range_is_refused_and_creates_nothing(admin, wrong):
     assert "SubCode=40000" in refusal.value.message
     with pytest.raises(ResourceNotFoundError):
         admin.get_queue("wrong-value")
+
+
+def test_forwarding_to_itself_and_from_sessions_is_taken(admin):
+    """As the service takes it; the Python SDK's own tests do so. A subscription that forwards has
+    no idle deletion any more, and a queue keeps its own."""
+    idle = timedelta(minutes=10)
+    admin.create_queue("itself", forward_to="itself", auto_delete_on_idle=idle)
+    queue = admin.get_queue("itself")
+    assert (True, idle) == (queue.forward_to.endswith("/itself"), queue.auto_delete_on_idle)
+    admin.create_queue("grouped-forward", forward_to="itself", requires_session=True)
+    admin.create_topic("round-topic")
+    subscription = admin.create_subscription("round-topic", "s", auto_delete_on_idle=idle)
+    subscription.forward_to = "round-topic"
+    admin.update_subscription("round-topic", subscription)
+    subscription = admin.get_subscription("round-topic", "s")
+    assert subscription.forward_to.endswith("/round-topic")
+    assert subscription.auto_delete_on_idle > timedelta(days=10_000_000)
 
 
 @pytest.mark.parametrize("name", ["q?", "q#1", "a b", "$queue", "@me", "x" * 261, "a*b", "a\\b"])

@@ -78,6 +78,20 @@ _DEFINITIONS: Mapping[str, EntityDefinition] = {
     "morgue": QueueDefinition(lock_duration_ms=LOCK_MS, max_delivery_count=2),
     "here": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="there"),
     "there": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="here"),
+    "mirror": QueueDefinition(
+        lock_duration_ms=LOCK_MS,
+        max_delivery_count=2,
+        forward_to="mirror",
+        forward_dead_letters_to="mirror",
+    ),
+    "gathering": QueueDefinition(
+        lock_duration_ms=LOCK_MS,
+        max_delivery_count=2,
+        requires_session=True,
+        forward_to="gathered",
+        forward_dead_letters_to="gathering",
+    ),
+    "gathered": QueueDefinition(lock_duration_ms=LOCK_MS, max_delivery_count=2),
     "sorting": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="fading"),
     # --- a topic
     "feeder": QueueDefinition(lock_duration_ms=LOCK_MS, forward_to="news"),
@@ -116,6 +130,8 @@ FOCUSES: tuple[tuple[str, ...], ...] = (
     ("fading",),
     ("onward", "plain", "morgue"),
     ("here", "there"),
+    ("mirror",),
+    ("gathering", "gathered"),
     ("sorting", "fading"),
     (
         "news",

@@ -273,6 +273,36 @@ def test_dead_letters_are_forwarded_with_their_source(live: Live) -> None:
             assert ("no", queue) == (dead.dead_letter_reason, dead.dead_letter_source)
 
 
+def dead_letters(live: Live, queue: str) -> list[tuple[str, str | None]]:
+    """Body and reason of every message in a dead-letter queue."""
+    with live.client() as client:
+        receiver = client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+        with receiver:
+            found = receiver.peek_messages(100)
+            return [(str(one), one.dead_letter_reason) for one in found]
+
+
+def test_a_message_of_a_queue_that_forwards_to_itself_ends_as_a_dead_letter(live: Live) -> None:
+    """At the hop limit, and there is one of it, whether or not dead letters come back too."""
+    for field in ({}, {"ForwardDeadLetteredMessagesTo": "itself-too"}):
+        name = "itself-too" if field else "itself"
+        live.put(name, "QueueDescription", {"ForwardTo": name, **field})
+        send(live, name, "round")
+        assert [("round", "MaxTransferHopCountExceeded")] == dead_letters(live, name)
+
+
+def test_messages_of_sessions_are_forwarded(live: Live) -> None:
+    """In the order they were sent, and each is in its session over there."""
+    last = live.queue(RequiresSession=True)
+    first = live.queue(RequiresSession=True, ForwardTo=last)
+    with live.client() as client:
+        with client.get_queue_sender(first) as sender:
+            for text in ("x1", "y1", "x2"):
+                sender.send_messages(ServiceBusMessage(text, session_id=text[0]))
+        with client.get_queue_receiver(last, session_id="x") as receiver:
+            assert ["x1", "x2"] == bodies(receive(receiver, 2))
+
+
 def test_automatic_lock_renewal_outlasts_the_lock() -> None:
     """The SDK's renewer keeps a lock while the application works; it goes by real time."""
     with BrokerProcess() as process:

@@ -259,6 +259,24 @@ def what_was_forwarded_is_where_it_went(live: Live) -> Iterator[None]:
         assert [1, 2] == [message.enqueued_sequence_number for message in messages]
 
 
+def what_went_in_a_circle_is_there_once(live: Live) -> Iterator[None]:
+    """A subscription that forwards to its own topic gives every other one a copy for each round."""
+    topic = live.topic()
+    live.subscription(topic, "all")
+    live.subscription(topic, "round", ForwardTo=topic)
+    with live.client() as client, client.get_topic_sender(topic) as sender:
+        sender.send_messages(ServiceBusMessage("before"))
+    yield
+    with live.client() as client:
+        with client.get_topic_sender(topic) as sender:
+            sender.send_messages(ServiceBusMessage("after"))
+        with client.get_subscription_receiver(topic, "all") as receiver:
+            assert ["before"] * 5 + ["after"] * 5 == bodies(receive(receiver, 10))
+        dead = client.get_subscription_receiver(topic, "round", sub_queue=DEAD_LETTERS)
+        with dead as receiver:
+            assert ["before", "after"] == bodies(receive(receiver, 2))
+
+
 def subscriptions_keep_their_copies_and_rules(live: Live) -> Iterator[None]:
     """A copy that one has completed is still the other's; rules choose and act as before."""
     topic = live.topic()
@@ -340,6 +358,7 @@ STORIES: tuple[Story, ...] = (
     a_duplicate_is_still_one,
     a_session_goes_on_with_its_state,
     what_was_forwarded_is_where_it_went,
+    what_went_in_a_circle_is_there_once,
     subscriptions_keep_their_copies_and_rules,
     entities_are_as_they_were_made,
 )
