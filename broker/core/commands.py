@@ -89,8 +89,8 @@ class AttachReceiver(NamedTuple):
 
 
 class Detach(NamedTuple):
-    """Links are gone. Detached on a live connection they leave their message locks standing;
-    lost with their connection they give them up, each a failed delivery."""
+    """Links are gone. Detached, or closed with their connection, they leave their message locks
+    standing; lost with a connection that broke they give them up, each a failed delivery."""
 
     peers: Sequence[Peer]
     connection_lost: bool = False

@@ -1,7 +1,8 @@
 """Links: who may send to, or receive from, which entity.
 
-Owns attaching, detaching and credit. Locks belong to the queue and outlive a link that detaches;
-those of a connection that is lost end with it, unless they are held on purpose.
+Owns attaching, detaching and credit. Locks belong to the queue and outlive a link that detaches and
+a connection that is closed; those of a connection that breaks end with it, unless a setting holds
+them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Links:
         return self._receivers.get(peer) or self._lingering.get(peer)
 
     def fetcher(self, peer: Peer, queue: Queue) -> Receiver:
-        """Who holds what a peer fetches by number: with its connection, that is given up too."""
+        """Who holds what a peer fetches by number; if its connection breaks, that is given up too."""
         receiver = self._lingering.get(peer)
         if receiver is None or receiver.queue is not queue:
             receiver = self._lingering[peer] = Receiver(peer, queue, ReceiveMode.PEEK_LOCK)

@@ -91,6 +91,11 @@ class Queue:
         self.scheduled_count = 0
         self.size_bytes = 0
 
+    @property
+    def counts_failures(self) -> bool:
+        """Whether failed deliveries count here: in no dead-letter queue."""
+        return self.dead_letters is not None
+
     # --- arrival ----------------------------------------------------------------------------
 
     def store(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:

@@ -66,10 +66,11 @@ def settle_locked(
 def return_locked(
     queue: Queue, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
 ) -> None:
-    """Locks end without a settlement; failed deliveries count, except of dead letters."""
+    """Locks end without a settlement: they expired, or the connection broke (`failed`), or their
+    session was closed."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
     back: Sequence[Message] = queue.locks.end(map(_LOCK_TOKEN, locked))
-    if failed and queue.dead_letters is not None:
+    if failed and queue.counts_failures:
         back = _count_failure(queue, back, turn)
         if back:
             turn.records.append(MessagesUpdated(rows_of(back)))
@@ -77,7 +78,14 @@ def return_locked(
 
 
 def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
-    """Count a failed delivery each; dead-letter those that have used up theirs, the rest."""
+    """Count a failed delivery each; dead-letter those that reach the maximum, and
+    return the rest.
+
+    Nothing counts in a dead-letter queue, whatever ends a lock there: the service leaves the number
+    with which a message died, and there is no limit that a count could lead to.
+    """
+    if not queue.counts_failures:
+        return messages
     limit = queue.max_delivery_count
     used_up = []
     for message in messages:

@@ -144,7 +144,8 @@ class Connection:
                 peer.resume()
 
     def close(self, error: BrokerError) -> None:
-        """The broker ends the connection and says why."""
+        """The broker closes the connection in order and says why."""
+        self._drop_everything(connection_lost=False)
         self._engine.close(wire_error(error, operation="close connection"))
 
     def disown(self) -> None:
@@ -156,8 +157,9 @@ class Connection:
         self._disowned = True
 
     def lost(self) -> None:
-        """The socket is gone, and with it every link."""
-        self._drop_everything()
+        """The socket is gone. What was not closed before is broken off: silence beyond the idle
+        time-out and a broken protocol end here too."""
+        self._drop_everything(connection_lost=True)
         self._engine.connection_lost()
         # No circles are left behind: the search for those is rare here, and clients may be many.
         self._nodes.let_go()
@@ -280,8 +282,9 @@ class Connection:
         self._drop(peers, connection_lost=False)
 
     def on_close(self) -> None:
-        """The client says goodbye: its locks are given up as with a lost connection."""
-        self._drop_everything()
+        """The client closed the connection in order: its locks stand, as those of detached links
+        do, so that another connection can settle them by token."""
+        self._drop_everything(connection_lost=False)
 
     def on_transport_error(self, condition: str, description: str) -> None:
         """The client broke the protocol, or its bytes ended in the middle of a frame.
@@ -335,11 +338,11 @@ class Connection:
             if isinstance(peer, ClientReceiver):
                 self._detached.add(peer)
 
-    def _drop_everything(self) -> None:
-        """The connection is over, and with it what was locked through it."""
+    def _drop_everything(self, *, connection_lost: bool) -> None:
+        """The connection is over; only if it is lost, so is what was locked through it."""
         requesters = self._nodes.requesters if self._run is not None else ()
         gone = [*self._peers.values(), *self._detached, *requesters]
-        self._drop(gone, connection_lost=True)
+        self._drop(gone, connection_lost=connection_lost)
         for link in self._peers:
             link.context = None
         self._peers.clear()

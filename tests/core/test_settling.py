@@ -299,14 +299,26 @@ def test_locks_can_be_held_after_a_lost_connection():
     assert book >> Advance(30_000) << updated(1)
 
 
-def test_a_lost_connection_gives_back_dead_letters_uncounted():
-    """Nothing counts in a dead-letter queue."""
-    book = Playbook()
+@pytest.mark.parametrize(
+    "end",
+    [
+        Settle(OTHER, [T2], ["h"], ABANDON),
+        Settle(OTHER, [T2], ["h"], DEFER),
+        SettleByToken(CLIENT, "x", DEAD, [T2], ABANDON),
+        Advance(30_000),
+        Detach([OTHER], connection_lost=True),
+    ],
+    ids=["abandon", "defer", "abandon by token", "expire", "break"],
+)
+def test_nothing_counts_in_a_dead_letter_queue(end):
+    """The number a message died with stays, whatever ends its lock."""
+    book = Playbook(QueueDefinition(max_delivery_count=2))
     book.run(send("a"), credit(1))
     book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
     book.run(attach_receiver(OTHER, DEAD), credit(1, to=OTHER))
-    assert book >> Detach([OTHER], connection_lost=True)
-    assert 0 == only(book, DEAD).delivery_count
+    book.run(end)
+    dead = only(book, DEAD)
+    assert (0, None) == (dead.delivery_count, dead.lock_token)
 
 
 def test_settlements_leave_nothing_behind(book):

@@ -182,21 +182,22 @@ def test_lost_connection_gives_its_locks_back_and_counts(live: Live) -> None:
         receiver.accept()
 
 
-def test_closed_connection_gives_back_what_a_detached_link_had_locked(live: Live) -> None:
-    """Clients detach their links before they close: that does not keep the locks alive."""
+def test_closed_connection_leaves_its_locks_standing(live: Live) -> None:
+    """Whether or not its links were detached before: they expire in their time."""
     queue = live.queue()
     with connection(live) as leaving, connection(live) as staying:
-        send(leaving, queue, "held")
-        holder = leaving.create_receiver(queue)
-        holder.receive(timeout=TIMEOUT_S)
-        holder.close()
-        receiver = staying.create_receiver(queue)
+        send(leaving, queue, "detached", "attached")
+        detached = leaving.create_receiver(queue, credit=1)
+        detached.receive(timeout=TIMEOUT_S)
+        detached.close()
+        leaving.create_receiver(queue, credit=1).receive(timeout=TIMEOUT_S)
+        leaving.close()
+        receiver = staying.create_receiver(queue, credit=2)
         with pytest.raises(Timeout):
             receiver.receive(timeout=0.2)
-        leaving.close()
-        again = receiver.receive(timeout=TIMEOUT_S)
-        assert (again.body, again.delivery_count) == ("held", 1)
-        receiver.accept()
+        live.advance(seconds=31)
+        again = [receiver.receive(timeout=TIMEOUT_S) for _ in range(2)]
+        assert [("detached", 1), ("attached", 1)] == [(m.body, m.delivery_count) for m in again]
 
 
 def test_undecodable_message_is_rejected(live: Live) -> None:

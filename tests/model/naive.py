@@ -247,23 +247,21 @@ class World:
             self.give_back(left)
 
     def lose_locks(self, items: Sequence[Item], *, failed: bool) -> None:
-        """Locks end without settlement. Failures of dead letters are not counted."""
+        """Locks end without settlement."""
         items = sorted(items, key=lambda item: item.number)
         for item in items:
             item.lock = None
-        if failed:
-            counted = [item for item in items if item.sub == MAIN]
-            left = self.count_failure(counted)
-            items = [item for item in items if item not in counted or item in left]
-        self.give_back(items)
+        self.give_back(self.count_failure(items) if failed else items)
 
     def count_failure(self, items: Sequence[Item]) -> list[Item]:
-        """One more failed delivery each; those not worn out by it."""
+        """One more failed delivery each, but not of dead letters; those not worn out by it."""
         left = []
         for item in items:
+            if item.sub != MAIN:
+                left.append(item)
+                continue
             item.count += 1
-            most = getattr(item.place.definition, "max_delivery_count", 0)
-            if item.sub == MAIN and item.count >= most:
+            if item.count >= getattr(item.place.definition, "max_delivery_count", 0):
                 self.bury([item], "MaxDeliveryCountExceeded")
             else:
                 left.append(item)

@@ -66,8 +66,8 @@ def test_deferred_message_can_be_deferred_and_dead_lettered_again(live: Live) ->
             assert "tired of it" == receive(receiver, 1)[0].dead_letter_reason
 
 
-def test_deferred_message_is_given_up_by_a_receiver_that_closes(live: Live) -> None:
-    """As a received one is: the next receiver can fetch it at once, and sees a failed delivery."""
+def test_deferred_message_stays_locked_when_its_receiver_closes(live: Live) -> None:
+    """As a received one does: the next receiver can fetch it once the lock has expired."""
     queue = live.queue()
     send(live, queue, "later")
     with live.client() as client:
@@ -75,6 +75,7 @@ def test_deferred_message_is_given_up_by_a_receiver_that_closes(live: Live) -> N
             (message,) = receive(receiver, 1)
             receiver.defer_message(message)
             receiver.receive_deferred_messages(message.sequence_number)
+        live.advance(seconds=31)
         with client.get_queue_receiver(queue) as receiver:
             (again,) = receiver.receive_deferred_messages(message.sequence_number)
             assert ("later", 2) == (str(again), again.delivery_count)

@@ -132,6 +132,31 @@ def test_dead_letter_with_reason_is_read_from_the_dead_letter_queue(live: Live) 
             receiver.complete_message(dead)
 
 
+def test_nothing_counts_in_the_dead_letter_queue(live: Live) -> None:
+    """Not abandoning, not deferring, and no lock that expires."""
+    queue = live.queue()
+    send(live, queue, "dead")
+    with live.client() as client:
+        with client.get_queue_receiver(queue) as receiver:
+            receiver.abandon_message(receive(receiver, 1)[0])
+            receiver.dead_letter_message(receive(receiver, 1)[0])
+        with client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+            counts = []
+            for _ in range(12):
+                (message,) = receive(receiver, 1)
+                counts.append(message.delivery_count)
+                receiver.abandon_message(message)
+            (message,) = receive(receiver, 1)
+            live.advance(seconds=31)
+            (message,) = receive(receiver, 1)
+            counts.append(message.delivery_count)
+            receiver.defer_message(message)
+            (message,) = receiver.receive_deferred_messages(message.sequence_number)
+            counts.append(message.delivery_count)
+            assert {1} == set(counts)
+            receiver.complete_message(message)
+
+
 def test_ten_abandons_dead_letter_the_message(live: Live) -> None:
     """Reaching the maximum delivery count ends in the dead-letter queue."""
     queue = live.queue()
