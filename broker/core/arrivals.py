@@ -12,6 +12,7 @@ from broker.core.errors import ArgumentError, BrokerError, NotAllowed, Undecodab
 from broker.core.message import MessageState
 from broker.core.records import MessagesDeleted, MessagesUpdated
 from broker.core.rows import rows_of
+from broker.core.session_ids import session_key
 from broker.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ class Arrivals:
                     )
                 if message.annotations:
                     partition_key = reader.partition_key(message.annotations)
-                    if partition_key is not None and partition_key != session_id:
+                    # An empty session id goes with any partition key, as in the service.
+                    if partition_key is not None and not _agree(partition_key, session_id):
                         return NotAllowed(
                             f"The PartitionKey '{partition_key}' and the SessionId "
                             f"'{session_id}' of a message must be the same when both are set."
@@ -192,7 +194,12 @@ class Arrivals:
 
     def _within_partition(self, message: Message, message_id: str | None) -> str | None:
         """What tells a message from others where ids are only unique together with a key."""
-        key = message.session_id
+        key = None if message.session_id is None else session_key(message.session_id)
         if key is None and message.annotations:
             key = self._environment.reader.partition_key(message.annotations)
         return message_id if key is None or message_id is None else f"{key}\0{message_id}"
+
+
+def _agree(partition_key: str, session_id: str) -> bool:
+    """Whether a partition key may stand beside a session id, which decides the partition."""
+    return not session_id or session_key(partition_key) == session_key(session_id)

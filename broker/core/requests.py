@@ -21,7 +21,7 @@ from broker.core.errors import (
 )
 from broker.core.links import receivable, sendable
 from broker.core.message import MessageState
-from broker.core.records import SessionStateSet
+from broker.core.session_ids import session_key
 from broker.core.settlement import check_settlement, settle_locked
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Requests:
             message is None
             or message.state is not MessageState.DEFERRED
             or message.lock_token is not None
-            or (session_id is not None and message.session_id != session_id)
+            or (session_id is not None and not _is_of(message, session_key(session_id)))
         ):
             raise _not_found()
         return message
@@ -243,8 +243,7 @@ class Requests:
             )
         if grows_by > 0 and (error := entity.refuses_size(0, grows_by)) is not None:
             raise error
-        sessions.set_state(session.id, command.state, now_ms)
-        turn.records.append(SessionStateSet(entity.id, session.id, command.state, now_ms))
+        turn.records += sessions.set_state(session, command.state, now_ms)
 
     def get_session_state(
         self, command: ask.GetSessionState, now_ms: int, turn: Turn
@@ -352,15 +351,17 @@ def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Mess
     if command.session_id is None:
         return queue.index.walk(from_number)
     if queue.sessions is None:
-        return (
-            message
-            for message in queue.index.walk(from_number)
-            if message.session_id == command.session_id
-        )
+        key = session_key(command.session_id)
+        return (message for message in queue.index.walk(from_number) if _is_of(message, key))
     session = queue.sessions.get(command.session_id)
     messages = {} if session is None else session.messages
     numbers = list(messages)
     return (messages[number] for number in numbers[bisect_left(numbers, from_number) :])
+
+
+def _is_of(message: Message, key: str) -> bool:
+    """Whether a message is of the session with this key."""
+    return message.session_id is not None and session_key(message.session_id) == key
 
 
 def _not_found() -> MessageNotFound:

@@ -114,7 +114,7 @@ def _put(
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:
     """Give sessions their states."""
-    for stored in states:
+    for stored in sorted(states, key=attrgetter("updated_time_ms")):
         entity = by_id.get(stored.entity_id)
         if entity is not None and entity.main.sessions is not None:
-            entity.main.sessions.set_state(stored.session_id, stored.state, stored.updated_time_ms)
+            entity.main.sessions.restore_state(stored)

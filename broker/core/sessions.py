@@ -2,13 +2,14 @@
 
 Owns who holds which session, who waits for one, and session state; message locks inside a session
 are the queue's. A session has at most one holder, and without a holder nothing of it is delivered.
+Ids that differ only by case are one session, which goes by the id that named it first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.deadlines import Due
 from broker.core.effects import Detached, ReceiverAttached, Refused
@@ -19,6 +20,8 @@ from broker.core.errors import (
 )
 from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.ready import ReadyMessages
+from broker.core.records import SessionStateSet
+from broker.core.session_ids import session_key
 from broker.core.settlement import return_locked
 
 if TYPE_CHECKING:
@@ -29,6 +32,15 @@ if TYPE_CHECKING:
     from broker.core.outlet import Receiver
     from broker.core.queue import Queue
     from broker.core.turn import Turn
+
+LOCK_GRACE_MS = 1_000
+"""How long after its announced end a session lock is taken from its holder. Until then everything
+is as before: the holder renews, settles and receives, and nobody else gets the session. The service
+does not detach in the very millisecond either, and receivers that wait exactly the lock time count
+on that; the JavaScript SDK's tests count on a lost session one second after the end."""
+
+PASSED_OVER_MAX = 10
+"""How many sessions go to newer waiters before one goes to the oldest, see `Sessions.dispatch`."""
 
 
 class Session:
@@ -48,6 +60,7 @@ class Session:
     def __init__(self, queue: Queue, session_id: str) -> None:
         self.queue = queue
         self.id = session_id
+        """As it was first written; see `session_key` for when it is the same as another."""
         self.messages: dict[int, Message] = {}
         """All of them, whatever their state, by sequence number."""
         self.ready = ReadyMessages()
@@ -92,26 +105,52 @@ class Session:
             receiver.finish_draining(turn)
 
 
+class Wait(NamedTuple):
+    """How a receiver waits for any session."""
+
+    until_ms: int
+    timeout_ms: int
+    given_before: int
+    """How many sessions had gone to waiting receivers when it came."""
+
+
 class Sessions:
     """All sessions of a queue."""
 
-    __slots__ = ("_available", "_by_id", "_queue", "_waiting", "state_bytes", "state_count")
+    __slots__ = (
+        "_available",
+        "_by_id",
+        "_by_key",
+        "_given",
+        "_other_spellings",
+        "_queue",
+        "_waiting",
+        "state_bytes",
+        "state_count",
+    )
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._by_id: dict[str | None, Session] = {}
-        """Every message here has a session id, though its type cannot say so."""
+        """By their own ids, which all messages here have, though their type cannot say so."""
+        self._by_key: dict[str, Session] = {}
+        """By `session_key` of their ids."""
+        self._other_spellings: dict[str, list[str]] = {}
+        """By key: ids under which the store has states that are not, or no longer, the session's.
+        Stores written when case mattered have such."""
         self._available: OrderedDict[Session, None] = OrderedDict()
         """Unheld sessions with something to deliver, the longest available first: a session that
         is given back unfinished goes to the end, so that it cannot keep the others waiting."""
-        self._waiting: dict[Receiver, tuple[int, int]] = {}
-        """Receivers that want any session, the first to come first: until when, and how long."""
+        self._waiting: dict[Receiver, Wait] = {}
+        """Receivers that want any session, the first to come first."""
+        self._given = 0
+        """How many sessions have gone to receivers that waited for any."""
         self.state_count = 0
         self.state_bytes = 0
 
     def get(self, session_id: str) -> Session | None:
         """The session, if it exists."""
-        return self._by_id.get(session_id)
+        return self._by_id.get(session_id) or self._by_key.get(session_key(session_id))
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -121,7 +160,7 @@ class Sessions:
         for message in messages:
             session_id = message.session_id
             assert session_id is not None
-            session = by_id.get(session_id)
+            session = by_id.get(session_id) or self.get(session_id)
             if session is None:
                 session = self._open(session_id)
             message.session_id = session.id  # one string for all of them
@@ -146,7 +185,6 @@ class Sessions:
 
     def of(self, message: Message) -> Session:
         """The session a message of the queue belongs to."""
-        assert message.session_id is not None
         return self._by_id[message.session_id]
 
     def arrive(self, messages: Iterable[Message]) -> None:
@@ -188,35 +226,40 @@ class Sessions:
     def request(self, receiver: Receiver, request: SessionRequest, now_ms: int, turn: Turn) -> None:
         """Give a receiver the session it wants, or let it wait for one. Raises if it is held."""
         if request.session_id is not None:
-            session = self._by_id.get(request.session_id) or self._open(request.session_id)
+            session = self.get(request.session_id) or self._open(request.session_id)
             if session.holder is not None:
                 raise SessionCannotBeLocked(session.id)
             self._hold(session, receiver, now_ms, turn)
             return
         until_ms = now_ms + request.timeout_ms
-        self._waiting[receiver] = until_ms, request.timeout_ms
+        self._waiting[receiver] = Wait(until_ms, request.timeout_ms, self._given)
         self._queue.environment.deadlines.add(Due.SESSION_WAIT, until_ms, (receiver,))
         self._queue.environment.touched[self] = None
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
-        """Give available sessions to those who wait for any."""
+        """Give available sessions to those who wait for any: to the newest, since an old wait may
+        be what a dead worker left behind; but not past one that has seen many sessions go, so that
+        none waits in vain on a busy entity."""
         while self._waiting and self._available:
             session = self._available.popitem(last=False)[0]
             if session.ready.first is None:
                 continue
-            receiver = next(iter(self._waiting))
+            receiver, wait = next(iter(self._waiting.items()))
+            if self._given - wait.given_before < PASSED_OVER_MAX:
+                receiver = next(reversed(self._waiting))
+            self._given += 1
             self.stop_waiting(receiver)
             self._hold(session, receiver, now_ms, turn)
 
     def stop_waiting(self, receiver: Receiver) -> None:
         """A receiver has a session, or is gone."""
-        waiting = self._waiting.pop(receiver, None)
-        if waiting is not None:
-            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, waiting[0], (receiver,))
+        wait = self._waiting.pop(receiver, None)
+        if wait is not None:
+            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (receiver,))
 
     def time_out(self, receiver: Receiver, turn: Turn) -> None:
         """No session became available in time."""
-        seconds = self._waiting.pop(receiver)[1] // 1000
+        seconds = self._waiting.pop(receiver).timeout_ms // 1000
         error = OperationTimeout(
             "The operation did not complete within the allotted timeout of "
             f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}."
@@ -234,14 +277,14 @@ class Sessions:
     def renew(self, session: Session, now_ms: int) -> int:
         """Extend the lock of a held session, and so of all its messages; the new end."""
         deadlines = self._queue.environment.deadlines
-        deadlines.discard(Due.SESSION_LOCK, session.locked_until_ms, (session,))
+        deadlines.discard(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
         session.locked_until_ms = now_ms + self._queue.lock_duration_ms
-        deadlines.add(Due.SESSION_LOCK, session.locked_until_ms, (session,))
+        deadlines.add(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
         return session.locked_until_ms
 
     def held(self, session_id: str) -> Session:
         """The session, which somebody must hold. Raises otherwise."""
-        session = self._by_id.get(session_id)
+        session = self.get(session_id)
         if session is None or session.holder is None:
             raise SessionLockLost(session_id)
         return session
@@ -266,7 +309,7 @@ class Sessions:
         receiver = session.holder
         assert receiver is not None
         self._queue.environment.deadlines.discard(
-            Due.SESSION_LOCK, session.locked_until_ms, (session,)
+            Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,)
         )
         session.holder = None
         session.locked_until_ms = 0
@@ -280,9 +323,27 @@ class Sessions:
 
     # --- state ------------------------------------------------------------------------------
 
-    def set_state(self, session_id: str, state: bytes | None, now_ms: int) -> None:
-        """Keep or clear a session's state; remembering it is the caller's."""
-        session = self._by_id.get(session_id) or self._open(session_id)
+    def set_state(
+        self, session: Session, state: bytes | None, now_ms: int
+    ) -> list[SessionStateSet]:
+        """Keep or clear a session's state; the records by which the store remembers it."""
+        self._put_state(session, state, now_ms)
+        entity_id = self._queue.entity_id
+        others = self._other_spellings.pop(session_key(session.id), ())
+        return [
+            *(SessionStateSet(entity_id, other, None, now_ms) for other in others),
+            SessionStateSet(entity_id, session.id, state, now_ms),
+        ]
+
+    def restore_state(self, stored: SessionStateSet) -> None:
+        """Take in a state of the store. They come oldest first: of several spellings of one session
+        the last that was set counts."""
+        session = self.get(stored.session_id) or self._open(stored.session_id)
+        if stored.session_id != session.id:
+            self._other_spellings.setdefault(session_key(session.id), []).append(stored.session_id)
+        self._put_state(session, stored.state, stored.updated_time_ms)
+
+    def _put_state(self, session: Session, state: bytes | None, now_ms: int) -> None:
         grows_by = len(state or b"") - len(session.state or b"")
         self.state_bytes += grows_by
         self._queue.account.size_bytes += grows_by
@@ -314,8 +375,9 @@ class Sessions:
 
     def _open(self, session_id: str) -> Session:
         session = self._by_id[session_id] = Session(self._queue, session_id)
+        self._by_key[session_key(session_id)] = session
         return session
 
     def _forget_if_empty(self, session: Session) -> None:
-        if session.is_empty:
-            self._by_id.pop(session.id, None)
+        if session.is_empty and self._by_id.pop(session.id, None) is not None:
+            del self._by_key[session_key(session.id)]

@@ -40,7 +40,7 @@ from broker.core.commands import (
 )
 from broker.core.deadlines import Due
 from broker.core.message import MessageState
-from broker.core.sessions import Session
+from broker.core.sessions import LOCK_GRACE_MS, Session
 from config.entities import (
     CorrelationFilter,
     EntityDefinition,
@@ -354,7 +354,7 @@ class Clients(RuleBasedStateMachine):
             for session in bucket.get(Due.SESSION_LOCK, ())
         ]
         held = [
-            (session.locked_until_ms, session)
+            (session.locked_until_ms + LOCK_GRACE_MS, session)
             for queue in self.queues
             if queue.sessions is not None
             for session in queue.sessions._by_id.values()

@@ -32,6 +32,7 @@ from broker.core.errors import (
 )
 from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.records import SessionStateSet
+from broker.core.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
 from config.entities import QueueDefinition
 from config.limits import Limits
 from tests.support.playbook import (
@@ -66,6 +67,7 @@ from tests.support.playbook import (
 
 OTHER = Named("OTHER")
 UNTIL_MS = START_MS + 30_000
+LOST_MS = 30_000 + LOCK_GRACE_MS
 
 
 def in_session(session, *texts):
@@ -123,11 +125,23 @@ def test_next_available_waits_for_one(book):
     )
 
 
-def test_those_who_wait_are_served_in_order(book):
-    """First come, first served."""
+def test_the_newest_of_those_who_wait_is_served(book):
+    """An old wait may be what a dead worker left behind."""
     book.run(attach_receiver(R, any_session=True), attach_receiver(OTHER, any_session=True))
     turn = book.run(in_session("x", "a"))
-    assert [R] == [e.to for e in turn.effects if isinstance(e, ReceiverAttached)]
+    assert [OTHER] == [e.to for e in turn.effects if isinstance(e, ReceiverAttached)]
+
+
+def test_no_waiter_of_a_busy_entity_starves(book):
+    """Workers that come back after each session do not keep an older waiter out for good."""
+    book.run(attach_receiver(R, any_session=True))
+    served = []
+    for number in range(PASSED_OVER_MAX + 1):
+        worker = Named(f"worker {number}")
+        book.run(attach_receiver(worker, any_session=True))
+        turn = book.run(in_session(f"session {number}", "a"))
+        served += [e.to for e in turn.effects if isinstance(e, ReceiverAttached)]
+    assert [*[False] * PASSED_OVER_MAX, True] == [one is R for one in served]
 
 
 def test_waiting_ends_in_time(book):
@@ -238,11 +252,11 @@ def test_a_closed_session_returns_its_messages_uncounted(book, connection_lost):
 def test_an_expired_session_counts_and_detaches_its_holder(book):
     """Each message it had is a failed delivery."""
     book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
-    assert book >> Advance(30_000) << updated(1) << Detached(R, SessionLockLost)
+    assert book >> Advance(LOST_MS) << updated(1) << Detached(R, SessionLockLost)
     assert (
         book
         >> attach_receiver(OTHER, any_session=True)
-        << ReceiverAttached(OTHER, "x", UNTIL_MS + 30_000)
+        << ReceiverAttached(OTHER, "x", UNTIL_MS + LOST_MS)
     )
     assert [1, 0] == [m.delivery_count for m in book.deliveries(credit(5, to=OTHER))]
 
@@ -251,7 +265,7 @@ def test_an_expired_session_can_dead_letter(book):
     """The maximum delivery count holds here too."""
     book = Playbook(QueueDefinition(requires_session=True, max_delivery_count=1))
     book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Advance(30_000))
+    book.run(Advance(LOST_MS))
     (dead,) = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
     assert "MaxDeliveryCountExceeded" == dead.overlay.dead_letter_reason
 
@@ -259,7 +273,7 @@ def test_an_expired_session_can_dead_letter(book):
 def test_settling_after_the_session_is_lost_changes_nothing(book):
     """By link or by token."""
     book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Advance(30_000))
+    book.run(Advance(LOST_MS))
     turn = book.run(Settle(R, [T1], ["h"], COMPLETE))
     assert isinstance(turn.effects[0].error, MessageLockLost)
     with pytest.raises(SessionLockLost):
@@ -283,6 +297,29 @@ def test_renewing_a_session_keeps_everything_in_it_locked(book):
         assert book.now_ms + 30_000 == book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
     assert [book.now_ms + 30_000] == book.ask(RenewLocks(CLIENT, "r", "q", [T1]))
     assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+
+
+@pytest.mark.parametrize("late_ms", [0, LOCK_GRACE_MS - 1])
+def test_a_session_lock_outlasts_its_announced_end_a_little(book, late_ms):
+    """For its holder alone: it still renews, settles, receives and keeps state."""
+    book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
+    book.run(Advance(30_000 + late_ms))
+    assert book >> attach_receiver(OTHER, session="x") << Refused(OTHER, SessionCannotBeLocked)
+    assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+    assert book >> credit(2) << Deliver(R, [2], [T2])
+    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
+    assert book.now_ms + 30_000 == book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
+    book.run(Advance(30_000))
+    book.ask(SettleByToken(CLIENT, "x", "q", [T2], COMPLETE, session_id="x"))
+
+
+def test_a_session_lock_is_lost_when_the_grace_is_over(book):
+    """And not one millisecond later."""
+    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, any_session=True))
+    assert book >> Advance(LOST_MS - 1)
+    assert book >> Advance(1) << Detached(R, SessionLockLost)
+    with pytest.raises(SessionLockLost):
+        book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
 
 
 def test_a_session_nobody_holds_cannot_be_renewed(book):

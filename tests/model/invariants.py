@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.message import MessageState
+from broker.core.session_ids import session_key
 
 if TYPE_CHECKING:
     from broker.core.message import Message
@@ -76,6 +77,8 @@ def _check_sessions(queue: Queue) -> None:
             assert session.holder.outlet is session
             assert session not in sessions._available
     assert not grouped, "a message is in no session"
+    by_key = {session_key(session.id): session for session in sessions._by_id.values()}
+    assert by_key == sessions._by_key, "two sessions differ only by case"
     for session in sessions._available:
         assert sessions._by_id.get(session.id) is session, "a session that is gone is on offer"
     holders = [s.holder for s in sessions._by_id.values() if s.holder is not None]

@@ -25,6 +25,7 @@ from tests.model.things import (
     Place,
     Refusal,
     item_from,
+    same,
 )
 from tests.model.traffic import Route, Traffic
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 REPLY_MAX_BYTES = 1024 * 1024
 """What a peek shows must fit into one answer, unless it is a single message."""
+
+LOCK_GRACE_MS = 1_000
+"""A session lock outlasts the end that was told by so much."""
 
 # Kinds of events. At one moment they come in this order.
 SESSION_LOCK, MESSAGE_LOCK, DUE, OLD, WAIT, TRANSACTION = range(6)
@@ -78,7 +82,7 @@ class Model(Traffic):
         """All that will fall due: when, of which kind, to whom."""
         for listener in self.listeners:
             if listener.attached and listener.session_id is not None:
-                yield listener.session_until_ms, SESSION_LOCK, listener
+                yield listener.session_until_ms + LOCK_GRACE_MS, SESSION_LOCK, listener
             if listener.attached and listener.waits_until_ms:
                 yield listener.waits_until_ms, WAIT, listener
         for item in self.items:
@@ -124,7 +128,7 @@ class Model(Traffic):
             item
             for item in self.content(place, sub)
             if item.number >= command.from_sequence_number
-            and command.session_id in (None, item.session_id)
+            and (command.session_id is None or same(command.session_id, item.session_id))
         ][: command.count]
         while len(found) > 1 and sum(item.size for item in found) > REPLY_MAX_BYTES:
             found.pop()
@@ -140,7 +144,8 @@ class Model(Traffic):
             found = [i for i in self.content(place, sub) if i.number == number]
             if not found or found[0].state != DEFERRED or found[0].lock is not None:
                 raise Refusal("MessageNotFound")
-            if command.session_id not in (None, found[0].session_id):
+            wanted = command.session_id
+            if wanted is not None and not same(wanted, found[0].session_id):
                 raise Refusal("MessageNotFound")
             items += found
         holder = self._holder_of_all(place, sub, items)
@@ -180,7 +185,7 @@ class Model(Traffic):
             item
             for item in self.ready(place, sub)
             if item.enqueued_ms < command.before_ms
-            and command.session_id in (None, item.session_id)
+            and (command.session_id is None or same(command.session_id, item.session_id))
         ][: command.count]
         self.delete(chosen)
         return len(chosen)
@@ -247,19 +252,20 @@ class Model(Traffic):
         return holder.session_until_ms
 
     def on_SetSessionState(self, command: ask.SetSessionState) -> None:
-        place, _ = self._held(command.path, command.session_id)
+        place, holder = self._held(command.path, command.session_id)
+        name = str(holder.session_id)
         if command.state is None:
-            place.states.pop(command.session_id, None)
+            place.states.pop(name, None)
             return
-        before, _ = place.states.get(command.session_id, (b"", 0))
+        before, _ = place.states.get(name, (b"", 0))
         grows_by = len(command.state) - len(before)
         if grows_by > 0 and self.is_full(place, grows_by):
             raise Refusal("QuotaExceeded")
-        place.states[command.session_id] = command.state, self.now_ms
+        place.states[name] = command.state, self.now_ms
 
     def on_GetSessionState(self, command: ask.GetSessionState) -> bytes | None:
-        place, _ = self._held(command.path, command.session_id)
-        return place.states.get(command.session_id, (None, 0))[0]
+        place, holder = self._held(command.path, command.session_id)
+        return place.states.get(str(holder.session_id), (None, 0))[0]
 
     def on_ListSessions(self, command: ask.ListSessions) -> list[str]:
         place = self.find_sessions(command.path)

@@ -29,6 +29,7 @@ from tests.model.things import (
     Item,
     Listener,
     Place,
+    same,
 )
 
 if TYPE_CHECKING:
@@ -73,10 +74,25 @@ class World:
 
     def holder(self, place: Place, session_id: str) -> Listener | None:
         """Who has the session locked."""
-        for listener in self.listeners:
-            if listener.place is place and listener.session_id == session_id and listener.attached:
-                return listener
+        for one in self.listeners:
+            if one.place is place and one.attached and same(one.session_id, session_id):
+                return one
         return None
+
+    def name(self, place: Place, session_id: str) -> str:
+        """A session by the id that named it first; that may be this one."""
+        place.names = [one for one in place.names if self.exists(place, one)]
+        for one in place.names:
+            if same(one, session_id):
+                return one
+        place.names.append(session_id)
+        return session_id
+
+    def exists(self, place: Place, session_id: str) -> bool:
+        """A session does while it has messages, a state or a holder."""
+        known = [item.session_id for item in self.content(place, MAIN)] + list(place.states)
+        is_held = self.holder(place, session_id) is not None
+        return is_held or any(same(one, session_id) for one in known)
 
     def locked(self, place: Place, sub: int, token: bytes) -> Item | None:
         """The message a token locks."""
@@ -148,6 +164,9 @@ class World:
         item.first_number = item.first_number or item.number
         item.enqueued_ms = self.now_ms
         item.expires_ms = 0
+        if place.has_sessions(MAIN):
+            assert item.session_id is not None
+            item.session_id = self.name(place, item.session_id)
         if item.scheduled_for_ms > self.now_ms:
             item.state = SCHEDULED
         else:

@@ -44,6 +44,8 @@ class Place:
     """Duplicate detection: message id, and until when."""
     states: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     """Session states and when they were set."""
+    names: list[str] = field(default_factory=list)
+    """Session ids as they were first written."""
 
     @property
     def is_topic(self) -> bool:
@@ -122,6 +124,11 @@ class Listener:
     def drains_later(self) -> bool:
         """It wants all there is, and is to ask again for what did not leave at once."""
         return self.draining and self.full and self.limit > self.delivered
+
+
+def same(one: str | None, other: str | None) -> bool:
+    """Whether two session ids name one session. All here are ASCII."""
+    return (one or "").lower() == (other or "").lower() and (one is None) == (other is None)
 
 
 def item_from(message: Message, place: Place) -> Item:

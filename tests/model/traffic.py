@@ -153,7 +153,7 @@ class Traffic(World):
         """A receiver has a session from now on."""
         assert not isinstance(listener.place.definition, TopicDefinition)
         listener.waits_until_ms = 0
-        listener.session_id = session_id
+        listener.session_id = session_id = self.name(listener.place, session_id)
         listener.session_until_ms = self.now_ms + listener.place.definition.lock_duration_ms
         self.answers.append(
             ("receiver attached", listener.peer, session_id, listener.session_until_ms)

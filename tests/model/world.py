@@ -150,7 +150,7 @@ FOCUSES: tuple[tuple[str, ...], ...] = (
 )
 """Entities that one run plays with: few, so that much happens to each."""
 
-SESSIONS = ("", "a", "b")
+SESSIONS = ("", "a", "A", "b")
 MESSAGE_IDS = (None, "x", "y")
 LABELS = (None, "red")
 

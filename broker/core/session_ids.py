@@ -1,0 +1,29 @@
+"""When two session ids name the same session.
+
+Service Bus compares session ids without case, as .NET's `StringComparer.OrdinalIgnoreCase` does: one
+character at a time, by its simple uppercase mapping, whatever the culture. So `Größe` is `GRÖßE` but
+not `GRÖSSE` (no character becomes two), `é` as one character is not `e` with an accent (nothing is
+normalized), and the dotless i of Turkish is only itself.
+"""
+
+from __future__ import annotations
+
+_DOTLESS_I = "\u0131"
+
+
+def session_key(session_id: str) -> str:
+    """What is equal for all spellings of one session id."""
+    if session_id.isascii():
+        return session_id.upper()
+    return "".join(map(_simple_upper, session_id))
+
+
+def _simple_upper(character: str) -> str:
+    """The uppercase form that is one character. Python only has the full mapping: where that is
+    longer, a simple one, if there is one, is the titlecase form (Greek iota subscripts)."""
+    if character == _DOTLESS_I:
+        return character
+    for form in (character.upper(), character.title()):
+        if len(form) == 1:
+            return form
+    return character

@@ -1,0 +1,163 @@
+"""Session ids that differ only by case are one session."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    DEFER,
+    Detach,
+    GetSessionState,
+    ListSessions,
+    Peek,
+    ReceiveDeferred,
+    ReceiveMode,
+    RenewSessionLock,
+    SetSessionState,
+    Settle,
+)
+from broker.core.errors import NotAllowed, SessionCannotBeLocked
+from broker.core.records import SessionStateSet
+from broker.core.session_ids import session_key
+from config.entities import QueueDefinition
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    Named,
+    Playbook,
+    R,
+    ReceiverAttached,
+    Refused,
+    SendRefused,
+    attach_receiver,
+    credit,
+    message,
+    send,
+    text_of,
+)
+
+OTHER = Named("OTHER")
+UNTIL_MS = START_MS + 30_000
+
+
+@pytest.fixture
+def book():
+    return Playbook(QueueDefinition(requires_session=True))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Order-7", "oRDER-7"),
+        ("Größe", "GRÖßE"),
+        ("ÅÉÇ", "åéç"),
+        ("Σίσυφος", "ΣΊΣΥΦΟΣ"),  # both small sigmas
+        ("ж", "Ж"),
+        ("ᾳ", "ᾼ"),  # full uppercase has two characters, the simple one has one
+        ("\N{DESERET SMALL LETTER LONG I}", "\N{DESERET CAPITAL LETTER LONG I}"),
+        ("µ", "\u039c"),
+    ],
+)
+def test_case_alone_makes_no_difference(one, other):
+    assert session_key(one) == session_key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a", "b"),
+        ("", " "),
+        ("ß", "ss"),
+        ("ﬁ", "fi"),
+        ("é", "e\u0301"),
+        ("é", "e"),
+        ("\u0131", "I"),
+        ("\u0130", "i"),
+        ("\uff41", "a"),
+    ],
+)
+def test_everything_else_does(one, other):
+    """One character at a time, nothing normalized, no culture."""
+    assert session_key(one) != session_key(other)
+
+
+def test_accepting_in_another_case_takes_the_session_under_its_first_name(book):
+    book.run(send(message("1", session="Blue"), message("2", session="BLUE")))
+    accepted = ReceiverAttached(R, "Blue", UNTIL_MS)
+    assert book >> attach_receiver(R, session="blue") << accepted
+    assert book >> attach_receiver(OTHER, session="bLUE") << Refused(OTHER, SessionCannotBeLocked)
+    book.run(send(message("3", session="bluE")))
+    assert ["1", "2", "3"] == [text_of(m) for m in book.deliveries(credit(9))]
+
+
+def test_requests_take_any_spelling(book):
+    book.run(send(message("1", session="Blue")), attach_receiver(R, session="BLUE"), credit(1))
+    book.ask(SetSessionState(CLIENT, "s", "q", "bluE", b"state"))
+    assert b"state" == book.ask(GetSessionState(CLIENT, "g", "q", "BLUe"))
+    assert UNTIL_MS == book.ask(RenewSessionLock(CLIENT, "r", "q", "blue"))
+    assert ["1"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9, "bLUE"))]
+    assert ["Blue"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    book.run(Settle(R, [T1], ["h"], DEFER))
+    fetch = ReceiveDeferred(CLIENT, "f", "q", [1], ReceiveMode.PEEK_LOCK, "BLUE")
+    assert ["1"] == [text_of(m) for m, _ in book.ask(fetch)]
+
+
+def test_a_session_that_is_gone_takes_its_name_with_it(book):
+    book.run(attach_receiver(R, session="blue"), Detach([R]))
+    assert book >> attach_receiver(R, session="BLUE") << ReceiverAttached(R, "BLUE", UNTIL_MS)
+
+
+def test_a_partition_key_in_another_case_is_the_same(book):
+    book.run(send(message("1", session="Blue", partition_key="bluE")))
+    assert ["Blue"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    turn = book.run(send(message("2", session="Blue", partition_key="red")))
+    assert isinstance(turn.effects[0], SendRefused)
+    assert isinstance(turn.effects[0].error, NotAllowed)
+
+
+def test_an_empty_session_id_goes_with_any_partition_key(book):
+    book.run(send(message("1", session="", partition_key="red")))
+    assert [""] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+
+
+def test_the_name_and_the_state_outlast_a_restart(book):
+    book.run(attach_receiver(R, session="Blue"))
+    book.ask(SetSessionState(CLIENT, "s", "q", "bLUE", b"state"))
+    book.run(send(message("1", session="BLUE")))
+    later = book.restarted()
+    turn = later.run(attach_receiver(R, session="blue"))
+    assert "Blue" == turn.effects[0].session_id
+    assert b"state" == later.ask(GetSessionState(CLIENT, "g", "q", "blue"))
+
+
+@pytest.mark.parametrize("state", [b"new", None], ids=["set", "cleared"])
+def test_a_store_with_both_spellings_is_read_as_one_session(book, state):
+    """Written when case mattered: the last state that was set counts, and the other never returns."""
+    book.run(send(message("1", session="blue")))
+    shelf = book.commit()
+    for at_ms, name, value in ((2, "BLUE", b"newer"), (1, "Blue", b"older"), (0, "blue", b"old")):
+        shelf.states[1, name] = SessionStateSet(1, name, value, START_MS + at_ms)
+    later = book.restarted()
+    assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    later.run(attach_receiver(R, session="BLUE"))
+    assert b"newer" == later.ask(GetSessionState(CLIENT, "g", "q", "Blue"))
+    later.ask(SetSessionState(CLIENT, "s", "q", "Blue", state))
+    again = later.restarted()
+    again.run(attach_receiver(R, session="bLuE"))
+    assert state == again.ask(GetSessionState(CLIENT, "g", "q", "blue"))
+    expected = {} if state is None else {(1, "blue"): state}
+    assert expected == {key: one.state for key, one in again.commit().states.items()}
+
+
+def test_messages_of_both_spellings_in_a_store_are_one_session(book):
+    book.run(send(message("1", session="blue"), message("2", session="red")))
+    shelf = book.commit()
+    shelf.rows = {
+        number: row._replace(session_id="BLUE") if row.session_id == "red" else row
+        for number, row in shelf.rows.items()
+    }
+    later = book.restarted()
+    assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    delivered = later.receive(attach_receiver(R, any_session=True), credit(9))
+    assert ["1", "2"] == [text_of(m) for m in delivered]
