@@ -1,4 +1,4 @@
-"""The command line: `peeklock serve`, `check`, `export` and `tls`.
+"""The command line: `peeklock serve`, `check`, `export`, `tls` and `env`.
 
 Parses and reports; what is served is the server's business. Exit codes: 0 done, 1 failed, 2 wrong
 usage or configuration. Imports stay late, so that only what is asked for is paid for.
@@ -34,6 +34,17 @@ if TYPE_CHECKING:
 gc.disable()  # nothing that is made while starting is garbage; the server switches it on again
 
 EXIT_OK, EXIT_MISUSED = 0, 2
+
+OF_ADDRESSES = (
+    "host",
+    "amqp_port",
+    "http_port",
+    "tls_port",
+    "tls_folder",
+    "shared_access_key_name",
+    "shared_access_key",
+)
+"""Settings that say where a broker is and who may use it: what `env` needs to know."""
 
 _KINDS = {
     QueueDefinition: "queue",
@@ -94,6 +105,12 @@ def _tls(loaded: Loaded, options: Mapping[str, str]) -> int:
     from broker.app import command_tls
 
     return command_tls.run(loaded.settings, only_path="path" in options)
+
+
+def _env(loaded: Loaded, options: Mapping[str, str]) -> int:
+    from broker.app import command_env
+
+    return command_env.run(loaded.settings, options["form"])
 
 
 def _contents(topology: Topology) -> str:
@@ -219,6 +236,22 @@ def _parser() -> argparse.ArgumentParser:
         "--path", action="store_const", const="true", help="print the path of its file, no more"
     )
     tls.set_defaults(run=_tls)
+
+    env = commands.add_parser(
+        "env",
+        allow_abbrev=False,
+        help="print the variables that a shell needs for clients of the broker here",
+        description="Print connection strings, the certificate authority, and the managed identity "
+        'that DefaultAzureCredential uses, as variables: eval "$(peeklock env)". Give it the '
+        "options, variables and file that the broker is started with. The output holds keys.",
+    )
+    env.add_argument("--form", choices=["sh", "powershell", "dotenv", "json"], default="sh")
+    env.add_argument("--config", metavar="FILE", help="the file that the broker is started with")
+    for one in SETTINGS:
+        if one.name in OF_ADDRESSES:
+            value = one.name.rpartition("_")[2].upper()
+            env.add_argument(one.flag, dest=one.name, metavar=value, help=one.explanation)
+    env.set_defaults(run=_env)
     return parser
 
 

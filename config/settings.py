@@ -63,6 +63,14 @@ class Quotas(Enum):
     """Azure's own, in the tier that the settings name."""
 
 
+class IdentityClients(Enum):
+    """Who is given a token by the managed identity endpoint, provided that they show its secret."""
+
+    NONE = "none"
+    LOOPBACK = "loopback"
+    ANY = "any"
+
+
 class UndeclaredEntities(Enum):
     """What becomes of entities that are in the store and not in the file, when the broker starts."""
 
@@ -181,6 +189,14 @@ class Settings(BaseModel):
     jwt_issuer: str | None = Field(None, description="who must have issued a bearer token")
     jwt_audience: str | None = Field(
         None, description="for whom a bearer token must have been issued"
+    )
+    # None: any in development, where every token passes, and loopback in strict authorization.
+    identity_clients: Annotated[IdentityClients, _written(read_one_of(IdentityClients))] | None = (
+        Field(
+            None,
+            description="who may fetch a token from the managed identity endpoint with its secret: "
+            "none, loopback (strict authorization's default) or any (development's)",
+        )
     )
     default_lock_duration_ms: Annotated[int, _written(read_lock_duration)] = Field(
         DEFAULT_LOCK_DURATION_MS,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.errors import Unauthorized
+from broker.core.errors import ArgumentError, Unauthorized
 from config.entities import AuthorizationRule
-from config.settings import Authorization
+from config.settings import Authorization, IdentityClients
 from protocol.identity import (
     MANAGE,
     Grant,
@@ -20,6 +20,7 @@ from protocol.identity import (
     bearer,
     missing_claim,
 )
+from protocol.identity.managed_identity import ManagedIdentity, is_for_service_bus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from broker.core.namespace import Namespace
     from config.settings import Settings
     from config.topology import Topology
+    from protocol.identity.managed_identity import TokenRequest
 
 BEARER = "bearer "
 
@@ -75,10 +77,15 @@ class Access:
         self.now_ms = clock.now_ms if strict else clock.real_ms
         """By which tokens run out. A test that moves the clock by days must not lock out clients
         who date their tokens by their own, unless it is strictness that is tested."""
-        verifier = None
+        self.managed_identity = ManagedIdentity(settings.shared_access_key)
+        self._identity_clients = settings.identity_clients or (
+            IdentityClients.LOOPBACK if strict else IdentityClients.ANY
+        )
+        self._verify_other_bearer: bearer.Verify = bearer.refuse
         if strict and settings.jwt_keys is not None:
             keys = _read_keys(settings.jwt_keys)
             verifier = bearer.Verifier(keys, settings.jwt_issuer, settings.jwt_audience)
+            self._verify_other_bearer = verifier.verify
         self.identity = Identity(
             Rules(
                 AuthorizationRule(settings.shared_access_key_name, settings.shared_access_key),
@@ -88,7 +95,7 @@ class Access:
             strict=strict,
             namespaces=namespaces.keys(),
             default_namespace=next(iter(topology.namespaces)),
-            verify_bearer=None if verifier is None else verifier.verify,
+            verify_bearer=self._verify_bearer if strict else bearer.believe,
         )
 
     def authorize_http(self, header: str | None, path: str, claim: str, host: str = "") -> str:
@@ -114,6 +121,39 @@ class Access:
     def _grant(self, header: str, audience: str, namespace: str | None) -> Grant:
         token = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else header
         return self.identity.verify_token(token.strip(), audience, self.now_ms(), namespace)
+
+    # --- managed identity ----------------------------------------------------------------------
+
+    @property
+    def issues_identity_tokens(self) -> bool:
+        """Whether anybody can get one."""
+        return self._identity_clients is not IdentityClients.NONE
+
+    def identity_token(self, request: TokenRequest) -> str:
+        """A token for whoever shows the secret; raises `Unauthorized` or `ArgumentError`.
+
+        It grants everything, as the key does that the secret is derived from.
+        """
+        if not request.is_local and self._identity_clients is not IdentityClients.ANY:
+            raise Unauthorized(
+                "Tokens are issued to clients on the broker's own machine; "
+                "identity_clients=any lets others fetch them."
+            )
+        if request.secret is None or not self.managed_identity.knows(request.secret):
+            raise Unauthorized(
+                "The X-IDENTITY-HEADER is not this broker's; `peeklock env` prints IDENTITY_HEADER."
+            )
+        if not request.resource or not is_for_service_bus(request.resource):
+            raise ArgumentError(
+                "Tokens are issued for https://servicebus.azure.net, which the parameter "
+                "'resource' must name."
+            )
+        return self.managed_identity.token(request.resource, self.now_ms())
+
+    def _verify_bearer(self, token: str, now_ms: int) -> Grant:
+        if self.managed_identity.issued(token):
+            return self.managed_identity.verify(token, now_ms)
+        return self._verify_other_bearer(token, now_ms)
 
     def rules_changed(self) -> bool:
         """Whether any rule came, changed or went since this was last asked."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.app.imports import without_trusted_certificates
 from broker.core.errors import ArgumentError
+from protocol.identity.managed_identity import CLIENT_ID, LIFETIME_S
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from broker.core.commands import Command, Peer
     from config.settings import Settings
     from config.topology import Topology
+    from protocol.identity.managed_identity import TokenRequest
 
 HEADER_MAX_BYTES = 65_536
 """Broker properties of the REST API travel in one header."""
@@ -78,6 +80,7 @@ class HttpSide:
             limits=self._settings.limits,
             is_strict=self._access.identity.strict,
             topology=self._export,
+            identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
             in_namespace=lambda name: replace(
                 services,
                 ask=functools.partial(self._ask, name),
@@ -124,6 +127,19 @@ class HttpSide:
         now = exporting.of_namespaces(self._core.namespaces, self._topology)
         default_ms = self._settings.default_lock_duration_ms
         return exporting.in_form(now, form, default_ms)._asdict()
+
+    def _identity_token(self, request: TokenRequest) -> dict[str, str]:
+        token = self._access.identity_token(request)
+        # By the client's clock, which a test that moves the broker's does not move.
+        expires_on_s = self._clock.real_ms() // 1000 + LIFETIME_S
+        return {
+            "access_token": token,
+            "expires_on": str(expires_on_s),
+            "expires_in": str(LIFETIME_S),
+            "resource": request.resource or "",
+            "token_type": "Bearer",
+            "client_id": CLIENT_ID,
+        }
 
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self._clock.advance_ms(amount_ms)

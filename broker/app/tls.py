@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 RENEW_AFTER = timedelta(days=360)
 
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),  # Debian, Ubuntu, Alpine
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),  # Fedora, RHEL
+    Path("/etc/ssl/ca-bundle.pem"),  # openSUSE
+    Path("/etc/ssl/cert.pem"),  # macOS
+)
+"""Where systems keep the certificates they trust, in one file."""
+
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
@@ -41,6 +49,22 @@ def own_certificate(
         folder.mkdir(parents=True, exist_ok=True)
         _make(folder, files, names, now)
     return files
+
+
+def bundle_with_system(authority: Path) -> Path:
+    """A file beside the authority's that holds it and all that this machine trusts.
+
+    For variables such as SSL_CERT_FILE, which replace what a program trusts: with the authority alone,
+    it would trust nobody else any more.
+    """
+    path = authority.with_name("ca-bundle.pem")
+    system = next((one for one in SYSTEM_BUNDLES if one.is_file()), None)
+    content = authority.read_bytes()
+    if system is not None:
+        content = system.read_bytes().rstrip() + b"\n" + content
+    if not path.is_file() or path.read_bytes() != content:
+        _write(path, content)
+    return path
 
 
 def server_context(files: CertificateFiles) -> ssl.SSLContext:

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp import web
 
 from config.limits import RELAXED, Limits, Tier
-from protocol.http import entities, errors, probes, testing, topology, websocket
+from protocol.http import (
+    entities,
+    errors,
+    managed_identity,
+    probes,
+    testing,
+    topology,
+    websocket,
+)
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
     from broker.core.commands import Command, Peer
+    from protocol.identity.managed_identity import TokenRequest
 
 
 class ByteReceiver(Protocol):
@@ -58,6 +67,9 @@ class Services:
     """Whether claims are enforced; false: a token must be right, but none need be shown."""
     topology: Callable[[str | None, str], object] | None = None
     """(Authorization header, form): all entities of the broker; raises `Unauthorized`."""
+    identity_token: Callable[[TokenRequest], object] | None = None
+    """A token for a client that asks as of a managed identity; raises `Unauthorized`. None: there are
+    none."""
     in_namespace: Callable[[str], Services] | None = None
     """The same for another namespace; None where there is only this one."""
 
@@ -67,6 +79,7 @@ def build(services: Services) -> web.Application:
     application = web.Application(middlewares=[errors.middleware])
     handler = entities.handler(application, services)
     probes.add_routes(application, services, handler)
+    managed_identity.add_routes(application, services, handler)
     testing.add_routes(application, services)
     topology.add_routes(application, services)
     websocket.add_routes(application, services)

@@ -13,6 +13,7 @@ from config.loader import load
 from config.mistakes import ConfigError
 from config.settings import (
     Authorization,
+    IdentityClients,
     LogFormat,
     LogLevel,
     Quotas,
@@ -127,6 +128,7 @@ VALUES = [
     ("shared_access_key", "a=b", "a=b"),
     ("jwt_issuer", "https://issuer", "https://issuer"),
     ("jwt_audience", "peeklock", "peeklock"),
+    ("identity_clients", "any", IdentityClients.ANY),
     ("default_lock_duration", "1m", 60_000),
     ("undeclared_entities", "drop", UndeclaredEntities.DROP),
     ("create_on_first_use", "yes", True),

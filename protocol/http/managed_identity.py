@@ -1,0 +1,58 @@
+"""The managed identity endpoint: where `DefaultAzureCredential` gets its token.
+
+Speaks as Azure App Service does (`IDENTITY_ENDPOINT`, `IDENTITY_HEADER`, api-version 2019-08-01). Who may
+ask and what the token grants is decided elsewhere. The path carries no `$`, which shells and `.env` files
+would replace; a request that shows no identity header means an entity of that name.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from broker.core.errors import BrokerError
+from protocol.identity.managed_identity import TokenRequest
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+    from protocol.http.application import Services
+
+PATH = "/msi/token"
+SECRET_HEADER = "X-IDENTITY-HEADER"  # noqa: S105 -- its name
+_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
+
+
+def add_routes(application: web.Application, services: Services, entities: Handler) -> None:
+    """Serve tokens; `entities` gets the requests that mean an entity."""
+    issue = services.identity_token
+
+    async def token(request: web.Request) -> web.StreamResponse:
+        secret = request.headers.get(SECRET_HEADER)
+        if issue is None or (secret is None and "resource" not in request.query):
+            return await entities(request)
+        try:
+            content = issue(TokenRequest(secret, request.query.get("resource"), is_local(request)))
+        except BrokerError as error:
+            refusal = refuse(error, operation="identity")
+            answer = {"statusCode": refusal.status, "message": refusal.text}
+            return web.json_response(answer, status=refusal.status)
+        return web.json_response(content, headers={"Cache-Control": "no-store"})
+
+    application.router.add_get(PATH, token)
+
+
+def is_local(request: web.Request) -> bool:
+    """Whether a request was made on this machine, and not passed on by a proxy that runs here."""
+    if any(name in request.headers for name in _FORWARDED):
+        return False
+    try:
+        address = ip_address((request.remote or "").partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback

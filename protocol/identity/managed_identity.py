@@ -1,0 +1,104 @@
+"""Tokens of the broker's own making, for clients that ask a managed identity for one.
+
+Owns the secret that such a client shows, the token it gets, and verifying that token. All keys are derived
+from the shared access key that may do everything: nothing is stored, tokens outlive a restart, and
+whoever changes that key takes back what was issued.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from protocol.identity.bearer import Key, Verifier
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.identity.grants import Grant
+
+LIFETIME_S = 24 * 3600
+"""As long as Azure's own; the libraries ask for the next one after half of it."""
+
+ISSUER = "urn:peeklock:managed-identity"
+KEY_ID = "peeklock-managed-identity"
+ROLE = "Azure Service Bus Data Owner"
+CLIENT_ID = "00000000-0000-0000-0000-000000000000"
+
+_HOSTS = ("servicebus.azure.net", "eventhubs.azure.net")
+_CLOUD_HOSTS = (".servicebus.windows.net",)
+
+
+def is_for_service_bus(resource: str) -> bool:
+    """Whether a resource that a token is asked for is Service Bus, as the SDKs name it."""
+    host = (urlsplit(resource).hostname or "").lower()
+    return host in _HOSTS or host.endswith(_CLOUD_HOSTS)
+
+
+class TokenRequest(NamedTuple):
+    """What a client that asks for a token has shown."""
+
+    secret: str | None
+    resource: str | None
+    is_local: bool
+    """Whether it runs on the broker's own machine."""
+
+
+class ManagedIdentity:
+    """The identity of whoever may ask this broker for a token."""
+
+    def __init__(self, shared_access_key: str) -> None:
+        self._signing_key = _derived(shared_access_key, "token signature")
+        self.secret = _derived(shared_access_key, "identity header").hex()
+        """What `IDENTITY_HEADER` holds."""
+        self._verifier = Verifier([Key(self._signing_key, ("HS256",), KEY_ID)], ISSUER)
+
+    def knows(self, secret: str) -> bool:
+        """Whether a client has shown the right secret."""
+        return hmac.compare_digest(secret.encode(), self.secret.encode())
+
+    def token(self, resource: str, now_ms: int) -> str:
+        """A token that the broker takes, in strict authorization too."""
+        now_s = now_ms // 1000
+        header = {"alg": "HS256", "typ": "JWT", "kid": KEY_ID}
+        claims = {
+            "iss": ISSUER,
+            "aud": resource,
+            "iat": now_s,
+            "nbf": now_s,
+            "exp": now_s + LIFETIME_S,
+            "appid": CLIENT_ID,
+            "roles": [ROLE],
+        }
+        signed = f"{_encoded(header)}.{_encoded(claims)}"
+        signature = hmac.digest(self._signing_key, signed.encode(), hashlib.sha256)
+        return f"{signed}.{_base64(signature)}"
+
+    def issued(self, token: str) -> bool:
+        """Whether a token says that it is from here; `verify` tells if that is true."""
+        part = token.partition(".")[0]
+        try:
+            header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(header, dict) and header.get("kid") == KEY_ID
+
+    def verify(self, token: str, now_ms: int) -> Grant:
+        """What a token of ours grants; raises `TokenRefused`."""
+        return self._verifier.verify(token, now_ms)
+
+
+def _derived(key: str, purpose: str) -> bytes:
+    return hmac.digest(key.encode(), f"peeklock managed identity: {purpose}".encode(), "sha256")
+
+
+def _encoded(part: Mapping[str, object]) -> str:
+    return _base64(json.dumps(part, separators=(",", ":")).encode())
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
