@@ -42,12 +42,18 @@ class DiskReserve:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    @property
-    def is_low(self) -> bool:
-        """Whether so little is left that nothing new should be taken in."""
+    def is_low(self, free_inside_bytes: int = 0) -> bool:
+        """Whether so little is left that nothing new should be taken in.
+
+        `free_inside_bytes` is room inside the store's own file: new messages go there without the
+        file growing, and of the disk only the log needs some.
+        """
         if not self._is_taken:
             self.take()
-        return not self._is_taken or self.free_bytes < self._size_bytes()
+        size_bytes = self._size_bytes()
+        if self._is_taken and self.free_bytes >= size_bytes:
+            return False
+        return free_inside_bytes < 2 * size_bytes or self.free_bytes < size_bytes // 2
 
     @property
     def free_bytes(self) -> int:

@@ -21,6 +21,7 @@ from storage.file_lock import FileLock, HeldElsewhere
 from storage.migrations import migrate, read_migrations, schema_version
 from storage.sqlite_batch import LARGEST_STATEMENT_ROWS, MOST_RANGES, Batch, padded, unbroken_ranges
 from storage.statements import Statements, sql_folder
+from storage.write_ahead_log import FileId, WriteAheadLog, file_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +39,12 @@ LONGEST_LOG_BYTES = 64 << 20
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is made smaller when it is opened."""
 
+FREE_PLENTY_BYTES = 256 << 20
+"""With more than this free on the disk, room inside the file does not matter."""
+PAGE_BYTES = 4096
+
 _PRAGMAS = (
-    "page_size = 4096",
+    f"page_size = {PAGE_BYTES}",
     "auto_vacuum = NONE",
     "synchronous = FULL",
     "fullfsync = ON",  # macOS, whose ordinary fsync stops at the drive's cache
@@ -80,8 +85,12 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
-        self._log_path = self.path.with_name(self.path.name + "-wal")
+        self._log = WriteAheadLog(self.path)
         self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
+        self._free_inside_bytes = 0
+        """Room in pages of the file that hold nothing any more, as last looked at."""
+        self._file_ids: tuple[FileId, FileId] | None = None
+        """The database file and its log as they were after the first commit."""
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -97,6 +106,7 @@ class SqliteStore:
                     raise StoreUnusable(f"{self.path} is on a disk without shared memory; move it")
                 migrate(writer, self._migrations)
                 self._shrink_if_drained(writer)
+                self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
                 self._reader = self._connect(_READING_PRAGMAS)
             self._reserve.take()
         except StorageError as error:
@@ -119,7 +129,7 @@ class SqliteStore:
     @property
     def has_room(self) -> bool:
         """False when what is left of the disk should be kept for completing messages."""
-        return not self._reserve.is_low
+        return not self._reserve.is_low(self._free_inside_bytes)
 
     def _take_file(self) -> None:
         try:
@@ -146,12 +156,9 @@ class SqliteStore:
             )
 
     def _shrink_if_drained(self, writer: sqlite3.Connection) -> None:
-        page_bytes, pages, free_pages = (
-            writer.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_size", "page_count", "freelist_count")
-        )
-        used_pages = pages - free_pages
-        if used_pages * page_bytes < DRAINED_BYTES < free_pages * page_bytes:
+        free_pages = _pragma(writer, "freelist_count")
+        used_pages = _pragma(writer, "page_count") - free_pages
+        if used_pages * PAGE_BYTES < DRAINED_BYTES < free_pages * PAGE_BYTES:
             with suppress(sqlite3.OperationalError):  # a courtesy, for which there may be no room
                 writer.execute("VACUUM")
 
@@ -183,10 +190,14 @@ class SqliteStore:
                 writer.execute("COMMIT")
             except BaseException as error:
                 self._undo(writer)
+                self._log.discard_uncommitted()
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                     self._reserve.give_up()
                 raise
-        self._keep_log_short(writer)
+        self._check_files()
+        # The commit is durable. Nothing that goes wrong from here on may make it look failed.
+        with suppress(OSError, sqlite3.Error):
+            self._keep_log_short(writer)
 
     @staticmethod
     def _undo(writer: sqlite3.Connection) -> None:
@@ -196,12 +207,34 @@ class SqliteStore:
             # With a full disk, a log that starts again from its beginning is the only room left.
             writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
+    def _check_files(self) -> None:
+        """Raises `StoreUnusable` if what was committed went into a file that nobody finds again.
+
+        SQLite goes on writing to files that were deleted or moved while they were open.
+        """
+        try:
+            ids = file_id(self.path), file_id(self._log.path)
+        except FileNotFoundError:
+            ids = None
+        except OSError:
+            return  # a disk that cannot be asked just now has still taken the commit
+        if self._file_ids is None:
+            self._file_ids = ids
+        if ids is None or ids != self._file_ids:
+            raise StoreUnusable(
+                f"{self.path} or its -wal file was deleted or replaced while the broker ran; "
+                "put the files back, or choose another file, and start again"
+            )
+
     def _keep_log_short(self, writer: sqlite3.Connection) -> None:
         # SQLite folds the log by itself, unless a huge transaction made it long at once or payload
         # reads follow each other so closely that it never finds a gap. On a disk that fills up it
         # is folded while there is still room for what it holds.
-        log_bytes = self._log_path.stat().st_size
-        if log_bytes < LONGEST_LOG_BYTES and log_bytes * 2 < self._reserve.free_bytes:
+        log_bytes = self._log.size_bytes
+        free_bytes = self._reserve.free_bytes
+        if free_bytes < FREE_PLENTY_BYTES:
+            self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+        if log_bytes < LONGEST_LOG_BYTES and log_bytes * 2 < free_bytes:
             return
         with self._reader_lock:
             writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
@@ -285,3 +318,8 @@ class SqliteStore:
             raise kind(f"{self.path} {sentence} ({error})") from error
         except (OverflowError, UnicodeEncodeError) as error:
             raise StorageError(f"{self.path} cannot hold a value ({error})") from error
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

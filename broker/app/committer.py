@@ -31,7 +31,7 @@ class Committer:
         self,
         store: Store,
         release: Callable[[Turn], None],
-        failed: Callable[[StorageError], None],
+        failed: Callable[[Exception], None],
         observe: Callable[[float, int], None],
     ) -> None:
         self._store = store
@@ -39,6 +39,11 @@ class Committer:
         self._failed = failed
         self._observe = observe
         self._waiting = Turn()
+        self._submitted = 0
+        self._released = 0
+        """Turns submitted and turns released so far; both count from the start of the process."""
+        self.failure: Exception | None = None
+        """Why a commit failed: nothing is released any more until `restart`."""
         self._running: asyncio.Task[None] | None = None
         self._settling: list[asyncio.Future[None]] = []
         """Who waits for the batch that is being gathered now."""
@@ -46,13 +51,12 @@ class Committer:
 
     def submit(self, turn: Turn) -> None:
         """Take a turn; its effects leave once it and everything before it is durable."""
-        if self._running is None:
-            if not turn.records:
-                self._release(turn)  # nothing to remember, nothing to overtake
-                return
-            if self._thread is None:
-                self._commit_at_once(turn)
-                return
+        self._submitted += 1
+        if self.failure is not None:
+            return  # it rests on records that were never stored
+        if self._running is None and (self._thread is None or not turn.records):
+            self._commit_at_once(turn)  # nothing waits that it could overtake
+            return
         self._waiting.absorb(turn)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._drain())
@@ -61,6 +65,19 @@ class Committer:
     def idle(self) -> bool:
         """True when nothing waits for the store."""
         return self._running is None
+
+    @property
+    def submitted(self) -> int:
+        """How many turns were submitted. A turn is the last one of this count at that moment."""
+        return self._submitted
+
+    def has_released(self, turn_count: int) -> bool:
+        """Whether the first `turn_count` turns are durable and released."""
+        return self._released >= turn_count
+
+    def restart(self) -> None:
+        """Take turns again after a failure: memory holds what the store holds."""
+        self.failure = None
 
     async def settle(self) -> None:
         """Wait until everything submitted so far is durable and released, and no longer: under
@@ -76,10 +93,15 @@ class Committer:
             self._thread.shutdown(wait=True)
 
     def _commit_at_once(self, turn: Turn) -> None:
-        started = time.perf_counter()
-        self._store.commit(turn.records)
-        self._observe(time.perf_counter() - started, len(turn.records))
-        self._release(turn)
+        try:
+            if turn.records:
+                started = time.perf_counter()
+                self._store.commit(turn.records)
+                self._observe(time.perf_counter() - started, len(turn.records))
+            self._release(turn)
+        except Exception as error:  # noqa: BLE001 -- each is told to the owner
+            self._fail(error)
+        self._released = self._submitted
 
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
@@ -88,23 +110,36 @@ class Committer:
             while self._waiting:
                 batch, self._waiting = self._waiting, Turn()
                 settling, self._settling = self._settling, []
+                last_of_batch = self._submitted
                 if batch.records:
                     started = time.perf_counter()
                     await loop.run_in_executor(self._thread, self._store.commit, batch.records)
                     self._observe(time.perf_counter() - started, len(batch.records))
                 self._release(batch)
+                self._released = last_of_batch
                 _wake(settling)
-        except StorageError as error:
-            # What memory holds is ahead of the store now, and no answer about it may leave: the
-            # owner starts again from what is durable, or stops.
-            self._waiting = Turn()
-            full = isinstance(error, StorageFull)
-            log.error("commit.failed", error=str(error), disk_full=full)  # noqa: TRY400
-            self._failed(error)
+        except Exception as error:  # noqa: BLE001 -- each is told to the owner
+            self._fail(error)
         finally:
             self._running = None
+            self._released = self._submitted
             _wake([*settling, *self._settling])
             self._settling = []
+
+    def _fail(self, error: Exception) -> None:
+        """Memory is ahead of the store, or answers went astray, so nothing more may be answered.
+
+        That holds for every exception, expected or not. The owner restores memory from the store
+        or stops the process.
+        """
+        self.failure = error
+        self._waiting = Turn()
+        if isinstance(error, StorageError):
+            full = isinstance(error, StorageFull)
+            log.error("commit.failed", error=str(error), disk_full=full)
+        else:
+            log.error("commit.failed", error=repr(error), exc_info=error)
+        self._failed(error)
 
 
 def _wake(waiting: list[asyncio.Future[None]]) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.core")
 
+STARTING_AGAIN = "The broker is starting again; try again at once."
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
@@ -52,8 +53,8 @@ class Watcher(Protocol):
     def forgotten(self, reason: str) -> None:
         """Memory is given up: whoever is connected holds nothing any more."""
 
-    def failed(self, error: StorageError) -> None:
-        """The store cannot go on."""
+    def failed(self, error: Exception) -> None:
+        """The store, or this process, cannot go on."""
 
 
 class DurableCore:
@@ -70,6 +71,7 @@ class DurableCore:
         self._reads = ThreadPoolExecutor(1, "read")
         self._has_room = True
         self._starting_again: asyncio.Task[None] | None = None
+        self._restoring = False
         self.namespaces: dict[str, Namespace] = {}
         self.default_namespace = next(iter(topology.namespaces))
         self.turns = TurnLoop(self.namespaces, clock, self._read_payloads, self._start_again)
@@ -86,7 +88,7 @@ class DurableCore:
 
     async def begin(self) -> None:
         """Bring memory to what the store holds and the configuration declares, durably."""
-        self._restore()
+        await self._restore()
         turn = Turn()
         undeclared.keep_or_drop(
             self.namespaces,
@@ -97,7 +99,10 @@ class DurableCore:
         )
         if turn:
             self._committer.submit(turn)
+        self.turns.tick()
         await self._committer.settle()
+        if self._committer.failure is not None:
+            raise self._committer.failure
 
     async def settle(self) -> None:
         """Wait until everything asked so far is durable and answered."""
@@ -117,6 +122,11 @@ class DurableCore:
         self._store.close()
 
     @property
+    def is_serving(self) -> bool:
+        """False while memory is being restored from the store."""
+        return self._starting_again is None
+
+    @property
     def is_idle(self) -> bool:
         """True when nothing waits for the store."""
         return self._committer.idle
@@ -133,15 +143,40 @@ class DurableCore:
 
     # --- memory and store ----------------------------------------------------------------------
 
-    def _restore(self) -> None:
+    async def _restore(self) -> None:
+        """Replace the namespaces by what the store holds, then store the declared topology.
+
+        The store is read in a thread of its own, so that a live broker goes on answering probes
+        and telling its clients why they have to wait. Raises what keeps the store from it.
+        """
+        self._restoring = True
+        try:
+            loop = asyncio.get_running_loop()
+            restored = await loop.run_in_executor(self._reads, self._restored_namespaces)
+            self.turns.drop(STARTING_AGAIN)  # what came meanwhile was for the old namespaces
+            self.namespaces.clear()
+            self.namespaces.update(restored)
+            now_ms = self._clock.now_ms()
+            turn = Turn()
+            for name, entities in self._topology.namespaces.items():
+                self.namespaces[name].declare(entities, now_ms, turn)
+            self._committer.restart()
+            if turn:
+                self._committer.submit(turn)
+                await self._committer.settle()
+            if self._committer.failure is not None:
+                raise self._committer.failure
+        finally:
+            self._restoring = False
+
+    def _restored_namespaces(self) -> dict[str, Namespace]:
         snapshot = self._store.load()
-        self.namespaces.clear()
         ids = MessageIds()
         in_memory = self._store.keeps_payloads_in_memory
         budget_bytes = None if in_memory else self._settings.payload_memory_bytes
         names = {*self._topology.namespaces, *(entity.namespace for entity in snapshot.entities)}
-        for name in (self.default_namespace, *sorted(names - {self.default_namespace})):
-            self.namespaces[name] = Namespace(
+        namespaces = {
+            name: Namespace(
                 name,
                 reader=Reader(),
                 new_lock_token=lock_tokens(os.urandom),
@@ -151,14 +186,10 @@ class DurableCore:
                 hold_locks_after_connection_loss=self._settings.hold_locks_after_connection_loss,
                 create_on_first_use=self._settings.create_on_first_use,
             )
-        now_ms = self._clock.now_ms()
-        turn = Turn()
-        Namespace.restore_all(self.namespaces, snapshot, now_ms)
-        for name, entities in self._topology.namespaces.items():
-            self.namespaces[name].declare(entities, now_ms, turn)
-        if turn:
-            self._committer.submit(turn)
-        self.turns.tick()
+            for name in (self.default_namespace, *sorted(names - {self.default_namespace}))
+        }
+        Namespace.restore_all(namespaces, snapshot, self._clock.now_ms())
+        return namespaces
 
     def _release(self, turn: Turn) -> None:
         self.turns.release(turn.effects)
@@ -172,7 +203,7 @@ class DurableCore:
         reading = loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
         reading.add_done_callback(
             lambda done: (
-                self._watcher.failed(StorageError(str(done.exception())))
+                self._give_up(StorageError(str(done.exception())))
                 if done.exception()
                 else self.turns.payloads_loaded(done.result())
             )
@@ -180,12 +211,20 @@ class DurableCore:
 
     # --- when it goes wrong --------------------------------------------------------------------
 
-    def _commit_failed(self, error: StorageError) -> None:
+    def _commit_failed(self, error: Exception) -> None:
         """With a full disk, clients can still make room by receiving; otherwise stop."""
+        if self._restoring:
+            return  # `_restore` raises it
         if isinstance(error, StorageFull):
             self._start_again(error)
         else:
-            self._watcher.failed(error)
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Answer nothing more, tell those who wait, and have the process stopped."""
+        self.turns.suspend()
+        self.turns.drop("The broker's store failed, and the broker stops.")
+        self._watcher.failed(error)
 
     def _start_again(self, error: Exception) -> None:
         """Memory is ahead of the store, or wrong: begin anew from what is durable.
@@ -200,11 +239,17 @@ class DurableCore:
             self._starting_again = loop.create_task(self._begin_anew(str(error)))
 
     async def _begin_anew(self, reason: str) -> None:
-        await self._committer.settle()  # what is being written still counts
-        self.turns.drop("The broker is starting again; try again at once.")
-        self._restore()
-        self._has_room = True
-        self.watch_room()
+        try:
+            await self._committer.settle()  # what is being written still counts
+            self.turns.drop(STARTING_AGAIN)
+            await self._restore()
+            self._has_room = True
+            self.watch_room()
+        except Exception as error:
+            # Nothing can be served without the store, and nobody would ever be answered.
+            log.exception("start_again.failed")
+            self._give_up(error)
+            return
         self._watcher.forgotten(reason)  # whoever came meanwhile came to the old namespaces
         self._starting_again = None
         self.turns.resume()

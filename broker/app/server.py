@@ -65,7 +65,7 @@ class Server:
         """Of AMQP, HTTP and, if there is one, TLS."""
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
-        self._failure: StorageError | None = None
+        self._failure: Exception | None = None
         self._ready = False
         self._watch: asyncio.TimerHandle | None = None
 
@@ -90,7 +90,7 @@ class Server:
         loop = asyncio.get_running_loop()
         opening = loop.create_task(self._core.open())
         try:
-            http = await self._http.start(lambda: self._ready, self._metrics.render)
+            http = await self._http.start(self._is_ready, self._metrics.render)
         finally:
             await opening
         self._prepare_tls()
@@ -207,11 +207,15 @@ class Server:
         """Everybody has to come again."""
         self._clients.forget_all(reason)
 
-    def failed(self, error: StorageError) -> None:
+    def failed(self, error: Exception) -> None:
         """Stop, rather than serve from memory what the store does not have."""
-        log.error("storage.failed", error=str(error))
-        self._failure = error
+        log.error("storage.failed", error=str(error) or repr(error))
+        self._failure = self._failure or error
+        self._ready = False
         self._stopping.set()
+
+    def _is_ready(self) -> bool:
+        return self._ready and self._core.is_serving
 
     # --- watching ------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ log = structlog.get_logger("peeklock.turn")
 MAX_TIMER_S = 3600.0
 """A far deadline is looked at again after this long: the clock may have been set meanwhile."""
 
-COMMIT_PATIENCE_S = 0.002
+COMMIT_POLL_S = 0.002
 """How soon to look again when something is due in the middle of a commit."""
 
 
@@ -40,6 +40,9 @@ class Flushable(Protocol):
     """A connection with something to write."""
 
     def flush(self) -> None: ...
+
+    def abort(self) -> None:
+        """End it without another word."""
 
 
 class TurnLoop:
@@ -65,6 +68,9 @@ class TurnLoop:
         self._asking: set[_Asker] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
+        self._tick_turns = 0
+        """How many turns had been submitted when the last timer's tick had run."""
+        self._tick_is_new = False
 
     def attach(self, committer: Committer) -> None:
         """Complete the pair: the committer releases through this loop."""
@@ -161,8 +167,12 @@ class TurnLoop:
                 log.exception("turn.failed")
                 self._failed(error)
                 return
-            if turn and self._committer is not None:
-                self._committer.submit(turn)
+            if self._committer is not None:
+                if turn:
+                    self._committer.submit(turn)
+                if self._tick_is_new:
+                    self._tick_is_new = False
+                    self._tick_turns = self._committer.submitted
             self._arm()
         self._flush()
 
@@ -179,7 +189,13 @@ class TurnLoop:
 
     def _flush(self) -> None:
         while self._touched:
-            self._touched.pop().flush()
+            connection = self._touched.pop()
+            try:
+                connection.flush()
+            except Exception:
+                # A bug on one connection ends that one; the others get their answers.
+                log.exception("flush.failed")
+                connection.abort()
 
     def _arm(self) -> None:
         """Keep one timer on the earliest deadline of all namespaces."""
@@ -199,12 +215,14 @@ class TurnLoop:
             self._timer = self._loop.call_later(min(delay_s, MAX_TIMER_S), self._due)
 
     def _due(self) -> None:
-        if self._committer is not None and not self._committer.idle:
-            # Whatever this brings about would have to wait for the store, and a crowd of messages
-            # that fall due at once must not pile up in front of it: others are waiting there too.
-            self._timer = self._loop.call_later(COMMIT_PATIENCE_S, self._due)
+        # What becomes due at once may be a million messages; they are activated in parts. The next
+        # part waits until the one before is durable, so that they do not pile up in front of the
+        # store. It does not wait for an idle store: time goes on under any load.
+        if self._committer is not None and not self._committer.has_released(self._tick_turns):
+            self._timer = self._loop.call_later(COMMIT_POLL_S, self._due)
             return
         self._timer = None
+        self._tick_is_new = True
         self.tick()
 
 

@@ -25,22 +25,23 @@ class CountingStore(MemoryStore):
 
     blocking = True
 
-    def __init__(self, *, fails: bool = False) -> None:
+    def __init__(self, *, failure: Exception | None = None) -> None:
         super().__init__()
         self.commits = 0
-        self._fails = fails
+        self._failure = failure
 
     def commit(self, records: Sequence[Record]) -> None:
         self.commits += 1
-        if self._fails:
-            raise StorageError("the disk is gone")
+        if self._failure is not None:
+            raise self._failure
 
 
 class Load:
     """Clients that ask for more as soon as they have their answer."""
 
     def __init__(self, store: CountingStore) -> None:
-        self.failures: list[StorageError] = []
+        self.failures: list[Exception] = []
+        self.released = 0
         self._store = store
         self.committer = Committer(store, self._release, self.failures.append, _ignore)
 
@@ -50,6 +51,7 @@ class Load:
         self.committer.submit(turn)
 
     def _release(self, turn: Turn) -> None:
+        self.released += 1
         if self._store.commits < ENOUGH_COMMITS:
             self.ask()
 
@@ -87,11 +89,49 @@ async def test_settling_an_idle_committer_takes_no_time(load: Load):
     assert 0 == load._store.commits
 
 
-async def test_settling_ends_when_the_store_fails():
-    """Whoever waits goes on and finds out."""
-    load = Load(CountingStore(fails=True))
+ODD_FAILURES = [
+    StorageError("the disk is gone"),
+    OSError(5, "Input/output error"),
+    MemoryError(),
+    RuntimeError("a bug"),
+]
+
+
+@pytest.mark.parametrize("failure", ODD_FAILURES, ids=lambda failure: type(failure).__name__)
+@pytest.mark.parametrize("blocking", [True, False], ids=["thread", "loop"])
+async def test_whatever_fails_a_commit_is_told_and_nothing_is_released(
+    failure: Exception, blocking: bool
+):
+    """Whoever waits goes on and finds out; answers that rest on the batch never leave, nor do
+    those of later turns, until the owner has restored memory from the store."""
+    store = CountingStore(failure=failure)
+    store.blocking = blocking
+    load = Load(store)
+    load.ask()
     load.ask()
     await load.committer.settle()
-    assert 1 == len(load.failures)
+    assert [failure] == load.failures
     assert load.committer.idle
+    load.committer.submit(Turn())
+    assert 0 == load.released
+    load.committer.restart()
+    load.committer.submit(Turn())
+    assert 1 == load.released
     load.committer.close()
+
+
+async def test_a_release_that_fails_is_told(load: Load):
+    """It is a bug of ours, and somebody's answer is lost: the process must not go on as if not."""
+    bug = RuntimeError("a bug")
+
+    def release(turn: Turn) -> None:
+        raise bug
+
+    failures: list[Exception] = []
+    committer = Committer(CountingStore(), release, failures.append, _ignore)
+    turn = Turn()
+    turn.records.append(MessagesDeleted([1], []))
+    committer.submit(turn)
+    await committer.settle()
+    committer.close()
+    assert [bug] == failures

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.core.turn import Turn
-    from storage.contract import StorageError
 
 NAMESPACE = "sbemulatorns"
 
@@ -34,7 +33,7 @@ class Quiet:
 
     def forgotten(self, reason: str) -> None: ...
 
-    def failed(self, error: StorageError) -> None:
+    def failed(self, error: Exception) -> None:
         raise error
 
 

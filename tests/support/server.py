@@ -159,6 +159,16 @@ class BrokerProcess:
         """SIGTERM, as an orchestrator stops a service; gives the exit code."""
         return self._signal(signal.SIGTERM)
 
+    def wait(self) -> int:
+        """Wait until the process ends by itself; gives the exit code."""
+        assert self._process is not None, "the broker was not launched"
+        try:
+            code = self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise self._failure("the broker did not end") from None
+        self._forget()
+        return code
+
     def restart(self) -> None:
         """Stop the broker if it runs, and start it again on the same ports and storage."""
         if self.is_running:

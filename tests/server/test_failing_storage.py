@@ -1,0 +1,143 @@
+"""File calls that fail below SQLite: nothing untrue is told, and the process goes on or stops."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
+
+from tests.support.io_faults import SHORT_WRITE, Calls, IoFaults
+from tests.support.server import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUEUE = "queue.1"
+STOPPED_BY_FAILURE = 1
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Iterator[IoFaults]:
+    with IoFaults(tmp_path) as faults:
+        yield faults
+
+
+@pytest.fixture
+def broker(tmp_path: Path, faults: IoFaults) -> Iterator[BrokerProcess]:
+    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
+    with BrokerProcess(storage=storage, environment=faults.environment) as broker:
+        yield broker
+
+
+def _send(broker: BrokerProcess, *message_ids: str) -> list[str]:
+    """Send one after the other; return the ids that were accepted."""
+    accepted = []
+    with (
+        ServiceBusClient.from_connection_string(
+            broker.connection_string, retry_total=0, socket_timeout=10
+        ) as client,
+        client.get_queue_sender(QUEUE) as sender,
+    ):
+        for message_id in message_ids:
+            try:
+                sender.send_messages(ServiceBusMessage(b"x", message_id=message_id), timeout=10)
+            except ServiceBusError:
+                break
+            accepted.append(message_id)
+    return accepted
+
+
+def _stored(broker: BrokerProcess) -> list[str | None]:
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        client.get_queue_receiver(QUEUE) as receiver,
+    ):
+        return [message.message_id for message in receiver.peek_messages(100)]
+
+
+def test_housekeeping_that_fails_after_a_commit_fails_no_send(
+    broker: BrokerProcess, faults: IoFaults
+) -> None:
+    """A disk that cannot be asked for its room has still taken the commit."""
+    faults.strike(Calls.STAT | Calls.STATVFS, errno.EIO)
+    assert ["1", "2", "3"] == _send(broker, "1", "2", "3")
+    assert faults.hits
+    faults.stop()
+    assert broker.is_healthy()
+    broker.restart()
+    assert ["1", "2", "3"] == _stored(broker)
+
+
+@pytest.mark.parametrize(
+    ("calls", "error"),
+    [(Calls.SYNC, errno.EIO), (Calls.WRITE, errno.EIO), (Calls.WRITE, errno.EROFS)],
+    ids=["sync", "write", "read-only"],
+)
+def test_a_commit_that_fails_stops_the_broker_and_leaves_nothing_behind(
+    broker: BrokerProcess, faults: IoFaults, calls: Calls, error: int
+) -> None:
+    """The client is told, the process ends with its reason, and the next start knows only what was
+    accepted: not the frames that were written and never synced."""
+    assert ["1", "2"] == _send(broker, "1", "2")
+    faults.strike(calls, error)
+    assert [] == _send(broker, "3")
+    assert STOPPED_BY_FAILURE == broker.wait()
+    assert "commit.failed" in broker.log_text()
+    faults.stop()
+    broker.start()
+    assert ["1", "2"] == _stored(broker)
+    assert ["4"] == _send(broker, "4")
+
+
+def test_a_disk_that_was_full_for_a_moment_is_used_again(
+    broker: BrokerProcess, faults: IoFaults
+) -> None:
+    """Clients connect again, and the broker goes on without a restart of the process."""
+    assert ["1"] == _send(broker, "1")
+    faults.strike(Calls.WRITE, errno.ENOSPC, times=1)
+    assert [] == _send(broker, "2")
+    assert faults.hits
+    broker.wait_until_healthy()
+    assert ["3"] == _send(broker, "3")
+    assert ["1", "3"] == _stored(broker)
+
+
+def test_a_short_write_is_completed_or_told(broker: BrokerProcess, faults: IoFaults) -> None:
+    """Half a page on disk is never taken for a whole one."""
+    faults.strike(Calls.WRITE, SHORT_WRITE, skip=1, times=1)
+    accepted = _send(broker, "1", "2")
+    assert faults.hits
+    faults.stop()
+    if broker.is_running:
+        broker.kill()
+    broker.start()
+    assert accepted == _stored(broker)
+
+
+def test_a_start_again_that_fails_stops_the_process(
+    broker: BrokerProcess, faults: IoFaults
+) -> None:
+    """A broker that can neither write nor read its file is not left standing there, mute."""
+    assert ["1"] == _send(broker, "1")
+    faults.strike(Calls.WRITE | Calls.READ | Calls.TRUNCATE, errno.ENOSPC)
+    assert [] == _send(broker, "2")
+    assert STOPPED_BY_FAILURE == broker.wait()
+    faults.stop()
+    broker.start()
+    assert ["1"] == _stored(broker)
+
+
+def test_files_deleted_under_a_running_broker_stop_it(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """What SQLite writes to a deleted file is lost with the process, so it is not accepted."""
+    assert ["1"] == _send(broker, "1")
+    for file in tmp_path.glob("peeklock.db*"):
+        file.unlink()
+    assert [] == _send(broker, "2")
+    assert STOPPED_BY_FAILURE == broker.wait()
+    assert "deleted or replaced" in broker.log_text()
