@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
     from broker.app import logs
 
+    logs.open_standard_streams()
     logs.configure(loaded.settings)
     for warning in loaded.warnings:
         logs.warn_of_config(warning)

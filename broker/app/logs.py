@@ -6,7 +6,9 @@ whole, a line that cannot be written is dropped, and secrets never get that far.
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
@@ -29,9 +31,22 @@ _SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload",
 _USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
 
 
+def open_standard_streams() -> None:
+    """Have descriptors 0 to 2 open, on nothing if need be.
+
+    A process can be started with them closed. The next files and sockets would get their numbers,
+    and whatever libraries print would be written into those.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+
+
 def configure(settings: Settings, output: TextIO | None = None) -> None:
     """Call once, before the first event: loggers keep what they find then."""
-    output = output or sys.stdout
+    output = output or sys.stdout or io.StringIO()
     level = logging.getLevelNamesMapping()[settings.log_level.name]
     before: Sequence[Processor] = (
         structlog.processors.add_log_level,
@@ -45,7 +60,7 @@ def configure(settings: Settings, output: TextIO | None = None) -> None:
         logger_factory=lambda *names: _Lines(output, *names),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(output)
+    handler = _LineHandler(_Lines(output))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
@@ -79,16 +94,40 @@ class _Lines:
     def __init__(self, output: TextIO, name: str = "peeklock") -> None:
         self._output = output
         self.name = name
+        try:
+            self._descriptor: int | None = output.fileno()
+        except (OSError, ValueError):
+            self._descriptor = None  # in memory
 
     def msg(self, line: str) -> None:
-        # A terminal that went away or a full disk behind a pipe must not stop the broker.
+        """Write a line, or drop it: a reader that went away, or a full disk behind the log, must
+        not stop the broker.
+
+        Not through Python's buffer where there is a descriptor: it keeps what could not be written
+        and fails the end of the process with it.
+        """
         try:
-            self._output.write(line + "\n")
-            self._output.flush()
+            if self._descriptor is None:
+                self._output.write(line + "\n")
+                return
+            data = (line + "\n").encode(errors="backslashreplace")
+            while data:
+                data = data[os.write(self._descriptor, data) :]
         except (OSError, ValueError):
             return
 
     debug = info = warning = error = critical = exception = msg
+
+
+class _LineHandler(logging.Handler):
+    """The standard library's logging, written the same way."""
+
+    def __init__(self, lines: _Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.msg(self.format(record))
 
 
 def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,9 @@ GARBAGE_THRESHOLDS = (50_000, 20, 50)
 """Messages are many and hold no cycles: looking for garbage at Python's usual pace costs a tenth of
 all time."""
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP is what a terminal sends when its window is closed."""
+
 EXIT_OK, EXIT_FAILED = 0, 1
 SHOWN_AS_LOCALHOST = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- what clients on this machine use
 
@@ -74,8 +78,9 @@ class Server:
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, for example
+                loop.add_signal_handler(number, self._stop_asked, number)
         try:
             await self._start()
         except (StorageError, OSError) as error:
@@ -85,6 +90,14 @@ class Server:
         await self._stopping.wait()
         await self._stop()
         return EXIT_OK if self._failure is None else EXIT_FAILED
+
+    def _stop_asked(self, number: signal.Signals) -> None:
+        """Stop in order; asked again, at once. What was accepted is stored either way."""
+        if self._stopping.is_set():
+            log.warning("stopped.at_once", signal=number.name)
+            os._exit(EXIT_FAILED)
+        log.info("stopping", signal=number.name)
+        self._stopping.set()
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()

@@ -64,6 +64,7 @@ class BrokerProcess:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
+        prefix: Sequence[str] = (),
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         self.amqp_port, self.http_port = free_ports(2)
@@ -82,7 +83,7 @@ class BrokerProcess:
         if testing_api:
             self._environment["PEEKLOCK_TESTING_API"] = "true"
         self._environment.update(environment or {})
-        self._command = [python, "-m", "broker", "serve", "--host", HOST]
+        self._command = [*prefix, python, "-m", "broker", "serve", "--host", HOST]
         self._command += ["--amqp-port", str(self.amqp_port), "--http-port", str(self.http_port)]
         self._command += ["--storage", storage]
         if config is not None:
@@ -157,7 +158,24 @@ class BrokerProcess:
 
     def terminate(self) -> int:
         """SIGTERM, as an orchestrator stops a service; gives the exit code."""
-        return self._signal(signal.SIGTERM)
+        return self.stop(signal.SIGTERM)
+
+    def stop(self, number: signal.Signals) -> int:
+        """Send a signal that ends the process; gives the exit code."""
+        return self._signal(number)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal and wait for nothing."""
+        assert self._process is not None, "the broker is not running"
+        self._process.send_signal(number)
+
+    def wait_for_log(self, text: str) -> None:
+        """Return as soon as the log has this text in it."""
+        deadline_s = time.monotonic() + self._ready_timeout_s
+        while text not in self.log_text():
+            if time.monotonic() > deadline_s:
+                raise self._failure(f"the log never said {text!r}")
+            time.sleep(POLL_INTERVAL_S)
 
     def wait(self) -> int:
         """Wait until the process ends by itself; gives the exit code."""

@@ -1,0 +1,82 @@
+"""Signals that end the broker, and standard streams that are closed or cannot be written."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from proton.utils import BlockingConnection, LinkDetached
+
+from tests.support.server import HOST, ROOT, BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+QUEUE = "queue.1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_the_broker_in_order(number: signal.Signals) -> None:
+    """Clients are told, the store is closed, and the exit code says that all went well."""
+    with BrokerProcess() as broker:
+        assert 0 == broker.stop(number)
+        assert "[info     ] stopped" in broker.log_text()
+
+
+def test_a_second_signal_stops_the_broker_at_once() -> None:
+    """Whoever presses Ctrl-C twice does not want to wait for clients that do not answer."""
+    with BrokerProcess(arguments=["--shutdown-grace", "60s"]) as broker:
+        connection = BlockingConnection(f"{HOST}:{broker.amqp_port}", timeout=10)
+        connection.create_receiver(QUEUE, credit=1)  # it does not read, so it never says goodbye
+        broker.send_signal(signal.SIGINT)
+        broker.wait_for_log("stopping")
+        assert 1 == broker.stop(signal.SIGINT)
+        assert "stopped.at_once" in broker.log_text()
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    """As `nohup` asks for."""
+    with BrokerProcess(prefix=["nohup"]) as broker:
+        broker.send_signal(signal.SIGHUP)
+        assert broker.is_healthy()
+        assert 0 == broker.terminate()
+        assert "stopping" in broker.log_text()
+        assert "SIGHUP" not in broker.log_text()
+
+
+@pytest.mark.parametrize(
+    "redirection",
+    [">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full", "> >(head -n 1)"],
+    ids=["output closed", "all closed", "disk full", "reader gone"],
+)
+def test_a_broker_without_usable_output_serves_and_stops_in_order(redirection: str) -> None:
+    """It costs the log and nothing else."""
+    shell = ["/bin/bash", "-c", f'exec "$0" "$@" {redirection}']
+    with BrokerProcess(prefix=shell) as broker:
+        connection = BlockingConnection(f"{HOST}:{broker.amqp_port}", timeout=10)
+        for number in range(2):
+            with pytest.raises(LinkDetached, match="not-found"):
+                connection.create_receiver(f"no-such-queue-{number}")  # which is logged
+        connection.close()
+        assert broker.is_healthy()
+        assert 0 == broker.terminate()
+
+
+def test_closed_streams_are_not_taken_by_files_or_sockets(tmp_path: Path) -> None:
+    """Whatever a library prints would end up in them."""
+    script = tmp_path / "probe.py"
+    script.write_text(
+        "import os\n"
+        "from broker.app.logs import open_standard_streams\n"
+        "open_standard_streams()\n"
+        "descriptor = os.open(os.devnull, os.O_RDWR)\n"
+        f"open({str(tmp_path / 'answer')!r}, 'w').write(str(descriptor))\n"
+    )
+    command = f'"$0" {script} <&- >&- 2>&-'
+    arguments: Sequence[str] = ["/bin/sh", "-c", command, sys.executable]
+    subprocess.run(arguments, cwd=ROOT, check=True, env={"PYTHONPATH": str(ROOT)})
+    assert 3 <= int((tmp_path / "answer").read_text())
