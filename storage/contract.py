@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from broker.core.records import EntityStored, MessageRow, Record, SentRow, SessionStateSet
+    from broker.core.records import (
+        EntityStored,
+        MessageRow,
+        Record,
+        RuleRow,
+        SentRow,
+        SessionStateSet,
+    )
 
 
 class StorageError(Exception):
@@ -32,6 +39,7 @@ class Snapshot:
     """What a restarted broker begins with. Bodies stay in the store."""
 
     entities: Sequence[EntityStored] = ()
+    rules: Sequence[RuleRow] = ()
     sequence_numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Highest number ever stored, by (entity id, sub-queue), even if its message is gone."""
     highest_message_id: int = 0

@@ -20,6 +20,9 @@ from broker.core.records import (
     MessagesStored,
     MessagesUpdated,
     PayloadRow,
+    RuleRow,
+    RulesDeleted,
+    RulesStored,
     SessionStateSet,
 )
 from storage.contract import Snapshot
@@ -42,6 +45,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._entities: dict[int, EntityStored] = {}
+        self._rules: dict[int, dict[int, RuleRow]] = {}
+        """By entity id, then by number."""
         self._messages: dict[int, MessageRow] = {}
         self._payloads: dict[int, PayloadRow] = {}
         self._sequence_numbers: dict[tuple[int, int], int] = {}
@@ -57,6 +62,8 @@ class MemoryStore:
             MessageIdsForgotten: self._forget_message_ids,
             EntityStored: self._store_entity,
             EntityDeleted: self._delete_entity,
+            RulesStored: self._store_rules,
+            RulesDeleted: self._delete_rules,
         }
 
     def open(self) -> None:
@@ -66,6 +73,7 @@ class MemoryStore:
         """What is held now."""
         return Snapshot(
             entities=sorted(self._entities.values(), key=lambda entity: entity.entity_id),
+            rules=[row for rules in self._rules.values() for row in rules.values()],
             sequence_numbers=dict(self._sequence_numbers),
             highest_message_id=max(max(self._messages, default=0), max(self._payloads, default=0)),
             messages=list(self._messages.values()),
@@ -145,9 +153,19 @@ class MemoryStore:
     def _store_entity(self, record: EntityStored) -> None:
         self._entities[record.entity_id] = record
 
+    def _store_rules(self, record: RulesStored) -> None:
+        for row in record.rows:
+            self._rules.setdefault(row.entity_id, {})[row.number] = row
+
+    def _delete_rules(self, record: RulesDeleted) -> None:
+        rules = self._rules.get(record.entity_id, {})
+        for number in record.numbers:
+            rules.pop(number, None)
+
     def _delete_entity(self, record: EntityDeleted) -> None:
         entity_id = record.entity_id
         self._entities.pop(entity_id, None)
+        self._rules.pop(entity_id, None)
         self._message_ids.pop(entity_id, None)
         self._message_id_deadlines.pop(entity_id, None)
         for session in [key for key in self._session_states if key[0] == entity_id]:

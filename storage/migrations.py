@@ -6,6 +6,7 @@ A fresh file takes the same road as an old one, so both always end with the same
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,6 +49,8 @@ def schema_version(connection: sqlite3.Connection) -> int:
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
     """Run what the file has not seen yet, each in a transaction: it is at one version, always."""
     reached = schema_version(connection)
+    for function in (rules_in_definition, definition_without_rules):
+        connection.create_function(function.__name__, 1, function, deterministic=True)
     for migration in migrations:
         if migration.version <= reached:
             continue
@@ -59,3 +62,18 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> 
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+
+# --- functions for the scripts, by their own names: see those for what they do ---------------------
+
+
+def rules_in_definition(definition: str) -> str:
+    """Used by 0002: the rules inside a subscription's definition, as an array of JSON texts."""
+    rules = json.loads(definition).get("rules", [])
+    return json.dumps([json.dumps(rule, separators=(",", ":")) for rule in rules])
+
+
+def definition_without_rules(definition: str) -> str:
+    """Used by 0002: a subscription's definition with no rules in it."""
+    content = {**json.loads(definition), "rules": []}
+    return json.dumps(content, separators=(",", ":"), sort_keys=True)

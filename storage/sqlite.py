@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.core.records import EntityStored, MessageRow, SentRow, SessionStateSet
+from broker.core.records import EntityStored, MessageRow, RuleRow, SentRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.disk_reserve import DiskReserve
 from storage.file_lock import FileLock, HeldElsewhere
@@ -252,6 +252,7 @@ class SqliteStore:
             (highest_message_id,) = reader.execute(one("highest_message_id")).fetchone()
             return Snapshot(
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
+                rules=[RuleRow(*row) for row in reader.execute(one("rules"))],
                 sequence_numbers={
                     (entity_id, sub_queue): sequence_number
                     for entity_id, sub_queue, sequence_number in reader.execute(

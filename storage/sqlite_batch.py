@@ -24,6 +24,8 @@ from broker.core.records import (
     MessagesStored,
     MessagesUpdated,
     PayloadRow,
+    RulesDeleted,
+    RulesStored,
     SessionStateSet,
 )
 
@@ -75,6 +77,8 @@ class Batch:
             MessageIdsForgotten: self._forget_message_ids,
             EntityStored: self._store_entities,
             EntityDeleted: self._delete_entities,
+            RulesStored: self._store_rules,
+            RulesDeleted: self._delete_rules,
         }
 
     def write(self, records: Sequence[Record]) -> None:
@@ -215,6 +219,14 @@ class Batch:
         ]
         self._write_rows("set_entities", rows)
 
+    def _store_rules(self, records: Iterator[RulesStored]) -> None:
+        self._write_rows("set_rules", [row for record in records for row in record.rows])
+
+    def _delete_rules(self, records: Iterator[RulesDeleted]) -> None:
+        for record in records:
+            numbers = json.dumps(list(record.numbers))
+            self._execute(self._statements.one("delete_rules"), (record.entity_id, numbers))
+
     def _delete_entities(self, records: Iterator[EntityDeleted]) -> None:
         # Which messages an entity has depends on all that came before.
         self._write_messages()
@@ -228,6 +240,7 @@ class Batch:
             self._execute(statements.one("delete_sequence_numbers_of_entities"), entity_ids)
         self._execute(statements.one("delete_session_states_of_entities"), entity_ids)
         self._execute(statements.one("delete_message_ids_of_entities"), entity_ids)
+        self._execute(statements.one("delete_rules_of_entities"), entity_ids)
         self._execute(statements.one("delete_entities"), entity_ids)
 
     # --- rows into statements ------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.core.definitions import definition_from_json
+from broker.core.definitions import stored_definitions
 from config.emulator_writing import emulator_form
 from config.entities import SubscriptionDefinition
 from config.names import DEFAULT_NAMESPACE
@@ -80,12 +80,11 @@ def of_store(store: Store) -> Topology:
     """What a store remembers. Raises `StorageError` if it cannot be opened."""
     store.open()
     try:
-        stored = store.load().entities
+        snapshot = store.load()
     finally:
         store.close()
     by_namespace: dict[str, list[tuple[str, EntityDefinition]]] = {}
-    for one in stored:
-        definition = definition_from_json(one.definition)
+    for one, definition in stored_definitions(snapshot.entities, snapshot.rules):
         by_namespace.setdefault(one.namespace, []).append((one.path, definition))
     if not by_namespace:
         return Topology({DEFAULT_NAMESPACE: {}})

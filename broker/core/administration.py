@@ -22,6 +22,7 @@ from broker.core.errors import (
 )
 from broker.core.forwarding import Forwarding
 from broker.core.records import EntityDeleted, MessagesDeleted
+from broker.core.subscription import Subscription
 from broker.core.topic import Topic
 from config.entities import (
     UNLIMITED_MS,
@@ -30,10 +31,10 @@ from config.entities import (
     TopicDefinition,
 )
 from config.features import missing_feature
-from config.names import subscription_path, wrong_entity_name, wrong_rule_name
+from config.names import subscription_path, wrong_entity_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.core import commands as ask
     from broker.core.arrivals import Arrivals
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
     from broker.core.environment import Environment
     from broker.core.links import Links
     from broker.core.queue import Queue
-    from broker.core.records import EntityStored
+    from broker.core.records import EntityStored, RuleRow
+    from broker.core.rule_administration import RuleAdministration
+    from broker.core.rules import CompiledRule
     from broker.core.turn import Turn
-    from config.entities import EntityDefinition, RuleDefinition
+    from config.entities import EntityDefinition
 
 _KINDS_IN_ORDER = {QueueDefinition: 0, TopicDefinition: 0, SubscriptionDefinition: 1}
 """A topic must be there before its subscriptions."""
@@ -60,7 +63,7 @@ attempt to change one, with the kind of the entity in it. The Go SDK's tests loo
 class Administration:
     """Changes which entities there are and how they behave."""
 
-    __slots__ = ("_directory", "_environment", "_forwarding", "_links", "_namespace")
+    __slots__ = ("_directory", "_environment", "_forwarding", "_links", "_namespace", "_rules")
 
     def __init__(
         self,
@@ -69,11 +72,13 @@ class Administration:
         directory: Directory,
         links: Links,
         arrivals: Arrivals,
+        rules: RuleAdministration,
     ) -> None:
         self._namespace = namespace
         self._environment = environment
         self._directory = directory
         self._links = links
+        self._rules = rules
         self._forwarding = Forwarding(directory, arrivals)
 
     # --- at start ---------------------------------------------------------------------------
@@ -86,10 +91,13 @@ class Administration:
             entity = self._directory.get(path)
             if entity is None:
                 self._create(path, definition, now_ms, turn)
-            elif entity.main.count and type(definition) is type(entity.definition):
+                continue
+            if entity.main.count and type(definition) is type(entity.definition):
                 self._change(entity, _keeping(definition, entity.definition, _FIXED), now_ms, turn)
             else:
                 self._change(entity, definition, now_ms, turn)
+            if isinstance(entity, Subscription) and isinstance(definition, SubscriptionDefinition):
+                self._rules.declare(entity, definition.rules, now_ms, turn)
 
     def drop(self, path: str, now_ms: int, turn: Turn) -> None:
         """Delete an entity if it exists: a subscription may have gone with its topic."""
@@ -97,10 +105,12 @@ class Administration:
         if entity is not None:
             self.delete(entity, now_ms, turn)
 
-    def restore(self, stored: EntityStored, now_ms: int) -> Entity:
+    def restore(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
         """Bring back an entity the store remembers, still without messages."""
         definition = definition_from_json(stored.definition)
         entity = self._build(stored.entity_id, stored.path, definition, now_ms)
+        if isinstance(entity, Subscription):
+            self._rules.restore(entity, rules)
         entity.created_time_ms = stored.created_time_ms
         entity.updated_time_ms = stored.updated_time_ms
         return entity
@@ -111,6 +121,7 @@ class Administration:
         """Create a queue, topic or subscription."""
         path, definition = command.path, command.definition
         limits = self._environment.limits
+        rules: list[CompiledRule] = []
         if self._directory.get(path) is not None:
             raise EntityAlreadyExists(f"An entity with the name '{path}' already exists.")
         if len(path) > limits.entity_path_max_characters:
@@ -129,7 +140,7 @@ class Administration:
                     f"The topic '{topic.path}' has {limits.subscriptions_per_topic_max} "
                     "subscriptions, which is the most it can."
                 )
-            self._check_rules(topic, definition.rules)
+            rules = self._rules.compile_first(definition.rules, now_ms)
             topic.accessed_time_ms = now_ms
         elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
             raise QuotaExceeded(
@@ -138,7 +149,7 @@ class Administration:
             )
         self._check_features(definition)
         self._forwarding.check(path, definition, None)
-        return self._create(path, definition, now_ms, turn).view()
+        return self._create(path, definition, now_ms, turn, rules).view()
 
     def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
         """Change an entity, for those attached too."""
@@ -146,7 +157,8 @@ class Administration:
         before = entity.definition
         if type(command.definition) is not type(before):
             raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
-        definition = _keeping(command.definition, before, {*command.keeps, "rules"})
+        # A subscription's rules are not part of its definition here, and so never of an update.
+        definition = _keeping(command.definition, before, command.keeps)
         for name, sentence in _FIXED.items():
             if getattr(definition, name, None) != getattr(before, name, None):
                 raise ArgumentError(sentence.format(entity.kind.capitalize()))
@@ -181,75 +193,6 @@ class Administration:
         top = min(command.top, self._environment.limits.list_max_entities)
         return [entity.view() for entity in ordered[command.skip : command.skip + top]]
 
-    # --- rules ------------------------------------------------------------------------------
-
-    def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> RuleDefinition:
-        """Give a subscription one more rule, or another in the place of one it has."""
-        entity, definition = self._subscription(command.path)
-        rule, name = command.rule, command.rule.name.lower()
-        if (wrong := wrong_rule_name(rule.name, self._environment.limits)) is not None:
-            raise ArgumentError(f"'{rule.name}' cannot be used as the name of a rule: {wrong}.")
-        earlier = next((one for one in definition.rules if one.name.lower() == name), None)
-        if command.replace and earlier is None:
-            raise EntityNotFound(f"{entity.path}/Rules/{rule.name}")
-        if not command.replace and earlier is not None:
-            raise EntityAlreadyExists(
-                f"The messaging entity '{entity.path}/Rules/{rule.name}' already exists."
-            )
-        if earlier is None:
-            rule = replace(rule, created_time_ms=rule.created_time_ms or now_ms)
-            rules = (*definition.rules, rule)
-        else:
-            rule = replace(rule, created_time_ms=earlier.created_time_ms)
-            rules = tuple(rule if one is earlier else one for one in definition.rules)
-        topic, _ = self._directory.topic_of(entity.path)
-        self._check_rules(topic, rules)
-        self._change(entity, replace(definition, rules=rules), now_ms, turn)
-        return rule
-
-    def remove_rule(self, command: ask.RemoveRule, now_ms: int, turn: Turn) -> None:
-        """Take a rule from a subscription."""
-        entity, definition = self._subscription(command.path)
-        rules = tuple(r for r in definition.rules if r.name.lower() != command.name.lower())
-        if len(rules) == len(definition.rules):
-            raise EntityNotFound(f"{entity.path}/Rules/{command.name}")
-        self._change(entity, replace(definition, rules=rules), now_ms, turn)
-
-    def get_rule(self, command: ask.GetRule, now_ms: int, turn: Turn) -> RuleDefinition:
-        """One rule of a subscription."""
-        del now_ms, turn
-        entity, definition = self._subscription(command.path)
-        for rule in definition.rules:
-            if rule.name.lower() == command.name.lower():
-                return rule
-        raise EntityNotFound(f"{entity.path}/Rules/{command.name}")
-
-    def list_rules(self, command: ask.ListRules, now_ms: int, turn: Turn) -> list[RuleDefinition]:
-        """The rules of a subscription, by name."""
-        del now_ms, turn
-        _, definition = self._subscription(command.path)
-        ordered = sorted(definition.rules, key=lambda rule: rule.name.lower())
-        return ordered[command.skip : command.skip + command.top]
-
-    def _subscription(self, path: str) -> tuple[Entity, SubscriptionDefinition]:
-        entity = self._directory.entity(path)
-        if not isinstance(entity.definition, SubscriptionDefinition):
-            raise NotAllowed(f"'{entity.path}' is a {entity.kind}: only subscriptions have rules.")
-        return entity, entity.definition
-
-    def _check_rules(self, topic: Topic, rules: tuple[RuleDefinition, ...]) -> None:
-        limits = self._environment.limits
-        if len(rules) > limits.rules_per_subscription_max:
-            raise QuotaExceeded(
-                f"A subscription has at most {limits.rules_per_subscription_max} rules."
-            )
-        for rule in rules:
-            if len(rule.name) > limits.name_max_characters:
-                raise ArgumentError(
-                    f"A rule's name has at most {limits.name_max_characters} characters."
-                )
-        topic.check_rules(rules)
-
     def _check_features(self, definition: EntityDefinition) -> None:
         if missing := missing_feature(definition, self._environment.limits):
             raise ArgumentError(missing)
@@ -268,11 +211,22 @@ class Administration:
             definition = QueueDefinition(lock_duration_ms=limits.lock_duration_default_ms)
             self._create(path, definition, now_ms, turn)
 
-    def _create(self, path: str, definition: EntityDefinition, now_ms: int, turn: Turn) -> Entity:
+    def _create(
+        self,
+        path: str,
+        definition: EntityDefinition,
+        now_ms: int,
+        turn: Turn,
+        rules: Sequence[CompiledRule] | None = None,
+    ) -> Entity:
+        """`rules` are those of a subscription, if they have been compiled already."""
+        if rules is None and isinstance(definition, SubscriptionDefinition):
+            rules = self._rules.compile_first(definition.rules, now_ms)
         entity_id = self._environment.ids.take_entity()
-        definition = _dated(_without_idle_deletion(definition), now_ms)
-        entity = self._build(entity_id, path, definition, now_ms)
+        entity = self._build(entity_id, path, _without_idle_deletion(definition), now_ms)
         turn.records.append(entity.record(self._namespace))
+        if isinstance(entity, Subscription):
+            self._rules.create_first(entity, rules or (), turn)
         self._forwarding.retry()
         return entity
 
@@ -284,7 +238,9 @@ class Administration:
             entity = Topic(self._environment, entity_id, path, definition, now_ms)
         elif isinstance(definition, SubscriptionDefinition):
             topic, _ = self._directory.topic_of(path)
-            entity = Entity(self._environment, entity_id, path, definition, now_ms, topic.account)
+            entity = Subscription(
+                self._environment, entity_id, path, definition, now_ms, topic.account
+            )
         else:
             entity = Entity(self._environment, entity_id, path, definition, now_ms)
         self._directory.add(entity)
@@ -294,13 +250,15 @@ class Administration:
     def _change(
         self, entity: Entity, definition: EntityDefinition, now_ms: int, turn: Turn
     ) -> None:
-        definition = _dated(_without_idle_deletion(definition), now_ms, entity.definition)
+        definition = _without_idle_deletion(definition)
+        if isinstance(definition, SubscriptionDefinition):
+            definition = replace(definition, rules=())
         if definition == entity.definition:
             return
         self._directory.keys.replace(entity.path, entity.definition, definition)
         entity.redefine(definition, now_ms)
         turn.records.append(entity.record(self._namespace))
-        if isinstance(definition, SubscriptionDefinition):
+        if isinstance(entity, Subscription):
             topic, name = self._directory.topic_of(entity.path)
             topic.subscribe(name, entity)
         self._forwarding.set_up(entity)
@@ -375,18 +333,3 @@ def _without_idle_deletion(definition: EntityDefinition) -> EntityDefinition:
     if isinstance(definition, SubscriptionDefinition) and definition.forward_to is not None:
         return replace(definition, auto_delete_on_idle_ms=UNLIMITED_MS)
     return definition
-
-
-def _dated(
-    definition: EntityDefinition, now_ms: int, earlier: EntityDefinition | None = None
-) -> EntityDefinition:
-    """The definition with creation times for rules that lack one: their old one, or now."""
-    if not isinstance(definition, SubscriptionDefinition):
-        return definition
-    known = earlier.rules if isinstance(earlier, SubscriptionDefinition) else ()
-    created_ms = {rule.name: rule.created_time_ms for rule in known}
-    rules = tuple(
-        replace(rule, created_time_ms=rule.created_time_ms or created_ms.get(rule.name, now_ms))
-        for rule in definition.rules
-    )
-    return replace(definition, rules=rules)

@@ -1,4 +1,4 @@
-"""Entity definitions as JSON text for the store, and back.
+"""Definitions of entities and rules as JSON text for the store, and back.
 
 Owns the form; what a definition means is in `config.entities`. Fields left out take their defaults,
 so that a store written before a field existed can still be read.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -31,7 +31,9 @@ from config.entities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from broker.core.records import EntityStored, RuleRow
 
 KINDS: Mapping[type, str] = {
     QueueDefinition: "queue",
@@ -78,6 +80,36 @@ def definition_from_json(text: str) -> EntityDefinition:
     if not isinstance(definition, QueueDefinition | TopicDefinition | SubscriptionDefinition):
         raise TypeError(f"not an entity definition: {type(definition).__name__}")
     return definition
+
+
+def rule_to_json(rule: RuleDefinition) -> str:
+    """A rule as text."""
+    return json.dumps(_plain(rule), separators=(",", ":"), sort_keys=True)
+
+
+def rule_from_json(text: str) -> RuleDefinition:
+    """The inverse of `rule_to_json`."""
+    rule = _revived(json.loads(text))
+    if not isinstance(rule, RuleDefinition):
+        raise TypeError(f"not a rule: {type(rule).__name__}")
+    return rule
+
+
+def stored_definitions(
+    entities: Iterable[EntityStored], rules: Iterable[RuleRow]
+) -> Iterator[tuple[EntityStored, EntityDefinition]]:
+    """What a store remembers of entities, each with its whole definition: rules included."""
+    by_entity: dict[int, list[RuleRow]] = {}
+    for row in rules:
+        by_entity.setdefault(row.entity_id, []).append(row)
+    for stored in entities:
+        definition = definition_from_json(stored.definition)
+        if isinstance(definition, SubscriptionDefinition):
+            rows = sorted(by_entity.get(stored.entity_id, ()))
+            definition = replace(
+                definition, rules=tuple(rule_from_json(row.definition) for row in rows)
+            )
+        yield stored, definition
 
 
 def _plain(value: object) -> object:

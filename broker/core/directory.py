@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker.core.errors import EntityNotFound
 from broker.core.keys import Keys
 from broker.core.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS
+from broker.core.subscription import Subscription
 from broker.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Directory:
         """An entity exists. A subscription is made known to its topic."""
         self._by_path[entity.path.lower()] = entity
         self.keys.replace(entity.path, None, entity.definition)
-        if entity.kind == "subscription":
+        if isinstance(entity, Subscription):
             topic, name = self.topic_of(entity.path)
             topic.subscribe(name, entity)
         else:
@@ -88,7 +89,7 @@ class Directory:
         del self._by_path[entity.path.lower()]
         entity.is_deleted = True
         self.keys.replace(entity.path, entity.definition, None)
-        if entity.kind == "subscription":
+        if isinstance(entity, Subscription):
             topic, name = self.topic_of(entity.path)
             topic.unsubscribe(name)
         else:

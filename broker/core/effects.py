@@ -149,3 +149,6 @@ class EntityView:
     locked_count: int = 0
     size_bytes: int = 0
     subscription_count: int = 0
+    sql_filter_count: int = 0
+    """Of a topic: rules of its subscriptions whose filter is not a correlation filter."""
+    correlation_filter_count: int = 0

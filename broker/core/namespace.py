@@ -24,6 +24,7 @@ from broker.core.message import MessageState
 from broker.core.payloads import Payloads
 from broker.core.requests import BodiesAwaited, Requests
 from broker.core.restoring import restore_messages, restore_session_states
+from broker.core.rule_administration import RuleAdministration
 from broker.core.settlement import return_locked
 from broker.core.traffic import Traffic
 from broker.core.transactions import Transactions
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from broker.core.message import Message, MessageReader
     from broker.core.outlet import Receiver
     from broker.core.queue import Queue
-    from broker.core.records import EntityStored
+    from broker.core.records import EntityStored, RuleRow
     from broker.core.restoring import Remembered
     from broker.core.sessions import Session
     from broker.core.transactions import Transaction
@@ -79,7 +80,8 @@ class Namespace:
         transactions = Transactions(environment)
         traffic = Traffic(limits, links, directory, arrivals, transactions)
         requests = Requests(environment, directory, links, arrivals, traffic, transactions)
-        administration = Administration(name, environment, directory, links, arrivals)
+        rules = RuleAdministration(limits, directory)
+        administration = Administration(name, environment, directory, links, arrivals, rules)
         self._environment = environment
         self._directory = directory
         self._arrivals = arrivals
@@ -119,10 +121,10 @@ class Namespace:
             ask.DeleteEntity: administration.delete_entity,
             ask.GetEntity: administration.get_entity,
             ask.ListEntities: administration.list_entities,
-            ask.AddRule: administration.add_rule,
-            ask.RemoveRule: administration.remove_rule,
-            ask.GetRule: administration.get_rule,
-            ask.ListRules: administration.list_rules,
+            ask.AddRule: rules.add_rule,
+            ask.RemoveRule: rules.remove_rule,
+            ask.GetRule: rules.get_rule,
+            ask.ListRules: rules.list_rules,
         }
         self._handlers.update(dict.fromkeys(self._answers, self._answer))
         if create_on_first_use:
@@ -162,18 +164,23 @@ class Namespace:
         Locks are gone, counts are kept, and what fell due meanwhile happens with the first command.
         """
         by_id: dict[int, Entity] = {}
+        rules: dict[int, list[RuleRow]] = {}
+        for row in sorted(remembered.rules):
+            rules.setdefault(row.entity_id, []).append(row)
         # A topic comes before its subscriptions.
         for stored in sorted(remembered.entities, key=lambda stored: stored.kind == "subscription"):
             namespace = namespaces[stored.namespace]
-            by_id[stored.entity_id] = namespace.restore_entity(stored, now_ms)
+            by_id[stored.entity_id] = namespace.restore_entity(
+                stored, rules.get(stored.entity_id, ()), now_ms
+            )
         for namespace in namespaces.values():
             namespace.skip_ids(remembered.highest_message_id, max(by_id, default=0))
         restore_messages(by_id, remembered)
         restore_session_states(by_id, remembered.session_states)
 
-    def restore_entity(self, stored: EntityStored, now_ms: int) -> Entity:
+    def restore_entity(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
         """Bring back one entity, still empty."""
-        return self._administration.restore(stored, now_ms)
+        return self._administration.restore(stored, rules, now_ms)
 
     def skip_ids(self, message_id: int, entity_id: int) -> None:
         """These and lower ids are in the store."""

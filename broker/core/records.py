@@ -104,15 +104,38 @@ class EntityStored(NamedTuple):
     entity_id: int
     namespace: str
     kind: str
-    """`queue`, `topic` or `subscription`; rules travel inside their subscription."""
+    """`queue`, `topic` or `subscription`."""
     path: str
     definition: str
     created_time_ms: int
     updated_time_ms: int
 
 
+class RuleRow(NamedTuple):
+    """A rule of a subscription. `definition` is JSON."""
+
+    entity_id: int
+    """The subscription."""
+    number: int
+    """Of this rule among those of its subscription; rules have their order by it."""
+    definition: str
+
+
+class RulesStored(NamedTuple):
+    """Rules that were created or replaced."""
+
+    rows: Sequence[RuleRow]
+
+
+class RulesDeleted(NamedTuple):
+    """Rules of a subscription that are gone."""
+
+    entity_id: int
+    numbers: Sequence[int]
+
+
 class EntityDeleted(NamedTuple):
-    """An entity is gone, with its messages, session states and seen message ids."""
+    """An entity is gone, with its messages, session states, seen message ids and rules."""
 
     entity_id: int
 
@@ -126,4 +149,6 @@ Record = (
     | MessageIdsForgotten
     | EntityStored
     | EntityDeleted
+    | RulesStored
+    | RulesDeleted
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from broker.core.entities import Entity
     from broker.core.message import Message
-    from broker.core.records import EntityStored, MessageRow, SentRow, SessionStateSet
+    from broker.core.records import EntityStored, MessageRow, RuleRow, SentRow, SessionStateSet
 
 Row = TypeVar("Row", "MessageRow", "SentRow")
 
@@ -34,6 +34,10 @@ class Remembered(Protocol):
     @property
     def entities(self) -> Sequence[EntityStored]:
         """All entities of all namespaces."""
+
+    @property
+    def rules(self) -> Sequence[RuleRow]:
+        """All rules of all subscriptions, in any order."""
 
     @property
     def sequence_numbers(self) -> Mapping[tuple[int, int], int]:

@@ -1,6 +1,7 @@
 """A topic: one send becomes as many messages as its subscriptions' rules ask for.
 
-Owns the subscriptions and the copying; which of them take a message is decided in `rules.py`.
+Owns the subscriptions and the copying; `rule_index.py` decides which of them take a
+message.
 A body is stored once, however many copies refer to it, and deleted with the last of them.
 """
 
@@ -14,20 +15,22 @@ from broker.core.entities import Account, Entity
 from broker.core.overlay import EMPTY
 from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated, PayloadRow
 from broker.core.rows import rows_of
-from broker.core.rules import RuleSet, TopicRules
+from broker.core.rule_index import TopicRules
 from config.entities import UNLIMITED_MS, SubscriptionDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from broker.core.effects import EntityView
     from broker.core.environment import Environment
     from broker.core.message import Message
     from broker.core.overlay import Overlay
     from broker.core.queue import Queue
-    from broker.core.rules import Routed
+    from broker.core.rule_index import Routed
+    from broker.core.rules import CompiledRule
+    from broker.core.subscription import Subscription
     from broker.core.turn import Turn
-    from config.entities import EntityDefinition, RuleDefinition
+    from config.entities import EntityDefinition
 
 NO_SESSION_REASON = "Session id is null."
 NO_SESSION_DESCRIPTION = (
@@ -38,7 +41,7 @@ NO_SESSION_DESCRIPTION = (
 class Topic(Entity):
     """Keeps nothing itself but what is scheduled for later."""
 
-    __slots__ = ("_has_session_subscriptions", "_routed", "_rules", "subscriptions")
+    __slots__ = ("_routed", "_rules", "_with_sessions", "subscriptions")
 
     def __init__(
         self,
@@ -51,20 +54,20 @@ class Topic(Entity):
         new_lock_token = environment.new_lock_token
         self._routed: dict[Message, Sequence[Routed[Entity]]] = {}
         """Where messages of the present command go: found out when they were screened."""
-        self.subscriptions: dict[str, Entity] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         """By name in lower case."""
-        self._has_session_subscriptions = False
+        self._with_sessions: set[Subscription] = set()
+        """Those of the subscriptions that have sessions."""
         self._rules: TopicRules[Entity] = TopicRules(
             environment.reader.encode_property,
             lambda: UUID(bytes=new_lock_token(), version=4),
-            environment.limits,
         )
         super().__init__(environment, entity_id, path, definition, now_ms, Account())
 
     @property
     def wants_session_ids(self) -> bool:
         """See `Entity.wants_session_ids`."""
-        return self._has_session_subscriptions
+        return bool(self._with_sessions)
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`."""
@@ -73,29 +76,31 @@ class Topic(Entity):
 
     # --- subscriptions ----------------------------------------------------------------------
 
-    def check_rules(self, rules: Iterable[RuleDefinition]) -> None:
-        """Raises if these rules cannot be understood."""
-        RuleSet(rules, self.environment.limits)
-
-    def subscribe(self, name: str, subscription: Entity) -> None:
-        """Add a subscription, or take on its changed rules."""
-        definition = subscription.definition
-        assert isinstance(definition, SubscriptionDefinition)
+    def subscribe(self, name: str, subscription: Subscription) -> None:
+        """Add a subscription, still without rules, or note that its definition changed."""
         self._routed.clear()
-        self._rules.set(subscription, definition.rules)
         self.subscriptions[name.lower()] = subscription
-        self._look_for_sessions()
+        if subscription.main.sessions is not None:
+            self._with_sessions.add(subscription)
+        else:
+            self._with_sessions.discard(subscription)
 
     def unsubscribe(self, name: str) -> None:
         """A subscription is gone."""
         self._routed.clear()
-        self._rules.remove(self.subscriptions.pop(name.lower()))
-        self._look_for_sessions()
+        subscription = self.subscriptions.pop(name.lower())
+        self._rules.remove(subscription)
+        self._with_sessions.discard(subscription)
 
-    def _look_for_sessions(self) -> None:
-        self._has_session_subscriptions = any(
-            subscription.main.sessions is not None for subscription in self.subscriptions.values()
-        )
+    def put_rule(self, subscription: Subscription, rule: CompiledRule) -> None:
+        """Messages from now on meet this rule, in the place of one of its name."""
+        self._routed.clear()
+        self._rules.put(subscription, rule)
+
+    def remove_rule(self, subscription: Subscription, name: str) -> None:
+        """Messages from now on do not meet this rule."""
+        self._routed.clear()
+        self._rules.remove_rule(subscription, name)
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -201,6 +206,8 @@ class Topic(Entity):
             super().view(),
             size_bytes=self.account.size_bytes,
             subscription_count=len(self.subscriptions),
+            sql_filter_count=self._rules.rule_count - self._rules.correlation_filter_count,
+            correlation_filter_count=self._rules.correlation_filter_count,
         )
 
 

@@ -6,8 +6,6 @@ There are no ETags: `If-Match` with anything in it means update, without it PUT 
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -18,7 +16,6 @@ from broker.core.effects import EntityView
 from broker.core.errors import ArgumentError, ArgumentOutOfRange, BrokerError
 from config import names
 from config.entities import (
-    CorrelationFilter,
     QueueDefinition,
     RuleDefinition,
     SubscriptionDefinition,
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 
 PAGE_MAX_ENTITIES = 100
 NEWEST_API_VERSION = "2024-05"
-FILTER_COUNTS_SINCE = "2024-05"
 
 PLAIN_IN_PATHS = "/$~!'()*+,;=:"
 """Kept as they are in addresses: JavaScript takes names from there, and decodes nothing."""
@@ -129,7 +125,7 @@ class Administration:
         self, call: Call, resource: paths.Entity | paths.Subscription
     ) -> web.Response:
         view = await self._view(resource.path)
-        return _entry_response(await self._entry(call, view))
+        return _entry_response(self._entry(call, view))
 
     async def _put_entity(self, call: Call, resource: paths.Entity) -> web.Response:
         _check_name(resource.path, names.wrong_entity_name(resource.path, self._limits))
@@ -171,13 +167,13 @@ class Administration:
                     peer, mark, path, definition, keeps, refusals
                 ),
             )
-            return _entry_response(await self._entry(call, view))
+            return _entry_response(self._entry(call, view))
         for refusal in refusals.values():
             raise refusal
         view = await self._ask(
             EntityView, lambda peer, mark: commands.CreateEntity(peer, mark, path, definition)
         )
-        return _entry_response(await self._entry(call, view), 201)
+        return _entry_response(self._entry(call, view), 201)
 
     def _forwarding_refusals(
         self, call: Call, definition: EntityDefinition
@@ -220,15 +216,13 @@ class Administration:
             list,
             lambda peer, mark: commands.ListEntities(peer, mark, kind, topic, skip, top + 1),
         )
-        entries = await asyncio.gather(*(self._entry(call, view) for view in views[:top]))
+        entries = [self._entry(call, view) for view in views[:top]]
         return self._feed_response(call, f"{kind.title()}s", entries, has_more=len(views) > top)
 
-    async def _entry(self, call: Call, view: EntityView) -> atom.Entry:
+    def _entry(self, call: Call, view: EntityView) -> atom.Entry:
         surroundings = descriptions.Surroundings(
             call.host, call.api_version, self._limits.message_default_kilobytes
         )
-        if view.subscription_count and call.api_version >= FILTER_COUNTS_SINCE:
-            surroundings = await self._with_filter_counts(surroundings, view)
         name = view.path
         if isinstance(view.definition, SubscriptionDefinition):
             name = view.path.rpartition("/")[2]
@@ -240,26 +234,6 @@ class Administration:
             view.updated_time_ms,
             descriptions.write(view, surroundings),
         )
-
-    async def _with_filter_counts(
-        self, surroundings: descriptions.Surroundings, topic: EntityView
-    ) -> descriptions.Surroundings:
-        sql = correlation = seen = 0
-        while seen < topic.subscription_count:
-            subscriptions = await self._ask(
-                list,
-                functools.partial(
-                    commands.ListEntities, kind="subscription", topic=topic.path, skip=seen
-                ),
-            )
-            if not subscriptions:
-                break
-            seen += len(subscriptions)
-            filters = [rule.filter for one in subscriptions for rule in one.definition.rules]
-            by_correlation = sum(isinstance(one, CorrelationFilter) for one in filters)
-            correlation += by_correlation
-            sql += len(filters) - by_correlation
-        return surroundings._replace(sql_filter_count=sql, correlation_filter_count=correlation)
 
     # --- rules ---------------------------------------------------------------------------------
 

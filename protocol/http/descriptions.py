@@ -40,8 +40,6 @@ class Surroundings(NamedTuple):
     """As the client addressed us: forwarding targets are shown as addresses there."""
     api_version: str
     message_max_kilobytes: int
-    sql_filter_count: int = 0
-    correlation_filter_count: int = 0
 
 
 class Property(NamedTuple):
@@ -237,10 +235,10 @@ TOPIC: tuple[Line, ...] = (
     ORDERING,
     COUNT_DETAILS,
     Fact("SubscriptionCount", lambda view, _: str(view.subscription_count)),
-    Fact("SqlFilterCount", lambda _, around: str(around.sql_filter_count), since="2024-05"),
+    Fact("SqlFilterCount", lambda view, _: str(view.sql_filter_count), since="2024-05"),
     Fact(
         "CorrelationFilterCount",
-        lambda _, around: str(around.correlation_filter_count),
+        lambda view, _: str(view.correlation_filter_count),
         since="2024-05",
     ),
     IDLE,

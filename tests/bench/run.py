@@ -57,6 +57,8 @@ COLUMNS = (
     ("RSS MB", 8, lambda figures: _number(figures, "resident_mb", 0)),
     ("file MB", 9, lambda figures: _number(figures, "file_mb", 0)),
     ("bodies", 9, lambda figures: _number(figures, "bodies", 0)),
+    ("first ms", 9, lambda figures: _number(figures, "first_ms", 2)),
+    ("last ms", 9, lambda figures: _number(figures, "last_ms", 2)),
     ("speed x", 9, lambda figures: _number(figures, "speed_ratio", 2)),
     ("CPU x", 7, lambda figures: _number(figures, "cpu_ratio", 2)),
 )

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from broker.core.errors import ArgumentError, UndecodableMessage
 from broker.core.message import Message
 from broker.core.overlay import Overlay
-from broker.core.rules import Routed, TopicRules, compile_rule
+from broker.core.rule_index import Routed, TopicRules
+from broker.core.rules import compile_rule
 from broker.core.sql import Draft, FilterError, MessageProperties, SqlSyntaxError, compile_filter
 from broker.core.sql import compile_action as compile_sql_action
 from config.entities import (
@@ -46,8 +47,18 @@ class Reader:
         return self.system
 
 
-def topic_rules() -> TopicRules[str]:
-    return TopicRules(encode, lambda: UUID(int=9))
+class Rules(TopicRules[str]):
+    """The index, with a way to set all rules of a subscription at once."""
+
+    def set(self, subscription: str, definitions: list[RuleDefinition]) -> None:
+        compiled = [compile_rule(definition) for definition in definitions]
+        self.remove(subscription)
+        for rule in compiled:
+            self.put(subscription, rule)
+
+
+def topic_rules() -> Rules:
+    return Rules(encode, lambda: UUID(int=9))
 
 
 def encode(value: object) -> bytes:
@@ -583,3 +594,45 @@ def test_routing_agrees_with_a_look_at_every_rule(history, messages):
             for name, one in route(rules, reader).items()
         }
         assert {name: what for name, what in expected.items() if what != ([], None)} == found
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["r0", "R0", "r1", "r2"]),
+        st.none() | st.tuples(filters, actions),
+    ),
+    max_size=12,
+)
+
+
+@given(steps, st.lists(readers, min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_rules_that_come_and_go_one_by_one_leave_nothing_behind(history, messages):
+    """After any creations, replacements and removals, routing is as if only the rules that are
+    left had ever been there."""
+    rules = topic_rules()
+    current: dict[str, dict[str, RuleDefinition]] = {"a": {}, "b": {}}
+    for subscription, name, rule in history:
+        if rule is not None:
+            definition = RuleDefinition(name, *rule)
+            rules.put(subscription, compile_rule(definition))
+            current[subscription][name.lower()] = definition
+        elif name.lower() in current[subscription]:
+            rules.remove_rule(subscription, name)
+            del current[subscription][name.lower()]
+    left = [rule for named in current.values() for rule in named.values()]
+    assert len(left) == rules.rule_count
+    assert rules.correlation_filter_count == sum(
+        isinstance(rule.filter, CorrelationFilter) for rule in left
+    )
+    for reader in messages:
+        expected = {name: one_by_one([*named.values()], reader) for name, named in current.items()}
+        found = {
+            name: (list(one.copies), one.error and str(one.error))
+            for name, one in route(rules, reader).items()
+        }
+        assert {name: what for name, what in expected.items() if what != ([], None)} == found
+    for subscription in current:
+        rules.remove(subscription)
+    assert ({}, {}, set()) == (rules._indexed, rules._scanned, rules._evaluated)

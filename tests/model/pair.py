@@ -112,7 +112,7 @@ class Pair:
         self.real.declare(entities, self.now_ms, turn)
         self.real.dispatch(self.now_ms, turn)
         self.model.declare(
-            {path: self.real._directory.entity(path).definition for path in entities}
+            {path: self.real._directory.entity(path).view().definition for path in entities}
         )
         self._later(turn)
         self.commit()

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.rows import rows_of
+from broker.core.subscription import Subscription
 
 if TYPE_CHECKING:
     from broker.core.entities import Entity
     from broker.core.namespace import Namespace
     from broker.core.queue import Queue
-    from broker.core.records import EntityStored, MessageRow
+    from broker.core.records import EntityStored, MessageRow, RuleRow
 
 
 class QueuePortrait(NamedTuple):
@@ -31,6 +32,7 @@ class EntityPortrait(NamedTuple):
     """One entity."""
 
     definition: EntityStored
+    rules: list[RuleRow]
     queues: list[QueuePortrait]
     session_states: dict[str, tuple[bytes | None, int]]
     seen_message_ids: dict[str, int]
@@ -66,6 +68,7 @@ def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityPortrait
     duplicates = entity.duplicates
     return EntityPortrait(
         entity.record(namespace.name),
+        entity.rule_rows() if isinstance(entity, Subscription) else [],
         [_queue(queue) for queue in entity.queues],
         {}
         if sessions is None

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.core.records import EntityStored, MessageRow, MessagesStored, PayloadRow
+from broker.core.records import (
+    EntityStored,
+    MessageRow,
+    MessagesStored,
+    PayloadRow,
+    RuleRow,
+    RulesStored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +69,10 @@ def entity(entity_id: int, path: str = "orders", **changes: Any) -> EntityStored
     return EntityStored(entity_id=entity_id, path=path, **{**fields, **changes})
 
 
+def rules(entity_id: int, *numbers: int, definition: str = "{}") -> RulesStored:
+    return RulesStored([RuleRow(entity_id, number, definition) for number in numbers])
+
+
 def messages(store: Store) -> list[MessageRow]:
     """The messages a store holds, in the order of their ids: it gives them in any."""
     return _all_messages(store.load())
@@ -86,6 +97,7 @@ def everything(store: Store) -> dict[str, Any]:
     seen = range(snapshot.highest_message_id + 1)
     return {
         "entities": list(snapshot.entities),
+        "rules": sorted(snapshot.rules),
         "sequence_numbers": dict(snapshot.sequence_numbers),
         "highest_message_id": snapshot.highest_message_id,
         "messages": _all_messages(snapshot),

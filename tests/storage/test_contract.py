@@ -13,6 +13,7 @@ from broker.core.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
+    RulesDeleted,
     SessionStateSet,
 )
 from tests.storage.facts import (
@@ -24,6 +25,7 @@ from tests.storage.facts import (
     messages,
     payload,
     row,
+    rules,
     stored,
 )
 
@@ -43,6 +45,7 @@ def test_an_empty_store_holds_nothing(store):
     """A new store opens, and a broker can begin with it."""
     assert {
         "entities": [],
+        "rules": [],
         "sequence_numbers": {},
         "highest_message_id": 0,
         "messages": [],
@@ -383,7 +386,7 @@ def test_entities_are_stored_and_changed(store):
 
 
 def test_a_deleted_entity_takes_all_that_is_its_own(store):
-    """Messages of every sub-queue, payloads, session states, message ids and numbers."""
+    """Messages of every sub-queue, payloads, session states, message ids, numbers and rules."""
     store.commit(
         [
             entity(QUEUE, "gone"),
@@ -395,11 +398,14 @@ def test_a_deleted_entity_takes_all_that_is_its_own(store):
             SessionStateSet(OTHER_QUEUE, "s", b"stays", 1),
             MessageIdsSeen(QUEUE, [("m", 1)]),
             MessageIdsSeen(OTHER_QUEUE, [("m", 1)]),
+            rules(QUEUE, 1, 2),
+            rules(OTHER_QUEUE, 1),
         ]
     )
     store.commit([EntityDeleted(QUEUE)])
     reopen(store)
     assert {
+        "rules": list(rules(OTHER_QUEUE, 1).rows),
         "entities": [entity(OTHER_QUEUE, "stays")],
         "sequence_numbers": {(OTHER_QUEUE, 0): 5},
         "highest_message_id": 5,
@@ -506,3 +512,25 @@ def test_a_store_can_be_closed_twice(store):
     store.close()
     store.close()
     store.open()
+
+
+# --- rules -----------------------------------------------------------------------------------------
+
+
+def test_rules_are_kept_one_by_one(store):
+    """Each has a row of its own: one is replaced or deleted, the others stay as they are."""
+    store.commit([entity(QUEUE), rules(QUEUE, 1, 2, 3)])
+    store.commit([rules(QUEUE, 2, definition='{"replaced":1}'), RulesDeleted(QUEUE, [1, 7])])
+    store.commit([rules(QUEUE, 4)])
+    reopen(store)
+    assert [(2, '{"replaced":1}'), (3, "{}"), (4, "{}")] == [
+        (rule.number, rule.definition) for rule in sorted(store.load().rules)
+    ]
+
+
+def test_a_rule_deleted_and_stored_again_in_one_batch_is_there(store):
+    """Records take effect in their order."""
+    store.commit([rules(QUEUE, 1), RulesDeleted(QUEUE, [1]), rules(QUEUE, 1, definition='{"a":1}')])
+    assert ['{"a":1}'] == [rule.definition for rule in store.load().rules]
+    store.commit([rules(QUEUE, 1), RulesDeleted(QUEUE, [1])])
+    assert [] == list(store.load().rules)

@@ -20,6 +20,9 @@ from broker.core.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
+    RuleRow,
+    RulesDeleted,
+    RulesStored,
     SessionStateSet,
 )
 from storage.memory import MemoryStore
@@ -58,6 +61,13 @@ records = st.one_of(
     st.builds(MessageIdsForgotten, ENTITIES, times),
     st.builds(entity, ENTITIES, st.sampled_from(["x", "y"])),
     st.builds(EntityDeleted, ENTITIES),
+    st.builds(
+        lambda *row: RulesStored([RuleRow(*row)]),
+        ENTITIES,
+        st.integers(1, 4),
+        st.sampled_from(["{}", '{"a":1}']),
+    ),
+    st.builds(RulesDeleted, ENTITIES, st.lists(st.integers(1, 4), max_size=3)),
 )
 
 

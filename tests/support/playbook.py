@@ -394,6 +394,7 @@ class Shelf:
     rows: dict[int, records.MessageRow] = field(default_factory=dict)
     payloads: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     stored_entities: dict[int, records.EntityStored] = field(default_factory=dict)
+    stored_rules: dict[tuple[int, int], records.RuleRow] = field(default_factory=dict)
     states: dict[tuple[int, str], records.SessionStateSet] = field(default_factory=dict)
     seen: dict[tuple[int, str], int] = field(default_factory=dict)
     sequence_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -438,8 +439,16 @@ class Shelf:
                 }
             case records.EntityStored():
                 self.stored_entities[record.entity_id] = record
+            case records.RulesStored(rows):
+                self.stored_rules.update({(row.entity_id, row.number): row for row in rows})
+            case records.RulesDeleted(entity_id, numbers):
+                for number in numbers:
+                    del self.stored_rules[entity_id, number]
             case records.EntityDeleted(entity_id):
                 del self.stored_entities[entity_id]
+                self.stored_rules = {
+                    key: row for key, row in self.stored_rules.items() if key[0] != entity_id
+                }
                 left = [row.id for row in self.rows.values() if row.entity_id == entity_id]
                 assert not left, f"entity {entity_id} deleted with messages {left} in it"
 
@@ -455,6 +464,10 @@ class Shelf:
     @property
     def entities(self) -> list[records.EntityStored]:
         return list(self.stored_entities.values())
+
+    @property
+    def rules(self) -> list[records.RuleRow]:
+        return list(self.stored_rules.values())
 
     @property
     def messages(self) -> list[records.MessageRow]:

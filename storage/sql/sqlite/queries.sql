@@ -65,6 +65,14 @@ REPLACE INTO entities
 SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, ?)})
 LIMIT ?
 
+-- name: set_rules
+REPLACE INTO rules (entity_id, number, definition)
+SELECT * FROM (VALUES {many (?, ?, ?)})
+LIMIT ?
+
+-- name: delete_rules
+DELETE FROM rules WHERE entity_id = ? AND number IN (SELECT value FROM json_each(?))
+
 -- What belongs to deleted entities; :entity_ids is a JSON array.
 
 -- name: had_messages
@@ -91,6 +99,9 @@ DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(:enti
 -- name: delete_message_ids_of_entities
 DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
+-- name: delete_rules_of_entities
+DELETE FROM rules WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
+
 -- name: delete_entities
 DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
@@ -99,6 +110,9 @@ DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(:entity_ids
 -- name: entities
 SELECT entity_id, namespace, kind, path, definition, created_time_ms, updated_time_ms
 FROM entities ORDER BY entity_id
+
+-- name: rules
+SELECT entity_id, number, definition FROM rules ORDER BY entity_id, number
 
 -- name: sequence_numbers
 SELECT entity_id, sub_queue, sequence_number FROM sequence_numbers

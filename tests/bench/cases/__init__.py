@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.bench.cases.fan_out import fan_out
 from tests.bench.cases.large import backlog, duplicates, scheduled
 from tests.bench.cases.plain import footprint, latency, speed
+from tests.bench.cases.rules import rules
 from tests.bench.cases.sessions import sessions
 from tests.bench.cases.setting import Case
 
@@ -18,6 +19,7 @@ CASES = (
     Case("topic with 1, 256 B,", fan_out(1)),
     Case("topic with 10, 256 B,", fan_out(10)),
     Case("topic with 1,000, 256 B,", fan_out(1_000)),
+    Case("2,000 rules,", rules),
     Case("footprint,", footprint),
     Case("large backlog,", backlog, storages=("sqlite",), is_large=True),
     Case("large schedule,", scheduled, storages=("sqlite",), is_large=True),

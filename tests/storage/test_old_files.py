@@ -1,0 +1,74 @@
+"""A file that an earlier version wrote: everything in it is there with the present one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from broker.core.commands import GetEntity, ListRules
+from broker.core.definitions import stored_definitions
+from broker.core.turn import Turn
+from storage.migrations import read_migrations, schema_version
+from storage.sqlite import SqliteStore
+from storage.statements import sql_folder
+from tests.storage.facts import everything
+from tests.storage.make_old_file import ENTITIES, RULES, filled
+from tests.support.playbook import CLIENT, Playbook
+
+FOLDER = Path(__file__).parent / "files"
+NEWEST = read_migrations(sql_folder("sqlite") / "migrations")[-1].version
+OLD_FILES = sorted(FOLDER.glob("schema_*.sql"))
+
+
+@pytest.fixture(params=OLD_FILES, ids=lambda path: path.stem)
+def opened(request, tmp_path):
+    """A store whose file was written with an earlier schema."""
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(request.param.read_text("utf-8"))
+        assert f"schema_{schema_version(connection)}" == request.param.stem
+    store = SqliteStore(path)
+    store.open()
+    yield store
+    store.close()
+
+
+def test_there_is_a_file_of_every_earlier_schema():
+    """The next migration needs one of the schema before it: see `make_old_file.py`."""
+    assert [f"schema_{version}" for version in range(1, NEWEST)] == [
+        path.stem for path in OLD_FILES
+    ]
+
+
+def test_an_old_file_holds_what_a_new_one_would(opened, tmp_path):
+    """Entities, rules, messages, session states and message ids, text for text."""
+    fresh = filled(tmp_path / "new.db")
+    expected = everything(fresh)
+    fresh.close()
+    found = everything(opened)
+    for content in (expected, found):
+        snapshot_of(content)
+    assert expected == found
+
+
+def snapshot_of(content):
+    """Definitions are compared by what they say: how they are written may have changed."""
+    pairs = stored_definitions(content.pop("entities"), content.pop("rules"))
+    content["definitions"] = [(stored._replace(definition=""), said) for stored, said in pairs]
+
+
+def test_a_broker_restores_the_rules_of_an_old_file(opened):
+    """In their order, with their values; and the next rule takes a number of its own."""
+    book = Playbook(entities={}, attach=False)
+    book.namespace.restore(opened.load(), book.now_ms)
+    view = book.ask(GetEntity(CLIENT, "g", "t/Subscriptions/some"))
+    assert RULES == view.definition.rules
+    assert [] == book.ask(ListRules(CLIENT, "l", "t/Subscriptions/no-rules"))
+    (default,) = book.ask(ListRules(CLIENT, "l", "t/Subscriptions/all"))
+    assert "$Default" == default.name
+    turn = Turn()
+    book.namespace.declare(ENTITIES, book.now_ms, turn)
+    assert [] == turn.records  # the same entities: nothing to change
