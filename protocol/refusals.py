@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from broker.core.errors import EntityNotFound
+
 if TYPE_CHECKING:
     from broker.core.errors import BrokerError
 
@@ -27,8 +29,14 @@ class Refusal(NamedTuple):
     status: int
 
 
-def refuse(error: BrokerError, *, entity: str = "", operation: str = "") -> Refusal:
-    """Word an error for a client and log it under the same tracking id."""
+def refuse(error: BrokerError, *, entity: str = "", operation: str = "", host: str = "") -> Refusal:
+    """Word an error for a client and log it under the same tracking id.
+
+    With the host that the client named, a missing entity is called `sb://host/path`, as the service
+    calls it: SDK users and the JavaScript SDK's own tests compare that.
+    """
+    if host and isinstance(error, EntityNotFound) and "://" not in error.path:
+        error = EntityNotFound(f"sb://{host}/{error.path}")
     tracking_id = str(uuid.uuid4())
     log.info(
         "refused",

@@ -77,6 +77,7 @@ class Clients:
                 touch=lambda: self._core.turns.touch(transport),
                 wake_at=lambda at_ms: transport.wake_in(at_ms - self._access.now_ms()),
                 identity=self._access.identity,
+                has_entity=self._core.has_entity,
                 now_ms=self._access.now_ms,
                 limits=self._limits,
                 container_id=self._container_id,

@@ -137,6 +137,11 @@ class DurableCore:
         """How commands reach a namespace."""
         return functools.partial(self.turns.submit, self.namespaces[name])
 
+    def has_entity(self, name: str, path: str) -> bool:
+        """Whether a link to this path of a namespace could find an entity there or below it."""
+        namespace = self.namespaces.get(name)
+        return namespace is not None and namespace.has_entity(path)
+
     async def ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
         """Run a request and wait for its answer; raises its refusal."""
         return await self.turns.ask(self.namespaces[name], build)

@@ -28,11 +28,13 @@ _TRANSFER_SUFFIX = "/$transfer"
 class Directory:
     """Entities by path."""
 
-    __slots__ = ("_by_path", "keys", "queue_and_topic_count")
+    __slots__ = ("_by_path", "_count_below", "keys", "queue_and_topic_count")
 
     def __init__(self) -> None:
         self._by_path: dict[str, Entity] = {}
         """In lower case; subscriptions too."""
+        self._count_below: dict[str, int] = {}
+        """How many entities have a path that continues this one, by path in lower case."""
         self.queue_and_topic_count = 0
         self.keys = Keys()
         """Who may do what, by the entities' own rules."""
@@ -43,6 +45,12 @@ class Directory:
     def get(self, path: str) -> Entity | None:
         """The entity of this path, or None."""
         return self._by_path.get(path.lower())
+
+    def has_at_or_below(self, path: str) -> bool:
+        """Whether an entity has this path or one that continues it. Sub-queues and other nodes of
+        an entity, whose names begin with `$`, count as the entity."""
+        key = path.lower().partition("/$")[0].removesuffix(SUBSCRIPTIONS[:-1])
+        return key in self._by_path or key in self._count_below
 
     def entity(self, path: str) -> Entity:
         """The entity of this path. Raises if there is none."""
@@ -77,6 +85,8 @@ class Directory:
     def add(self, entity: Entity) -> None:
         """An entity exists. A subscription is made known to its topic."""
         self._by_path[entity.path.lower()] = entity
+        for path in _paths_above(entity.path):
+            self._count_below[path] = self._count_below.get(path, 0) + 1
         self.keys.replace(entity.path, None, entity.definition)
         if isinstance(entity, Subscription):
             topic, name = self.topic_of(entity.path)
@@ -87,6 +97,10 @@ class Directory:
     def remove(self, entity: Entity) -> None:
         """An entity is gone."""
         del self._by_path[entity.path.lower()]
+        for path in _paths_above(entity.path):
+            self._count_below[path] -= 1
+            if not self._count_below[path]:
+                del self._count_below[path]
         entity.is_deleted = True
         self.keys.replace(entity.path, entity.definition, None)
         if isinstance(entity, Subscription):
@@ -94,3 +108,11 @@ class Directory:
             topic.unsubscribe(name)
         else:
             self.queue_and_topic_count -= 1
+
+
+def _paths_above(path: str) -> Iterator[str]:
+    """`a/b/c` → `a/b`, `a`."""
+    above = path.lower().rpartition("/")[0]
+    while above:
+        yield above
+        above = above.rpartition("/")[0]

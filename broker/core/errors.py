@@ -24,6 +24,7 @@ class EntityNotFound(BrokerError):
     status = 404
 
     def __init__(self, path: str) -> None:
+        self.path = path
         super().__init__(f"The messaging entity '{path}' could not be found.")
 
 

@@ -127,6 +127,7 @@ class Namespace:
             ask.ListRules: rules.list_rules,
         }
         self._handlers.update(dict.fromkeys(self._answers, self._answer))
+        self._create_on_first_use = create_on_first_use
         if create_on_first_use:
             for attach in (ask.AttachSender, ask.AttachReceiver):
                 self._handlers[attach] = self._creating_first(self._handlers[attach])
@@ -221,6 +222,10 @@ class Namespace:
         if waiting_since_ms is not None:
             return waiting_since_ms
         return self._environment.deadlines.earliest_ms()
+
+    def has_entity(self, path: str) -> bool:
+        """Whether a link to this path could find an entity there or below it, created if need be."""
+        return self._create_on_first_use or self._directory.has_at_or_below(path)
 
     def views(self) -> Iterator[EntityView]:
         """Every entity as administration shows it."""

@@ -161,8 +161,9 @@ class Arrivals:
             _settle(delivery)
             lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
             return None
+        limit_bytes = link.max_message_size_bytes or self._max_message_size_bytes
         while size > 0:
-            partial.add(copy_buffer.view[0:size], self._max_message_size_bytes)
+            partial.add(copy_buffer.view[0:size], limit_bytes)
             size = _link_recv(pointer, copy_buffer.memory, self._read_bytes)
         if _is_partial(delivery):
             link.partial = partial
@@ -173,8 +174,9 @@ class Arrivals:
         _link_advance(pointer)
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
-        if partial.size_bytes > self._max_message_size_bytes:
-            self._handler.on_oversize(link, delivery, partial.size_bytes, settled)
+        if partial.size_bytes > limit_bytes:
+            beginning = b"".join(partial.chunks)
+            self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
         else:
             kind = KINDS[settled, partial.batch]
             if self.transactional:

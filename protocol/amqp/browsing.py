@@ -95,7 +95,9 @@ class BrowsingLink:
             return
         self._asking = False
         if effect.error is not None:
-            error = wire_error(effect.error, entity=self.path, operation="browse")
+            error = wire_error(
+                effect.error, entity=self.path, operation="browse", host=self._link.host
+            )
             self._engine.detach(self._link, error)
         elif not self._link.answered:
             self._engine.attach(self._link)

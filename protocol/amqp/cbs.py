@@ -1,24 +1,29 @@
 """The `$cbs` node: a client puts tokens, the connection holds what they grant.
 
-What a token is good for is `permits.py`'s; here is the wire form. Grants end with the connection.
+What a token is good for is `permits.py`'s; here is the wire form, and what a client is told of an
+entity that does not exist. Grants end with the connection.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere
+from broker.core.errors import ArgumentError, BrokerError, EntityNotFound, NotImplementedHere
+from protocol.amqp.addresses import MANAGEMENT_SUFFIX
 from protocol.amqp.requests import Request, write_response
 from protocol.amqp.values import Int
+from protocol.identity import is_sas, spelled_path_of
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from protocol.amqp.permits import Permits
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
 DELETE_TOKEN = "delete-token"  # noqa: S105
+PYTHON_SDK = "azsdk-python-servicebus"
+"""`product` in the open frame of azure-servicebus; also part of its user agent."""
 
 
 class CbsNode:
@@ -28,11 +33,19 @@ class CbsNode:
         self,
         permits: Permits,
         grants_changed: Callable[[bool], None],
+        has_entity: Callable[[str, str], bool],
         respond: Callable[[Request, bytes], None],
     ) -> None:
         self._permits = permits
         self._grants_changed = grants_changed
+        self._has_entity = has_entity
         self._respond = respond
+        self._is_python_sdk = False
+
+    def recognise(self, properties: Mapping[str, object]) -> None:
+        """Take note of the properties that the client opened the connection with."""
+        names = (properties.get("product"), properties.get("user-agent"))
+        self._is_python_sdk = any(PYTHON_SDK in str(name) for name in names)
 
     def handle(self, request: Request) -> None:
         """Take a token and say whether it is any good."""
@@ -40,10 +53,17 @@ class CbsNode:
         try:
             self._run(request, audience)
         except BrokerError as error:
-            refusal = refuse(error, entity=audience, operation="put-token")
-            status, description = refusal.status, refusal.text
+            self.refuse(request, error)
         else:
-            status, description = 202, "Accepted"
+            self._answer(request, 202, "Accepted")
+
+    def refuse(self, request: Request, error: BrokerError) -> None:
+        """Say why a request was not taken."""
+        audience = str(request.properties.get("name") or "")
+        refusal = refuse(error, entity=audience, operation="put-token", host=self._permits.hostname)
+        self._answer(request, refusal.status, refusal.text)
+
+    def _answer(self, request: Request, status: int, description: str) -> None:
         properties = {"status-code": Int(status), "status-description": description}
         self._respond(request, write_response(request, properties, None))
 
@@ -63,3 +83,22 @@ class CbsNode:
         if not isinstance(token, str):
             raise ArgumentError("The body of put-token must be the token as a string.")
         self._grants_changed(self._permits.put_token(audience, token))
+        # The grant stands even so: the entity may be created before the client attaches.
+        self._check_entity(audience, token)
+
+    def _check_entity(self, audience: str, token: str) -> None:
+        """Raise `EntityNotFound` where the service answers put-token with 404.
+
+        Go has a not-found error for that answer and for no other. The Python SDK makes an
+        authentication error of it and tries again, so there the attach is refused instead, from
+        which it makes its not-found error at once. With a bearer token it gets the service's answer
+        all the same: the live tests of that SDK use bearer tokens, and expect that error.
+        """
+        if self._is_python_sdk and is_sas(token):
+            return
+        path = spelled_path_of(audience)
+        if path.lower().endswith(MANAGEMENT_SUFFIX):
+            path = path[: -len(MANAGEMENT_SUFFIX)]
+        names_entity = path and not path.startswith("$")
+        if names_entity and not self._has_entity(self._permits.likely_namespace, path):
+            raise EntityNotFound(path)

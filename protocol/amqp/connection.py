@@ -51,6 +51,8 @@ class Surroundings:
     wake_at: Callable[[int], None]
     """Have `check_permits` called when the broker's clock gets there, and not before."""
     identity: Identity
+    has_entity: Callable[[str, str], bool]
+    """(namespace, path): whether a link to this path could find an entity there or below it."""
     now_ms: Callable[[], int]
     limits: Limits
     container_id: str
@@ -96,6 +98,7 @@ class Connection:
             self._submit_later,
             surroundings.touch,
             self._grants_changed,
+            surroundings.has_entity,
         )
         self.opened = False
         """True once the client has opened: from then on the engine watches its idleness."""
@@ -213,6 +216,7 @@ class Connection:
             product=properties.get("product"),
         )
         try:
+            self._nodes.open(properties)
             self._permits.open(hostname)
         except BrokerError as error:
             self.close(error)
@@ -220,13 +224,15 @@ class Connection:
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """The client wants a link."""
+        link.host = self._permits.hostname
         try:
             if len(self._peers) >= self._limits.links_per_connection_max:
                 raise QuotaExceeded("This connection has too many links.")
             peer = self._nodes.attach(link, attach)
         except BrokerError as error:
             address = attach.target_address if attach.is_receiver else attach.source_address
-            self._engine.refuse(link, wire_error(error, entity=address or "", operation="attach"))
+            refusal = wire_error(error, entity=address or "", operation="attach", host=link.host)
+            self._engine.refuse(link, refusal)
         else:
             link.context = peer
             self._peers[link] = peer
@@ -244,11 +250,11 @@ class Connection:
             link.context.on_transfers(deliveries, payloads, kind)
 
     def on_oversize(
-        self, link: EngineLink, delivery: Delivery, size_bytes: int, settled: bool
+        self, link: EngineLink, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        """A message over every limit."""
+        """A message over its link's limit."""
         if link.context is not None:
-            link.context.on_oversize(delivery, size_bytes, settled)
+            link.context.on_oversize(delivery, size_bytes, settled, beginning)
             self._surroundings.touch()
 
     def on_outcomes(

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from broker.core.commands import Declare, Detach, Discharge
 from broker.core.effects import Effect, Reply
-from broker.core.errors import BrokerError, NotImplementedHere, UndecodableMessage
+from broker.core.errors import BrokerError, MessageSizeExceeded, NotImplementedHere
 from protocol.amqp.mapping import wire_error
 from protocol.amqp.outcomes import ACCEPTED, Declared
 from protocol.amqp.requests import VALUE
@@ -46,6 +46,7 @@ class CoordinatorLink:
 
     def attach(self, max_message_size_bytes: int) -> None:
         """Let the client begin."""
+        self._link.max_message_size_bytes = max_message_size_bytes
         self._engine.attach(
             self._link, max_message_size_bytes=max_message_size_bytes, credit=COORDINATOR_CREDIT
         )
@@ -66,11 +67,20 @@ class CoordinatorLink:
         self._engine.grant(self._link, len(deliveries))
         self._touch()
 
-    def on_oversize(self, delivery: Delivery, size_bytes: int, settled: bool) -> None:
+    def on_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
         """Nothing a coordinator understands is large."""
-        del settled
-        self._refuse(delivery, UndecodableMessage(f"A request of {size_bytes} bytes is too large."))
+        del settled, beginning
+        self._refuse(delivery, self._too_large(size_bytes))
+        self._engine.grant(self._link, 1)
         self._touch()
+
+    def _too_large(self, size_bytes: int) -> MessageSizeExceeded:
+        return MessageSizeExceeded(
+            f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
+            f"({self._link.max_message_size_bytes} bytes) currently allowed on the link."
+        )
 
     def on_detach(self) -> None:
         """Whatever was declared here and not discharged is rolled back."""
@@ -97,6 +107,8 @@ class CoordinatorLink:
         return promised
 
     def _command(self, delivery: Delivery, payload: bytes) -> Command:
+        if len(payload) > self._link.max_message_size_bytes:
+            raise self._too_large(len(payload))
         section = None
         position = 0
         while position < len(payload):

@@ -37,6 +37,10 @@ KINDS = {
 } | {(False, False): PLAIN}
 
 
+OVERSIZE_KEPT_BYTES = 1024
+"""How much is kept of a message over its limit: enough for the id of a request."""
+
+
 class EngineSession:
     """An AMQP session: a channel that links share."""
 
@@ -57,7 +61,9 @@ class EngineLink:
         "context",
         "drained",
         "handle",
+        "host",
         "is_receiver",
+        "max_message_size_bytes",
         "name",
         "partial",
         "pointer",
@@ -96,6 +102,10 @@ class EngineLink:
         """Credit given back so far; with `sent` this makes the delivery count."""
         self.channel = self.handle = 0
         """Where the link stands in our own frames."""
+        self.max_message_size_bytes = 0
+        """Of what the client sends here; more is not kept. 0: what the connection allows."""
+        self.host = ""
+        """The host that the client named when it opened: errors name entities with it."""
 
     def end(self) -> None:
         """Nothing more can be done on the link, though Proton still has it."""
@@ -120,14 +130,16 @@ class Partial:
         self.kept_bytes = 0
 
     def add(self, chunk: bytes, limit_bytes: int) -> None:
-        """More of it; beyond the limit nothing of it is kept."""
+        """More of it; beyond the limit only its beginning is kept, by which it can be refused."""
+        is_over = self.size_bytes > limit_bytes
         self.size_bytes += len(chunk)
-        if self.size_bytes <= limit_bytes:
-            self.chunks.append(chunk)
-            self.kept_bytes = self.size_bytes
-        else:
-            self.chunks.clear()
-            self.kept_bytes = 0
+        if is_over:
+            return
+        self.chunks.append(chunk)
+        self.kept_bytes = self.size_bytes
+        if self.size_bytes > limit_bytes:
+            self.chunks = [b"".join(self.chunks)[:OVERSIZE_KEPT_BYTES]]
+            self.kept_bytes = len(self.chunks[0])
 
 
 class EngineHandler(Protocol):
@@ -154,8 +166,9 @@ class EngineHandler(Protocol):
         delivery: Delivery,
         size_bytes: int,
         settled: bool,  # noqa: FBT001
+        beginning: bytes,
     ) -> None:
-        """A message over the hard limit arrived; its bytes were dropped as they came."""
+        """A message over the link's limit arrived; all but its beginning was dropped."""
 
     def on_outcomes(
         self,

@@ -91,8 +91,11 @@ class ClientSender:
         if messages:
             self._submit(Send(self, identify(messages), handles, kind.transaction_id))
 
-    def on_oversize(self, delivery: Delivery, size_bytes: int, settled: bool) -> None:
+    def on_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
         """A message over every limit arrived; its bytes were not kept."""
+        del beginning
         error = MessageSizeExceeded(
             f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
             f"({self._max_message_size_bytes} bytes) currently allowed on the link."
@@ -161,14 +164,16 @@ class ClientSender:
         )
 
     def _refused(self, effect: Refused) -> None:
-        self._engine.refuse(
-            self._link, wire_error(effect.error, entity=self.path, operation="attach sender")
+        error = wire_error(
+            effect.error, entity=self.path, operation="attach sender", host=self._link.host
         )
+        self._engine.refuse(self._link, error)
 
     def _detached(self, effect: Detached) -> None:
-        self._engine.detach(
-            self._link, wire_error(effect.error, entity=self.path, operation="sender ended")
+        error = wire_error(
+            effect.error, entity=self.path, operation="sender ended", host=self._link.host
         )
+        self._engine.detach(self._link, error)
 
     def _accepted(self, effect: Accepted) -> None:
         handles = effect.handles
@@ -191,9 +196,8 @@ class ClientSender:
         self._refuse(effect.handle, effect.error)
 
     def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
-        self._engine.settle_refused(
-            self._link, [delivery], wire_error(error, entity=self.path, operation="send")
-        )
+        refusal = wire_error(error, entity=self.path, operation="send", host=self._link.host)
+        self._engine.settle_refused(self._link, [delivery], refusal)
         self._replenish(1)
 
     def _settle_presettled(self, deliveries: Sequence[Delivery]) -> None:
@@ -358,12 +362,15 @@ class ClientReceiver:
         return encode({Symbol(SESSION_FILTER): value})
 
     def _refused(self, effect: Refused) -> None:
-        self._engine.refuse(
-            self._link, wire_error(effect.error, entity=self.path, operation="attach receiver")
+        error = wire_error(
+            effect.error, entity=self.path, operation="attach receiver", host=self._link.host
         )
+        self._engine.refuse(self._link, error)
 
     def _detached(self, effect: Detached) -> None:
-        error = wire_error(effect.error, entity=self.path, operation="receiver ended")
+        error = wire_error(
+            effect.error, entity=self.path, operation="receiver ended", host=self._link.host
+        )
         self._unsettled.clear()
         # A client may be settling one of these just now, and some SDKs wait for the answer even
         # after the link has ended.

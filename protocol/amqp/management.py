@@ -74,7 +74,7 @@ class ManagementNode:
             request.extra["operation"] = operation
             self._submit(operation.command(self, request, request.body))
         except BrokerError as error:
-            self._refuse(request, error)
+            self.refuse(request, error)
 
     def receive(self, effect: Effect) -> None:
         """Answer a request."""
@@ -82,16 +82,17 @@ class ManagementNode:
             return
         request = effect.request
         if effect.error is not None:
-            self._refuse(request, effect.error)
+            self.refuse(request, effect.error)
             return
         operation: Operation = request.extra["operation"]  # type: ignore[assignment]
         status, body = operation.answer(effect.value, request)
         properties = {"statusCode": Int(status), "statusDescription": "OK"}
         self._respond(request, write_response(request, properties, body))
 
-    def _refuse(self, request: Request, error: BrokerError) -> None:
+    def refuse(self, request: Request, error: BrokerError) -> None:
+        """Say why a request was not taken."""
         operation = str(request.properties.get("operation"))
-        refusal = refuse(error, entity=self.path, operation=operation)
+        refusal = refuse(error, entity=self.path, operation=operation, host=request.link.link.host)
         properties = {
             "statusCode": Int(refusal.status),
             "statusDescription": refusal.text,

@@ -59,9 +59,11 @@ ANSWERS: dict[SettlementKind, Outcome] = {
 """The answer to a settlement that took effect: the same outcome type, and no error."""
 
 
-def wire_error(error: BrokerError, *, entity: str = "", operation: str = "") -> WireError:
+def wire_error(
+    error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
+) -> WireError:
     """An error as it stands in a frame. The info map is never empty: one SDK hangs otherwise."""
-    refusal = refuse(error, entity=entity, operation=operation)
+    refusal = refuse(error, entity=entity, operation=operation, host=host)
     return WireError(
         refusal.condition, refusal.text, {"com.microsoft:tracking-id": refusal.tracking_id}
     )

@@ -23,17 +23,24 @@ from protocol.amqp.requests import Request, RequestLink, ResponseLink
 from protocol.identity import LISTEN, SEND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.core.commands import Command
     from config.limits import Limits
     from protocol.amqp.attach import Attach
     from protocol.amqp.engine import Engine, EngineLink
     from protocol.amqp.permits import Permits
+    from protocol.amqp.requests import RequestNode
 
 log = structlog.get_logger("peeklock.amqp")
 
 SETTLED_MODE = 1
+CBS_REQUEST_MAX_BYTES = 64 * 1024
+"""A token and what is said about it: anybody may attach here, before any token is checked."""
+MANAGEMENT_REQUEST_MAX_BYTES = 16 * 1024 * 1024
+"""Many messages to schedule, or the state of a session; no more than a message may have."""
+COORDINATOR_REQUEST_MAX_BYTES = 4 * 1024
+"""A declare or a discharge."""
 SESSION_WAIT_DEFAULT_MS = 65_000
 NON_EXCLUSIVE_SESSION_FILTER = "com.microsoft:non-exclusive-session-filter:list"
 SELECTORS = frozenset(
@@ -65,6 +72,7 @@ class Nodes:
         submit_later: Callable[[Command], bool],
         touch: Callable[[], None],
         grants_changed: Callable[[bool], None],
+        has_entity: Callable[[str, str], bool],
     ) -> None:
         self._engine = engine
         self._permits = permits
@@ -74,7 +82,11 @@ class Nodes:
         self._touch = touch
         self._responses: list[ResponseLink] = []
         self._management: dict[str, ManagementNode] = {}
-        self._cbs = CbsNode(permits, grants_changed, self._respond)
+        self._cbs = CbsNode(permits, grants_changed, has_entity, self._respond)
+
+    def open(self, properties: Mapping[str, object]) -> None:
+        """The client has opened the connection and said which software it is."""
+        self._cbs.recognise(properties)
 
     def forget(self, peer: object) -> None:
         """A link is gone."""
@@ -120,8 +132,10 @@ class Nodes:
         if not attach.is_receiver:
             return self._attach_responses(link, attach, address)
         if address.kind is NodeKind.CBS:
-            return self._attach_requests(link, address, self._cbs.handle)
-        return self._attach_requests(link, address, self._management_node(address.path).handle)
+            return self._attach_requests(link, address, self._cbs, CBS_REQUEST_MAX_BYTES)
+        limit_bytes = min(self._limits.message_max_bytes, MANAGEMENT_REQUEST_MAX_BYTES)
+        node = self._management_node(address.path)
+        return self._attach_requests(link, address, node, limit_bytes)
 
     def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> ClientSender:
         via = attach.properties.get("com.microsoft:transfer-destination-address")
@@ -187,14 +201,14 @@ class Nodes:
 
     def _attach_coordinator(self, link: EngineLink) -> CoordinatorLink:
         peer = CoordinatorLink(self._engine, link, self._submit, self._submit_later, self._touch)
-        peer.attach(self._limits.message_max_bytes)
+        peer.attach(COORDINATOR_REQUEST_MAX_BYTES)
         return peer
 
     def _attach_requests(
-        self, link: EngineLink, node: Address, handle: Callable[[Request], None]
+        self, link: EngineLink, node: Address, answerer: RequestNode, limit_bytes: int
     ) -> RequestLink:
-        peer = RequestLink(self._engine, link, node, handle, self._touch)
-        peer.attach(self._limits.message_max_bytes)
+        peer = RequestLink(self._engine, link, node, answerer, self._touch)
+        peer.attach(limit_bytes)
         return peer
 
     def _attach_responses(self, link: EngineLink, attach: Attach, node: Address) -> ResponseLink:

@@ -39,7 +39,7 @@ class Permits:
         self._grants = Grants(tokens_max)
         self._needs: dict[EngineLink, tuple[Need, ...]] = {}
         self._credentials: tuple[str, str] | None = None
-        self._hostname = ""
+        self.hostname = ""
         self._token_due_ms = NEVER_MS
         self.namespace: str | None = None
         """The one that the host name or a key selected; None so far."""
@@ -55,7 +55,7 @@ class Permits:
 
     def open(self, hostname: str) -> None:
         """The client named a host. Raises if its credentials are of another namespace."""
-        self._hostname = hostname
+        self.hostname = hostname
         self.namespace = self._identity.namespace_of_host(hostname)
         if self._credentials is not None:
             grants = self._identity.verify_plain(*self._credentials, self.namespace)
@@ -83,6 +83,11 @@ class Permits:
     def delete_token(self, audience: str) -> None:
         """Give up what a token granted."""
         self._grants.drop(path_of(audience))
+
+    @property
+    def likely_namespace(self) -> str:
+        """The namespace that would be worked in if nothing else selected one."""
+        return self.namespace or self._identity.default_namespace
 
     def settle_namespace(self) -> str:
         """The namespace to work in from now on; no later key can select another."""
@@ -121,7 +126,7 @@ class Permits:
         return missing_claim(claim or "Send, Listen or Manage", self._resource(path))
 
     def _resource(self, path: str) -> str:
-        return f"sb://{self._hostname}/{path}"
+        return f"sb://{self.hostname}/{path}"
 
     # --- and until when ------------------------------------------------------------------------
 

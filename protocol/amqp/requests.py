@@ -7,10 +7,12 @@ in its type, as correlation id. Responses wait here for the client's credit.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from broker.core.errors import UndecodableMessage
+from broker.core.errors import MessageSizeExceeded, UndecodableMessage
+from protocol.amqp.endpoints import OVERSIZE_KEPT_BYTES
 from protocol.amqp.mapping import wire_error
 from protocol.amqp.outcomes import ACCEPTED
 from protocol.amqp.values import Described, decode, encode
@@ -18,6 +20,7 @@ from protocol.amqp.values import Described, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from broker.core.errors import BrokerError
     from protocol.amqp.addresses import Address
     from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
     from protocol.amqp.outcomes import Outcome
@@ -32,13 +35,23 @@ class Request:
     """One request, decoded."""
 
     link: RequestLink
-    message_id: object
-    reply_to: str | None
-    properties: Mapping[str, object]
-    body: object
+    message_id: object = None
+    reply_to: str | None = None
+    properties: Mapping[str, object] = field(default_factory=dict)
+    body: object = None
     transaction_id: bytes | None = None
     extra: dict[str, object] = field(default_factory=dict)
     """What the node wants to remember until it answers."""
+
+
+class RequestNode(Protocol):
+    """Who answers requests."""
+
+    def handle(self, request: Request) -> None:
+        """Run a request; it is answered now or later."""
+
+    def refuse(self, request: Request, error: BrokerError) -> None:
+        """Answer a request with an error."""
 
 
 class RequestLink:
@@ -49,18 +62,19 @@ class RequestLink:
         engine: Engine,
         link: EngineLink,
         node: Address,
-        handle: Callable[[Request], None],
+        answerer: RequestNode,
         touch: Callable[[], None],
     ) -> None:
         self._engine = engine
         self.link = link
         self.node = node
-        self._handle = handle
+        self._answerer = answerer
         self._touch = touch
         self._answered = 0
 
     def attach(self, max_message_size_bytes: int) -> None:
         """Let the client begin."""
+        self.link.max_message_size_bytes = max_message_size_bytes
         self._engine.attach(
             self.link, max_message_size_bytes=max_message_size_bytes, credit=REQUEST_CREDIT
         )
@@ -70,29 +84,65 @@ class RequestLink:
     ) -> None:
         """Requests arrived: each is taken over at once, its answer is a message of its own."""
         for delivery, payload in zip(deliveries, payloads, strict=True):
-            try:
-                request = read_request(self, payload, kind.transaction_id)
-            except UndecodableMessage as error:
-                refusal = wire_error(error, operation="request")
-                self._engine.settle_refused(self.link, [delivery], refusal)
+            if len(payload) > self.link.max_message_size_bytes:
+                beginning = payload[:OVERSIZE_KEPT_BYTES]
+                self._refuse_oversize(delivery, len(payload), kind.settled, beginning)
                 continue
-            self._engine.settle(self.link, [delivery], None if kind.settled else ACCEPTED)
-            self._handle(request)
-        self._answered += len(deliveries)
+            request = Request(self, transaction_id=kind.transaction_id)
+            try:
+                read_request(request, payload)
+            except UndecodableMessage as error:
+                self._refuse(delivery, kind.settled, request, error)
+            else:
+                self._engine.settle(self.link, [delivery], None if kind.settled else ACCEPTED)
+                self._answerer.handle(request)
+        self._count_answered(len(deliveries))
+
+    def on_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
+        """A request over the link's limit arrived in parts."""
+        self._refuse_oversize(delivery, size_bytes, settled, beginning)
+        self._count_answered(1)
+
+    def _refuse_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
+        request = Request(self)
+        with suppress(UndecodableMessage):
+            read_request(request, beginning)
+        error = MessageSizeExceeded(
+            f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
+            f"({self.link.max_message_size_bytes} bytes) currently allowed on the link."
+        )
+        self._refuse(delivery, settled, request, error)
+
+    def _refuse(
+        self, delivery: Delivery, settled: bool, request: Request, error: BrokerError
+    ) -> None:
+        """Refuse a request that was not read to its end: with an answer if its id could be read,
+        for which every SDK waits, else by ending the link.
+
+        There a rejection alone would not do: the JavaScript and .NET SDKs do not look at the outcome
+        of a request and wait until their time is up. The Python SDK learns from the outcome what was
+        wrong, and from the detach only that something was.
+        """
+        if request.message_id is not None:
+            self._engine.settle(self.link, [delivery], None if settled else ACCEPTED)
+            self._answerer.refuse(request, error)
+            return
+        refusal = wire_error(error, entity=self.node.path, operation="request")
+        if not settled:
+            self._engine.settle_refused(self.link, [delivery], refusal)
+        self._engine.detach(self.link, refusal)
+        self._touch()
+
+    def _count_answered(self, count: int) -> None:
+        """Give back the credit of requests, many at a time."""
+        self._answered += count
         if self._answered * 2 >= REQUEST_CREDIT:
             self._engine.grant(self.link, self._answered)
             self._answered = 0
-        self._touch()
-
-    def on_oversize(self, delivery: Delivery, size_bytes: int, settled: bool) -> None:
-        """A request over every limit is refused without having been read."""
-        error = UndecodableMessage(f"A request of {size_bytes} bytes is too large.")
-        if settled:
-            self._engine.settle(self.link, [delivery], None)
-        else:
-            self._engine.settle_refused(
-                self.link, [delivery], wire_error(error, operation="request")
-            )
         self._touch()
 
     def on_detach(self) -> None:
@@ -160,11 +210,9 @@ class ResponseLink:
         """See `pause`."""
 
 
-def read_request(link: RequestLink, payload: bytes, transaction_id: bytes | None) -> Request:
-    """Decode a request: id, reply address, application properties and body."""
-    properties: list[Any] = []
-    application_properties: dict[str, object] = {}
-    body: object = None
+def read_request(request: Request, payload: bytes) -> None:
+    """Decode a request: id, reply address, application properties and body, in that order. Raises
+    `UndecodableMessage`; what came before the error is read, and the id allows for an answer."""
     data: list[bytes] = []
     position = 0
     while position < len(payload):
@@ -173,27 +221,17 @@ def read_request(link: RequestLink, payload: bytes, transaction_id: bytes | None
             raise UndecodableMessage("A request must consist of message sections.")
         code, value = int(section.descriptor), section.value
         if code == PROPERTIES and isinstance(value, list):
-            properties = value
+            request.message_id = value[0] if value else None
+            reply_to = value[4] if len(value) > 4 else None
+            request.reply_to = None if reply_to is None else str(reply_to)
         elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
-            application_properties = {str(key): item for key, item in value.items()}
-        elif code == VALUE:
-            body = value
+            request.properties = {str(key): item for key, item in value.items()}
+        elif code in (VALUE, SEQUENCE):
+            request.body = value
         elif code == DATA and isinstance(value, bytes):
             data.append(value)
-        elif code == SEQUENCE:
-            body = value
-    if body is None and data:
-        body = b"".join(data)
-    message_id = properties[0] if properties else None
-    reply_to = properties[4] if len(properties) > 4 else None
-    return Request(
-        link,
-        message_id,
-        None if reply_to is None else str(reply_to),
-        application_properties,
-        body,
-        transaction_id,
-    )
+    if request.body is None and data:
+        request.body = b"".join(data)
 
 
 def write_response(request: Request, properties: Mapping[str, object], body: object) -> bytes:

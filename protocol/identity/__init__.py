@@ -18,7 +18,9 @@ from protocol.identity.grants import (
     covers,
     missing_claim,
     path_of,
+    spelled_path_of,
 )
+from protocol.identity.sas import is_sas
 from protocol.identity.verifying import Identity, Keyring
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "Keyring",
     "TokenRefused",
     "covers",
+    "is_sas",
     "missing_claim",
     "path_of",
+    "spelled_path_of",
 ]

@@ -127,8 +127,13 @@ def covers(granted: str, path: str) -> bool:
 
 def path_of(resource: str) -> str:
     """`sb://host:port/Some/Path/` → `some/path`; a bare host is the whole namespace."""
+    return spelled_path_of(resource).lower()
+
+
+def spelled_path_of(resource: str) -> str:
+    """`sb://host:port/Some/Path/` → `Some/Path`."""
     rest = (resource.partition("://")[2] or resource).partition("?")[0]
-    return unquote(rest.partition("/")[2]).strip("/").lower()
+    return unquote(rest.partition("/")[2]).strip("/")
 
 
 def missing_claim(claim: str, resource: str) -> Unauthorized:

@@ -78,16 +78,25 @@ class Broker:
                 limits=RELAXED,
                 ids=ids,
                 payload_budget_bytes=None,
+                create_on_first_use=Settings.model_validate(settings).create_on_first_use,
             )
             self.namespaces[name].declare(entities, NOW_MS, Turn())
 
-    def connect(self, hostname: str = "localhost", plain: tuple[str, str] | None = None) -> Client:
-        client = Client(self, hostname, plain)
+    def connect(
+        self,
+        hostname: str = "localhost",
+        plain: tuple[str, str] | None = None,
+        product: str | None = None,
+    ) -> Client:
+        client = Client(self, hostname, plain, product)
         self.clients.append(client)
         return client
 
     def enter(self, name: str) -> Any:
         return lambda command: self._inbox.append((self.namespaces[name], command))
+
+    def has_entity(self, name: str, path: str) -> bool:
+        return self.namespaces[name].has_entity(path)
 
     def run(self) -> None:
         """Turns, until there is nothing more to do."""
@@ -150,7 +159,13 @@ class LinkRefused(Exception):
 class Client:
     """Past open and begin, with no token put yet."""
 
-    def __init__(self, broker: Broker, hostname: str, plain: tuple[str, str] | None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        hostname: str,
+        plain: tuple[str, str] | None = None,
+        product: str | None = None,
+    ) -> None:
         self.broker = broker
         self.hostname = hostname
         self.wake_at_ms: int | None = None
@@ -161,6 +176,7 @@ class Client:
                 touch=lambda: None,
                 wake_at=self._wake_at,
                 identity=broker.access.identity,
+                has_entity=broker.has_entity,
                 now_ms=broker.access.now_ms,
                 limits=RELAXED,
                 container_id="broker",
@@ -172,7 +188,11 @@ class Client:
         self._coordinator = 0
         self._deliveries = itertools.count()
         self._nodes: dict[str, int] = {}
-        start = wire.HEADER + wire.open_frame(hostname=hostname) + wire.begin_frame()
+        properties: dict[Any, object] | None = None
+        if product is not None:
+            properties = {Symbol("product"): product}
+        opening = wire.open_frame(hostname=hostname, properties=properties)
+        start = wire.HEADER + opening + wire.begin_frame()
         if plain is not None:
             response = b"\0" + "\0".join(plain).encode()
             init = encode(Described(ULong(0x41), [Symbol("PLAIN"), response]))
@@ -250,12 +270,7 @@ class Client:
 
         Raises `LinkRefused` where the node cannot be reached.
         """
-        if node not in self._nodes:
-            if refusal := self.attach_receiver(node):
-                raise LinkRefused(refusal)
-            self.say(wire.flow(1000, handle=self.last_handle))
-            assert self.attach_sender(node) is None
-            self._nodes[node] = self.last_handle
+        handle = self.reach(node)
         message = b"".join(
             (
                 encode(Described(ULong(0x73), ["id"])),
@@ -263,8 +278,27 @@ class Client:
                 encode(Described(ULong(0x77), body)),
             )
         )
-        sent = wire.transfer(next(self._deliveries), message, handle=self._nodes[node])
+        sent = wire.transfer(self.next_delivery(), message, handle=handle)
         (answer,) = [frame for frame in self.say(sent) if frame.name == "transfer"]
+        return self.application_properties(answer)
+
+    def reach(self, node: str, credit: int = 1000) -> int:
+        """A pair of links to a node; the handle of the one for requests."""
+        if node not in self._nodes:
+            if refusal := self.attach_receiver(node):
+                raise LinkRefused(refusal)
+            self.say(wire.flow(credit, handle=self.last_handle))
+            assert self.attach_sender(node) is None
+            self._nodes[node] = self.last_handle
+        return self._nodes[node]
+
+    def next_delivery(self) -> int:
+        """A delivery id that has not been used."""
+        return next(self._deliveries)
+
+    @staticmethod
+    def application_properties(answer: Frame) -> dict[str, Any]:
+        """Of the message that a transfer carries."""
         return _application_properties(answer.payload)
 
     def put_token(self, audience: str, token: str) -> tuple[int, str]:

@@ -316,7 +316,8 @@ def test_wrong_plain_credentials_are_refused(authorization: str):
 @pytest.mark.parametrize("ending", [wire.detach, lambda _: wire.frame("end")])
 def test_refused_and_ended_links_are_forgotten(broker: Broker, ending):
     """A client may try as often as it likes on one connection."""
-    client = authenticated(broker, "orders", "missing")
+    client = authenticated(broker, "orders")
+    assert 404 == client.authenticate("missing", ROOT_NAME, ROOT_KEY)[0]
     before = client.connection.link_count
     assert client.attach_sender("missing") is not None  # there is no such entity
     assert client.attach_sender("invoices") is not None  # not granted

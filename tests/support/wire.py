@@ -107,8 +107,13 @@ def target(address: str | None) -> Described:
     return described(0x29, address)
 
 
-def open_frame(container_id: str = "client", hostname: str = "localhost") -> bytes:
-    return frame("open", container_id, hostname, UInt(1 << 20))
+def open_frame(
+    container_id: str = "client",
+    hostname: str = "localhost",
+    properties: dict[Any, object] | None = None,
+) -> bytes:
+    between = (None,) * 6
+    return frame("open", container_id, hostname, UInt(1 << 20), *between, properties)
 
 
 def begin_frame(channel: int = 0, incoming_window: int = 1 << 20) -> bytes:
@@ -301,7 +306,9 @@ class Recorder:
         if self.accepts:
             self.engine.settle(link, deliveries, None if kind.settled else ACCEPTED)
 
-    def on_oversize(self, link: EngineLink, delivery: Any, size_bytes: int, settled: bool) -> None:
+    def on_oversize(
+        self, link: EngineLink, delivery: Any, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
         self.calls.append(("oversize", link, delivery, size_bytes, settled))
 
     def on_outcomes(

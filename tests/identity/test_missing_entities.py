@@ -1,0 +1,142 @@
+"""What a client is told of an entity that does not exist, by `$cbs` and at attach."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from config.entities import QueueDefinition
+from protocol.amqp.cbs import PYTHON_SDK
+from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
+
+DECLARED = """
+queues:
+  orders:
+  folder/below:
+topics:
+  prices:
+    subscriptions: {all: }
+  lonely:
+"""
+
+
+@pytest.fixture(params=["development", "strict"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    return Broker(DECLARED, authorization=request.param)
+
+
+def put(client: Client, path: str) -> tuple[int, str]:
+    return client.authenticate(path, ROOT_NAME, ROOT_KEY)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "$management",
+        "orders",
+        "ORDERS",
+        "orders/$management",
+        "orders/$DeadLetterQueue",
+        "orders/$Transfer/$DeadLetterQueue",
+        "orders/$DeadLetterQueue/$management",
+        "folder",
+        "folder/below",
+        "prices",
+        "prices/Subscriptions",
+        "prices/Subscriptions/all",
+        "prices/subscriptions/all/$management",
+        "prices/Subscriptions/all/$DeadLetterQueue",
+        "lonely/Subscriptions",
+    ],
+)
+def test_a_token_for_what_is_there_is_taken(broker: Broker, path: str):
+    """For entities, their sub-queues and nodes, the paths above them, and the namespace."""
+    assert (202, "Accepted") == put(broker.connect(), path)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("Nowhere", "Nowhere"),
+        ("nowhere/$management", "nowhere"),
+        ("nowhere/$DeadLetterQueue", "nowhere/$DeadLetterQueue"),
+        ("order", "order"),
+        ("orders/below", "orders/below"),
+        ("folder/elsewhere", "folder/elsewhere"),
+        ("prices/Subscriptions/none", "prices/Subscriptions/none"),
+        ("nowhere/Subscriptions/all", "nowhere/Subscriptions/all"),
+    ],
+)
+def test_a_token_for_what_is_not_there_is_answered_with_404(broker: Broker, path: str, named: str):
+    """Go has its not-found error from this answer only; JavaScript and Java find theirs by the
+    sentence."""
+    status, text = put(broker.connect("some.host:5672"), path)
+    assert 404 == status
+    assert text.startswith(
+        f"The messaging entity 'sb://some.host:5672/{named}' could not be found. TrackingId:"
+    )
+
+
+def test_a_wrong_key_is_told_before_a_missing_entity(broker: Broker):
+    """What exists is nobody's business who may not know it."""
+    status, text = broker.connect().authenticate("nowhere", ROOT_NAME, "wrong")
+    assert (401, "InvalidSignature") == (status, text.partition(":")[0])
+
+
+def test_the_token_counts_for_an_entity_that_is_created_later(broker: Broker):
+    """The same client may create it, and need not put the token again."""
+    client = broker.connect()
+    assert 404 == put(client, "later")[0]
+    refusal = client.attach_sender("later")
+    assert refusal is not None
+    assert refusal.startswith(
+        "amqp:not-found: The messaging entity 'sb://localhost/later' could not be found."
+    )
+    broker.create("later", QueueDefinition(), broker.access.identity.default_namespace)
+    assert client.attach_sender("later") is None
+    assert 202 == put(client, "later")[0]
+
+
+def test_an_entity_that_was_deleted_is_missing(broker: Broker):
+    """And so is the path above it, once nothing is left below."""
+    client = broker.connect()
+    broker.delete("folder/below", broker.access.identity.default_namespace)
+    assert [404, 404] == [put(client, path)[0] for path in ("folder/below", "folder")]
+
+
+def test_what_would_be_created_on_first_use_is_not_missing():
+    """The attach creates it."""
+    broker = Broker(DECLARED, create_on_first_use=True)
+    client = broker.connect()
+    assert 202 == put(client, "nowhere")[0]
+    assert client.attach_sender("nowhere") is None
+
+
+def test_the_python_sdk_is_told_at_attach(broker: Broker):
+    """From 404 it would make an authentication error and try again; its own live tests, which use
+    bearer tokens, expect just that."""
+    client = broker.connect(product=PYTHON_SDK)
+    assert 202 == put(client, "nowhere")[0]
+    refusal = client.attach_receiver("nowhere")
+    assert refusal is not None
+    assert "The messaging entity 'sb://localhost/nowhere' could not be found." in refusal
+    if not broker.access.identity.strict:
+        assert 404 == client.put_token("sb://localhost/nowhere", _bearer_token())[0]
+
+
+def _bearer_token() -> str:
+    parts = ({"alg": "none"}, {"exp": 1 << 40})
+    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in parts)
+    return ".".join([*encoded, ""])
+
+
+@pytest.mark.parametrize("operation", ["peek-message", "schedule-message", "enumerate-rules"])
+def test_a_request_for_a_missing_entity_is_answered_with_404(broker: Broker, operation: str):
+    """Whoever attached to its node by a token for the namespace learns it from the answer."""
+    client = broker.connect()
+    assert 202 == put(client, "")[0]
+    body: dict[str, object] = {"messages": []} if operation.startswith("schedule") else {}
+    assert (404, "amqp:not-found") == client.manage("nowhere", f"com.microsoft:{operation}", body)
