@@ -7,17 +7,18 @@ What an operation does is the core's. An unknown or malformed operation gets a s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from broker.core import commands
 from broker.core.commands import ReceiveMode
 from broker.core.effects import Effect, Reply
-from broker.core.errors import ArgumentError, BrokerError, NotImplementedHere
+from broker.core.errors import ArgumentError, BrokerError, MessageNotFound, NotImplementedHere
 from config.limits import INT32_MAX
 from protocol.amqp import management_arguments as arguments
 from protocol.amqp import rule_encoding
 from protocol.amqp.requests import Request, write_response
+from protocol.amqp.section_reader import body_sections
 from protocol.amqp.sections import encode_message
 from protocol.amqp.values import Array, ArrayCode, Int, Long, Symbol, Timestamp
 from protocol.refusals import refuse
@@ -37,13 +38,22 @@ PEEK_REPLY_MAX_BYTES = 900_000
 OK, NO_CONTENT = 200, 204
 
 
+class Answer(NamedTuple):
+    """What a request that was carried out is answered with."""
+
+    status: int
+    body: object
+    condition: str | None = None
+    """Why there is no content, where an SDK asks for the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """How one operation is read and answered."""
 
     claim: str
     command: Callable[[ManagementNode, Request, dict[str, Any]], Command]
-    answer: Callable[[Any, Request], tuple[int, object]]
+    answer: Callable[[Any, Request], Answer]
 
 
 class ManagementNode:
@@ -85,8 +95,13 @@ class ManagementNode:
             self.refuse(request, effect.error)
             return
         operation: Operation = request.extra["operation"]  # type: ignore[assignment]
-        status, body = operation.answer(effect.value, request)
-        properties = {"statusCode": Int(status), "statusDescription": "OK"}
+        status, body, condition = operation.answer(effect.value, request)
+        properties: dict[str, object] = {
+            "statusCode": Int(status),
+            "statusDescription": "OK" if status == OK else "NoContent",
+        }
+        if condition is not None:
+            properties["errorCondition"] = Symbol(condition)
         self._respond(request, write_response(request, properties, body))
 
     def refuse(self, request: Request, error: BrokerError) -> None:
@@ -105,24 +120,26 @@ class ManagementNode:
 # --- writing answers -------------------------------------------------------------------------
 
 
-def _empty(_value: object, _request: Request) -> tuple[int, object]:
-    return OK, {}
+def _empty(_value: object, _request: Request) -> Answer:
+    return Answer(OK, {})
 
 
-def _peeked(messages: list[Message], request: Request) -> tuple[int, object]:
-    del request
+def _peeked(messages: list[Message], request: Request) -> Answer:
+    omits_body = isinstance(request.body, dict) and request.body.get("omit-message-body") is True
     entries: list[object] = []
     size = 0
     for message in messages:
+        if omits_body and message.body is not None:  # a copy, as all that is peeked
+            message.body = message.body[: body_sections(message.body)[1]]
         encoded = encode_message(message)
         size += len(encoded)
         if entries and size > PEEK_REPLY_MAX_BYTES:
             break
         entries.append({"message": encoded})
-    return (OK, {"messages": entries}) if entries else (NO_CONTENT, {})
+    return Answer(OK, {"messages": entries}) if entries else Answer(NO_CONTENT, {})
 
 
-def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> tuple[int, object]:
+def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> Answer:
     del request
     entries: list[object] = []
     for message, token in pairs:
@@ -132,24 +149,34 @@ def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> tu
         if token is not None:
             entry["lock-token"] = UUID(bytes=token)
         entries.append(entry)
-    return OK, {"messages": entries}
+    return Answer(OK, {"messages": entries})
 
 
-def _sessions(session_ids: list[str], request: Request) -> tuple[int, object]:
+def _sessions(session_ids: list[str], request: Request) -> Answer:
     if not session_ids:
-        return NO_CONTENT, {}
+        return Answer(NO_CONTENT, {})
     skip = arguments.integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
-    return OK, {
+    body = {
         # With `last-session-id` it says nothing about where the page begins.
         "skip": Int(min(skip + len(session_ids), INT32_MAX)),
         "sessions-ids": Array(ArrayCode.STRING, list(session_ids)),
     }
+    return Answer(OK, body)
 
 
-def _rules(rules: list[Any], request: Request) -> tuple[int, object]:
+def _rules(rules: list[Any], request: Request) -> Answer:
     del request
     entries = [{"rule-description": rule_encoding.described(rule)} for rule in rules]
-    return (OK, {"rules": entries}) if entries else (NO_CONTENT, {})
+    return Answer(OK, {"rules": entries}) if entries else Answer(NO_CONTENT, {})
+
+
+def _deleted(count: int, request: Request) -> Answer:
+    """JavaScript takes 204 for "none" only if the condition says so."""
+    del request
+    body = {"message-count": Int(count)}
+    if count:
+        return Answer(OK, body)
+    return Answer(NO_CONTENT, body, MessageNotFound.condition)
 
 
 def _timestamps(times_ms: list[int]) -> Array:
@@ -204,7 +231,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda node, request, body: commands.RenewLocks(
             node, request, node.path, arguments.tokens(body)
         ),
-        lambda value, _: (OK, {"expirations": _timestamps(value)}),
+        lambda value, _: Answer(OK, {"expirations": _timestamps(value)}),
     ),
     "update-disposition": Operation(
         "Listen",
@@ -241,7 +268,7 @@ OPERATIONS: dict[str, Operation] = {
             [arguments.message(entry) for entry in arguments.items(body, "messages")],
             request.transaction_id,
         ),
-        lambda value, _: (
+        lambda value, _: Answer(
             OK,
             {"sequence-numbers": Array(ArrayCode.LONG, [Long(number) for number in value])},
         ),
@@ -262,7 +289,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda node, request, body: commands.RenewSessionLock(
             node, request, node.path, arguments.text(body, "session-id")
         ),
-        lambda value, _: (OK, {"expiration": Timestamp(value)}),
+        lambda value, _: Answer(OK, {"expiration": Timestamp(value)}),
     ),
     "set-session-state": Operation("Listen", _set_session_state, _empty),
     "get-session-state": Operation(
@@ -270,7 +297,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda node, request, body: commands.GetSessionState(
             node, request, node.path, arguments.text(body, "session-id")
         ),
-        lambda value, _: (OK, {"session-state": value}),
+        lambda value, _: Answer(OK, {"session-state": value}),
     ),
     "get-message-sessions": Operation("Listen", _list_sessions, _sessions),
     "batch-delete-messages": Operation(
@@ -283,7 +310,7 @@ OPERATIONS: dict[str, Operation] = {
             arguments.integer(body, "enqueued-time-utc"),
             arguments.optional_text(body, "session-id"),
         ),
-        lambda value, _: (OK if value else NO_CONTENT, {"message-count": Int(value)}),
+        _deleted,
     ),
     "add-rule": Operation(
         "Manage",

@@ -100,3 +100,36 @@ def test_a_page_of_sessions_may_begin_after_an_id(live: Live) -> None:
     status, body = node.ask("get-message-sessions", request)
     assert ((200, None), ["b"]) == (status, list(body["sessions-ids"].elements))
     node.connection.close()
+
+
+def test_deleting_from_an_empty_queue_says_that_nothing_was_found(live: Live) -> None:
+    """JavaScript takes 204 for "none" only with this condition."""
+    node = Node(live, live.queue())
+    request = {"message-count": int32(10), "enqueued-time-utc": EVERY_SESSION}
+    status, body = node.ask("batch-delete-messages", request)
+    assert ((204, "com.microsoft:message-not-found"), 0) == (status, body["message-count"])
+    node.connection.close()
+
+
+@pytest.mark.parametrize("body", [b"bytes", "a value", ["a", "sequence"]])
+def test_peek_can_omit_the_body(live: Live, body: object) -> None:
+    """All else is shown, and the message keeps its body."""
+    queue = live.queue()
+    node = Node(live, queue)
+    sent = Message(body=body, id="m1", subject="s", properties={"p": 1}, inferred=True)
+    node.connection.create_sender(queue).send(sent)
+    request = {"from-sequence-number": 0, "message-count": int32(1)}
+
+    def peek(**more: object) -> Message:
+        status, answer = node.ask("peek-message", {**request, **more})
+        assert (200, None) == status
+        peeked = Message()
+        peeked.decode(bytes(answer["messages"][0]["message"]))
+        return peeked
+
+    without = peek(**{"omit-message-body": True})
+    shown: Any = (without.body, without.id, without.subject, without.properties)
+    assert (None, "m1", "s", {"p": 1}) == shown
+    assert peek(**{"omit-message-body": False}).body == sent.body
+    assert peek().body == sent.body
+    node.connection.close()
