@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.amqp.endpoints import OVERSIZE_KEPT_BYTES
 from protocol.amqp.engine import ACCEPTED, PLAIN, RELEASED, TransferKind
 from protocol.amqp.outcomes import Modified, Rejected
 from protocol.amqp.values import Symbol, UInt, encode
@@ -159,19 +160,19 @@ def test_a_message_of_any_size_arrives(size):
 
 
 def test_a_message_over_the_limit_is_dropped_as_it_comes_and_told():
-    """Its bytes are not kept, and the messages around it are not touched."""
-    engine, recorder, link = sending(max_message_size_bytes=1000)
+    """Only its beginning is kept, and the messages around it are not touched."""
+    engine, recorder, link = sending(max_message_size_bytes=2000)
 
-    say(engine, transfer(0, b"x" * 1000))
-    say(engine, transfer(1, b"y" * 900, more=True) + transfer(None, b"y" * 101, more=True))
+    say(engine, transfer(0, b"x" * 2000))
+    say(engine, transfer(1, b"y" * 1900, more=True) + transfer(None, b"y" * 101, more=True))
     assert link.partial is not None
-    assert [] == link.partial.chunks
+    assert [b"y" * OVERSIZE_KEPT_BYTES] == link.partial.chunks
     say(engine, transfer(None, b"y" * 5000, more=True))
-    assert [] == link.partial.chunks
-    say(engine, transfer(None, b"y") + transfer(2, b"z" * 1001, settled=True) + transfer(3, b"ok"))
+    assert [b"y" * OVERSIZE_KEPT_BYTES] == link.partial.chunks
+    say(engine, transfer(None, b"y") + transfer(2, b"z" * 2001, settled=True) + transfer(3, b"ok"))
 
-    assert [b"x" * 1000, b"ok"] == recorder.payloads()
-    assert [(6002, False), (1001, True)] == [call[2:] for call in recorder.of("oversize")]
+    assert [b"x" * 2000, b"ok"] == recorder.payloads()
+    assert [(7002, False), (2001, True)] == [call[2:] for call in recorder.of("oversize")]
     delivery = recorder.of("oversize")[0][1]
     engine.settle(link, [delivery], RELEASED)
     assert [[True, 1, None, True, described(0x26)]] == [
