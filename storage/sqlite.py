@@ -124,6 +124,7 @@ class SqliteStore:
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None
+        self._file_ids = None  # opened again, it makes a new log file
         self._file_lock.release()
 
     @property

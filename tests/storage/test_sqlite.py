@@ -15,7 +15,7 @@ import storage.sqlite
 from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.sqlite import SqliteStore
-from tests.storage.facts import everything, message_ids, payload, row, stored
+from tests.storage.facts import entity, everything, message_ids, payload, row, stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -360,3 +360,14 @@ def test_a_drained_file_is_smaller_after_the_next_start(sqlite, monkeypatch):
     assert [2] == message_ids(sqlite)
     sqlite.close()
     assert sqlite.path.stat().st_size < large / 4
+
+
+def test_a_store_that_is_opened_again_commits_to_its_new_log_file(sqlite):
+    """Closing folds the log away; the log of the next opening is another file, and its own."""
+    for number in range(1, 4):
+        sqlite.commit([entity(number, f"q{number}")])
+        sqlite.close()
+        taken = sqlite.path.with_name(f"taken-{number}")  # so that no inode is used twice
+        taken.touch()
+        sqlite.open()
+    assert 3 == len(sqlite.load().entities)
