@@ -8,11 +8,12 @@ message over the hard limit never occupies more memory than the limit.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import ffi, lib
 
 from protocol.amqp.endpoints import KINDS, Delivery, EngineHandler, EngineLink, Partial
+from protocol.amqp.incoming_sessions import Violation
 from protocol.amqp.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
@@ -23,19 +24,13 @@ from protocol.amqp.outcomes import (
 
 if TYPE_CHECKING:
     from protocol.amqp.endpoints import TransferKind
+    from protocol.amqp.incoming_sessions import IncomingSessions
     from protocol.amqp.outcomes import Outcome
 
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
 _UNFINISHED_MESSAGES_MAX = 4
 """How many of the largest messages a client may have half sent, on all its links."""
-
-
-class Violation(NamedTuple):
-    """Why a connection cannot go on."""
-
-    condition: str
-    description: str
 
 
 _UNGRANTED = Violation(
@@ -77,13 +72,16 @@ copy_buffer = _CopyBuffer()
 class Arrivals:
     """Takes deliveries off one connection's event queue."""
 
-    transactional: ClassVar[bool] = False
-    """Some client has had a coordinator link, so transfers may belong to transactions. Of any
-    connection: clients that mix connections in a transaction must not find it left out."""
-
-    def __init__(self, collector: Any, handler: EngineHandler, max_message_size_bytes: int) -> None:
+    def __init__(
+        self,
+        collector: Any,
+        handler: EngineHandler,
+        sessions: IncomingSessions,
+        max_message_size_bytes: int,
+    ) -> None:
         self._collector = collector
         self._handler = handler
+        self._sessions = sessions
         self._max_message_size_bytes = max_message_size_bytes
         # A read that is filled to the brim is either not the whole message or one too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
@@ -97,6 +95,7 @@ class Arrivals:
         settles_itself = link.settles_itself
         buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
         plain = group_kind = KINDS[False, batch]
+        transactional = self._sessions.transactional
         deliveries: list[Delivery] = []
         payloads: list[bytes] = []
         while True:
@@ -112,10 +111,11 @@ class Arrivals:
                     kind = plain
                     if settles_itself and _is_settled(delivery):
                         kind = KINDS[True, batch]
-                    if self.transactional:
+                    if transactional:
                         kind = _in_transaction(delivery, kind)
                     if kind is not group_kind:
                         if deliveries and kind != group_kind:
+                            link.received += len(deliveries)
                             self._handler.on_transfers(link, deliveries, payloads, group_kind)
                             deliveries, payloads = [], []
                         group_kind = kind
@@ -123,6 +123,7 @@ class Arrivals:
                     payloads.append(payload)
                 else:
                     if deliveries:
+                        link.received += len(deliveries)
                         self._handler.on_transfers(link, deliveries, payloads, group_kind)
                         deliveries, payloads = [], []
                     violation = self._take_piece(link, delivery, size, batch=batch)
@@ -132,6 +133,7 @@ class Arrivals:
             if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
                 break
         if deliveries:
+            link.received += len(deliveries)
             self._handler.on_transfers(link, deliveries, payloads, group_kind)
         return None
 
@@ -154,7 +156,10 @@ class Arrivals:
             return None
         if not link.answered:
             return _UNGRANTED
-        partial = link.partial or Partial(batch=batch)
+        partial = link.partial
+        if partial is None:
+            link.received += 1
+            partial = Partial(batch=batch)
         self.forget(link)
         link.whole = True
         if size == _ABORTED:
@@ -179,7 +184,7 @@ class Arrivals:
             self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
         else:
             kind = KINDS[settled, partial.batch]
-            if self.transactional:
+            if self._sessions.transactional:
                 kind = _in_transaction(delivery, kind)
             self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
         return None

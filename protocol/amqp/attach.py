@@ -1,7 +1,7 @@
 """Attaching links: what a client asked for, and the reply in Proton's terms.
 
 Owns reading a remote attach and filling in the local one; not whether a link is granted.
-The reply echoes the client's addresses and settle modes unchanged, since SDKs compare them.
+The reply echoes the client's addresses unchanged, since SDKs compare them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def write_attach(
 ) -> None:
     """Fill in the local side of a link that is granted."""
     _echo_termini(link)
-    _echo_settle_modes(link)
+    _answer_settle_modes(link)
     source = lib.pn_link_source(link)
     set_data(lib.pn_terminus_filter(source), filter_map or b"")
     if dynamic_address is not None:
@@ -124,7 +124,7 @@ def write_attach(
 def write_refusal(link: Any, error: WireError | None) -> None:
     """Fill in the local side of a link that is refused: both ends are null, which tells SDKs to
     wait for the error in the detach that follows. One null end is not enough for go-amqp."""
-    _echo_settle_modes(link)
+    _answer_settle_modes(link)
     for terminus in (lib.pn_link_source(link), lib.pn_link_target(link)):
         lib.pn_terminus_set_type(terminus, lib.PN_UNSPECIFIED)
     if error is not None:
@@ -141,6 +141,11 @@ def _echo_termini(link: Any) -> None:
             lib.pn_terminus_set_type(terminus, kind)
 
 
-def _echo_settle_modes(link: Any) -> None:
+def _answer_settle_modes(link: Any) -> None:
+    """The client's own, but for one: like the service we settle what we receive at once, so a sender
+    that asks for mode `second` is told `first`."""
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
-    lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(link))
+    mode = lib.pn_link_remote_rcv_settle_mode(link)
+    lib.pn_link_set_rcv_settle_mode(
+        link, lib.PN_RCV_FIRST if lib.pn_link_is_receiver(link) else mode
+    )

@@ -287,6 +287,15 @@ class Connection:
         self._forget(links)
         self._drop(peers, connection_lost=False)
 
+    def on_session_error(self, condition: str, description: str) -> None:
+        """A session was ended for what the client did in it."""
+        log.warning(
+            "session.failed",
+            client=self._surroundings.peer_name,
+            condition=condition,
+            reason=description,
+        )
+
     def on_close(self) -> None:
         """The client closed the connection in order: its locks stand, as those of detached links
         do, so that another connection can settle them by token."""
@@ -295,10 +304,9 @@ class Connection:
     def on_transport_error(self, condition: str, description: str) -> None:
         """The client broke the protocol, or its bytes ended in the middle of a frame.
 
-        One that has no links left is on its way out, and some do not mind their manners: the
-        Python SDK detaches links of a session it has just ended.
+        One that has no links left is on its way out, and nobody misses anything.
         """
-        say = log.info if self._peers else log.debug
+        say = log.warning if self._peers else log.debug
         say(
             "connection.failed",
             client=self._surroundings.peer_name,

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from cproton_ffi import lib
 
-from protocol.amqp.arrivals import Arrivals, Violation
+from protocol.amqp.arrivals import Arrivals
 from protocol.amqp.attach import decoded_map, read_attach, write_refusal
 from protocol.amqp.endpoints import EngineLink, EngineSession
+from protocol.amqp.incoming_sessions import Violation
 from protocol.amqp.outcomes import WireError, set_condition, set_info, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.amqp.endpoints import EngineHandler
+    from protocol.amqp.incoming_sessions import IncomingSessions
 
 _OPENED_TWICE = Violation("amqp:not-allowed", "The connection has been opened before.")
 _UNREADABLE = Violation("amqp:decode-error", "A frame could not be understood.")
@@ -44,6 +46,7 @@ class Dispatch:
         self,
         proton: Proton,
         handler: EngineHandler,
+        sessions: IncomingSessions,
         *,
         container_id: str,
         max_message_size_bytes: int,
@@ -62,7 +65,8 @@ class Dispatch:
         self._error_info = {"container-id": container_id}
         # Proton closes a connection that it finds broken by itself, and puts this into the close.
         set_info(lib.pn_transport_condition(proton.transport), self._error_info)
-        self._arrivals = Arrivals(proton.collector, handler, max_message_size_bytes)
+        self._incoming = sessions
+        self._arrivals = Arrivals(proton.collector, handler, sessions, max_message_size_bytes)
         self._links: dict[Any, EngineLink] = {}
         self._sessions: dict[Any, EngineSession] = {}
         self._dead_links: list[Any] = []
@@ -95,7 +99,7 @@ class Dispatch:
                         else arrivals.take_outcomes(link)
                     )
                     if violation is not None:
-                        self._violated(violation)
+                        self.violated(violation)
             elif event_type == lib.PN_LINK_FLOW:
                 pointer = lib.pn_event_link(event)
                 _pop_event(collector)
@@ -156,7 +160,7 @@ class Dispatch:
         if self.ending:
             return
         if self._open_seen:
-            self._violated(_OPENED_TWICE)
+            self.violated(_OPENED_TWICE)
             return
         self._open_seen = True
         lib.pn_connection_open(connection)
@@ -174,34 +178,48 @@ class Dispatch:
         lib.pn_connection_close(connection)
 
     def _session_begun(self, pointer: Any) -> None:
-        self._sessions[pointer] = EngineSession(pointer)
+        session = EngineSession(pointer)
+        self._sessions[pointer] = session
+        self._incoming.begun.popleft().session = session
         lib.pn_session_open(pointer)
 
     def _session_ended(self, pointer: Any) -> None:
-        session = self._sessions.pop(pointer)
+        self._drop_links(self._sessions.pop(pointer))
+        lib.pn_session_close(pointer)
+        self._dead_sessions.append(pointer)
+
+    def fail_session(self, session: EngineSession, violation: Violation) -> None:
+        """End a session for what the client did in it; the connection goes on."""
+        if self.ending:
+            return
+        error = WireError(*violation, self._error_info)
+        set_condition(lib.pn_session_condition(session.pointer), error)
+        lib.pn_session_close(session.pointer)
+        self._drop_links(session)
+        self._handler.on_session_error(*violation)
+
+    def _drop_links(self, session: EngineSession) -> None:
+        """A session is over, and with it its links."""
         links = [link for link in session.links if not link.closed]
         ended_by_us = [link for link in session.links if link.closed and not self.ending]
         for link in session.links:
             del self._links[link.pointer]
             self._arrivals.forget(link)
             link.forget()
+        session.links.clear()
         if links:
             self._handler.on_session_end(links)
         for link in ended_by_us:
             self._handler.on_gone(link)
-        lib.pn_session_close(pointer)
-        self._dead_sessions.append(pointer)
 
     # --- links -----------------------------------------------------------------------------------
 
     def _link_attached(self, pointer: Any) -> None:
         session = self._sessions[lib.pn_link_session(pointer)]
         attach = read_attach(pointer)
-        link = EngineLink(pointer, session, attach)
+        link = EngineLink(pointer, session, attach, self._incoming.attached.popleft())
         self._links[pointer] = link
         session.links[link] = None
-        if attach.target_is_coordinator:
-            Arrivals.transactional = True
         if self.ending:
             link.end()
         else:
@@ -229,6 +247,23 @@ class Dispatch:
             self._handler.on_gone(link)
         self._dead_links.append(pointer)
 
+    def steal(self, link: EngineLink) -> None:
+        """End a link whose name the client has given to another. What Proton takes for the client's
+        detach follows."""
+        if link.closed:
+            return
+        self._handler.on_detach(link, True)
+        if not link.answered:
+            write_refusal(link.pointer, None)
+            lib.pn_link_open(link.pointer)
+            link.answered = True
+        error = WireError(
+            "amqp:link:stolen", f"Another link is named {link.name!r}.", self._error_info
+        )
+        set_condition(lib.pn_link_condition(link.pointer), error)
+        link.end()
+        lib.pn_link_close(link.pointer)
+
     # --- a broken protocol -------------------------------------------------------------------------
 
     def _transport_failed(self, transport: Any) -> None:
@@ -240,9 +275,9 @@ class Dispatch:
     def _tail_closed(self, _: Any) -> None:
         """Proton takes no more bytes. It says why, except for a performative it does not know."""
         if not self.remote_closed:
-            self._violated(_UNREADABLE)
+            self.violated(_UNREADABLE)
 
-    def _violated(self, violation: Violation) -> None:
+    def violated(self, violation: Violation) -> None:
         """Close the connection, since Proton would not."""
         if not self.broken:
             connection = self._proton.connection

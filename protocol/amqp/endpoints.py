@@ -12,6 +12,7 @@ from cproton_ffi import lib
 
 if TYPE_CHECKING:
     from protocol.amqp.attach import Attach
+    from protocol.amqp.incoming_sessions import IncomingLink
     from protocol.amqp.outcomes import Outcome
 
 Delivery = Any
@@ -62,11 +63,13 @@ class EngineLink:
         "drained",
         "handle",
         "host",
+        "incoming",
         "is_receiver",
         "max_message_size_bytes",
         "name",
         "partial",
         "pointer",
+        "received",
         "sent",
         "session",
         "settles_itself",
@@ -75,8 +78,13 @@ class EngineLink:
         "whole",
     )
 
-    def __init__(self, pointer: Any, session: EngineSession, attach: Attach) -> None:
+    def __init__(
+        self, pointer: Any, session: EngineSession, attach: Attach, incoming: IncomingLink
+    ) -> None:
         self.pointer = pointer
+        self.incoming = incoming
+        """What the client's frames say of the link."""
+        incoming.link = self
         self.session = session
         self.name = attach.name
         self.is_receiver = attach.is_receiver
@@ -85,6 +93,8 @@ class EngineLink:
         """The handler's own."""
         self.sent = 0
         """Deliveries handed to Proton so far."""
+        self.received = 0
+        """Deliveries that have begun to arrive."""
         self.closed = False
         self.answered = False
         """The attach has been granted or refused."""
@@ -99,7 +109,8 @@ class EngineLink:
         self.stalled = False
         """Someone waits for what is queued to be sent."""
         self.drained = 0
-        """Credit given back so far; with `sent` this makes the delivery count."""
+        """Credit given back so far, by whichever side sends; with what was sent this makes the
+        delivery count."""
         self.channel = self.handle = 0
         """Where the link stands in our own frames."""
         self.max_message_size_bytes = 0
@@ -116,6 +127,7 @@ class EngineLink:
         """Proton's link is going, and its deliveries with it."""
         self.end()
         self.unsettled.clear()
+        self.incoming.link = None
 
 
 class Partial:
@@ -192,6 +204,9 @@ class EngineHandler(Protocol):
 
     def on_session_end(self, links: list[EngineLink]) -> None:
         """The client ended a session; these links went with it."""
+
+    def on_session_error(self, condition: str, description: str) -> None:
+        """We ended a session for what the client did in it; `on_session_end` told of its links."""
 
     def on_close(self) -> None:
         """The client closed the connection; the engine answers."""

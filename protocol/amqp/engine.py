@@ -14,6 +14,7 @@ from cproton_ffi import ffi, lib
 
 from protocol.amqp.arrivals import BUFFER_BYTES, copy_buffer
 from protocol.amqp.attach import Attach, FilterValue, write_attach, write_refusal
+from protocol.amqp.delivery_ids import SERIAL_MASK
 from protocol.amqp.dispatch import Dispatch, Proton
 from protocol.amqp.endpoints import (
     PLAIN,
@@ -23,7 +24,15 @@ from protocol.amqp.endpoints import (
     EngineSession,
     TransferKind,
 )
-from protocol.amqp.frames import FrameScan, last_attach, with_link_flow, without_bare_settlements
+from protocol.amqp.frame_scan import FrameScan
+from protocol.amqp.frames import (
+    LinkFlow,
+    last_attach,
+    with_client_ids,
+    with_link_flow,
+    without_bare_settlements,
+)
+from protocol.amqp.incoming_sessions import IncomingSessions
 from protocol.amqp.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
@@ -34,9 +43,12 @@ from protocol.amqp.outcomes import (
     set_condition,
     write_outcome,
 )
+from protocol.amqp.pieces import Bytes, Echo, SessionError, StolenLink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from protocol.amqp.pieces import Action
 
 __all__ = [
     "ACCEPTED",
@@ -55,7 +67,6 @@ __all__ = [
 ]
 
 _TAG_MAX_BYTES = 32  # AMQP 1.0 §2.8.7
-_SEQUENCE_MASK = 0xFFFFFFFF
 
 _link_send = lib.pn_link_send
 _link_advance = lib.pn_link_advance
@@ -92,10 +103,15 @@ class Engine:
         self.finished = False
         """Nothing more will come of this connection: write the output, then close the socket."""
         self._lost = False
-        self._scan = FrameScan(max_frame_size_bytes)
+        self._sessions = IncomingSessions()
+        self._scan = FrameScan(max_frame_size_bytes, self._sessions)
         self._output: list[bytes] = []
         self._drains: list[EngineLink] = []
         """Links whose drain is to be answered though they have no credit."""
+        self._echoes: list[Echo] = []
+        """Flows that are to be answered with one."""
+        self._drained: list[EngineLink] = []
+        """Links whose drain is answered with the next output."""
         transport = lib.pn_transport()
         lib.pn_transport_set_server(transport)
         lib.pn_transport_set_max_frame(transport, max_frame_size_bytes)
@@ -111,6 +127,7 @@ class Engine:
         self._dispatch = Dispatch(
             self._proton,
             handler,
+            self._sessions,
             container_id=container_id,
             max_message_size_bytes=max_message_size_bytes,
         )
@@ -119,24 +136,54 @@ class Engine:
 
     def feed(self, data: bytes) -> None:
         """Take bytes that follow the SASL layer, from the AMQP header on."""
-        for piece, batch in self._scan.split(data):
+        for piece in self._scan.split(data):
             if self._lost or self._dispatch.broken:
                 return
-            self._push(piece)
-            self._tell(batch=batch)
+            if isinstance(piece, Bytes):
+                self._push(piece.data)
+                self._tell(batch=piece.batch)
+            else:
+                self._act(piece)
+
+    def _act(self, action: Action) -> None:
+        """Do what Proton would not, or would do otherwise."""
+        dispatch = self._dispatch
+        if isinstance(action, Echo):
+            self._echoes.append(action)
+        elif isinstance(action, SessionError):
+            if action.session.session is not None:
+                dispatch.fail_session(action.session.session, action.violation)
+        elif isinstance(action, StolenLink):
+            if action.link.link is not None:
+                dispatch.steal(action.link.link)
+                self._pump()  # before the new link's attach
+        else:
+            dispatch.violated(action.violation)
 
     def take_output(self) -> bytes:
         """All there is to write."""
+        self._speak()
+        while not self._lost and (self._drains or self._echoes or self._drained):
+            self._answer_flows()
+            if not self._resume_flows():
+                break
+            self._speak()
+        self._bury()
+        output, self._output = self._output, []
+        data = output[0] if len(output) == 1 else b"".join(output)
+        if self._sessions.watches_output:
+            data = with_client_ids(data, self._sessions)
+        if self._sessions.settled_later:
+            self._sessions.output_taken()
+        return data
+
+    def _speak(self) -> None:
+        """Have Proton write all it has to, and tell the handler what comes of that."""
         while not self._lost:
             self._pump()
             if self._dispatch.running or not lib.pn_collector_peek(self._proton.collector):
                 break
             self._tell(local=True)
-        if self._drains:
-            self._answer_drains()
-        self._bury()
-        output, self._output = self._output, []
-        return output[0] if len(output) == 1 else b"".join(output)
 
     def tick(self, now_ms: int) -> int:
         """Act on silence in either direction; returns when to be called again, 0 for never."""
@@ -158,6 +205,8 @@ class Engine:
             self._lost = self.finished = True
             self._output = []
             self._drains = []
+            self._echoes = []
+            self._drained = []
             self._dispatch.stop()
             if not self._dispatch.running:
                 self._free()
@@ -239,13 +288,11 @@ class Engine:
             filter_map=filter,
             dynamic_address=dynamic_address,
         )
+        self._open_link(link)
         if link.is_receiver:
-            lib.pn_link_open(link.pointer)
             lib.pn_link_flow(link.pointer, credit)
-        else:
-            self._open_to_send(link)
 
-    def _open_to_send(self, link: EngineLink) -> None:
+    def _open_link(self, link: EngineLink) -> None:
         """Open a link and learn its handle, which Proton does not tell: what comes out ends with
         this link's attach if everything else has been written before."""
         self._pump()
@@ -315,29 +362,78 @@ class Engine:
         given_back = lib.pn_link_drained(link.pointer)
         if given_back > 0:
             link.drained += given_back
+            self._drained.append(link)
         elif link not in self._drains:
             self._drains.append(link)
 
-    def _answer_drains(self) -> None:
-        """Proton says nothing to a drain when there is no credit, but clients wait for an answer.
-        Touching the session's capacity makes it write a session flow, and we complete that."""
-        waiting, self._drains = self._drains, []
-        for link in waiting:
+    def _answer_flows(self) -> None:
+        """Answer flows that Proton does not: drains without credit, and those that want an echo."""
+        drains, self._drains = self._drains, []
+        for link in drains:
             if link.closed:
                 continue
             if lib.pn_link_queued(link.pointer) > 0:
                 self._drains.append(link)  # what was sent first must come first
                 continue
-            session = link.session.pointer
-            capacity = lib.pn_session_get_incoming_capacity(session)
-            written = len(self._output)
-            lib.pn_session_set_incoming_capacity(session, capacity)
-            self._pump()
+            delivery_count = (link.sent + link.drained) & SERIAL_MASK
+            state = LinkFlow(link.handle, delivery_count, 0, drain=True)
+            self._write_flow(link.session, link.channel, state)
+            self._drained.append(link)
+        echoes, self._echoes = self._echoes, []
+        for session, incoming in echoes:
+            if session.discards or self._sessions.by_channel.get(session.channel) is not session:
+                continue
+            echoed = None if incoming is None else incoming.link
+            if echoed is not None and echoed.answered and not echoed.closed:
+                self._write_flow(echoed.session, echoed.channel, self._link_flow(echoed))
+            elif session.session is not None:
+                self._write_flow(session.session)
+
+    def _link_flow(self, link: EngineLink) -> LinkFlow:
+        """What there is to say of a link's credit."""
+        credit = max(0, lib.pn_link_credit(link.pointer))
+        if link.is_receiver:
+            link.drained += lib.pn_link_drained(link.pointer)  # given back by the client
+            count = link.incoming.initial_delivery_count + link.received + link.drained
+        else:
+            count = link.sent + link.drained
+        return LinkFlow(link.handle, count & SERIAL_MASK, credit)
+
+    def _write_flow(
+        self, session: EngineSession, channel: int = 0, state: LinkFlow | None = None
+    ) -> None:
+        """Touching a session's capacity makes Proton write a flow, which we complete."""
+        capacity = lib.pn_session_get_incoming_capacity(session.pointer)
+        written = len(self._output)
+        lib.pn_session_set_incoming_capacity(session.pointer, capacity)
+        self._pump()
+        if state is not None:
             output = b"".join(self._output[written:])
-            delivery_count = (link.sent + link.drained) & _SEQUENCE_MASK
-            self._output[written:] = [
-                with_link_flow(output, link.channel, link.handle, delivery_count)
-            ]
+            self._output[written:] = [with_link_flow(output, channel, state)]
+
+    def _resume_flows(self) -> bool:
+        """Go on with the flows that came after drains which have been answered by now; false if
+        there are none."""
+        if self._dispatch.running:
+            return False
+        answered, self._drained = self._drained, []
+        resumed = False
+        for link in answered:
+            incoming = link.incoming
+            if link.closed:
+                continue
+            if lib.pn_link_queued(link.pointer) > 0:
+                self._drained.append(link)
+                continue
+            incoming.drain_waits = False
+            while incoming.deferred_flows and not incoming.drain_waits:
+                flow, incoming.drain_waits = incoming.deferred_flows.pop(0)
+                self._push(flow)
+                self._tell()
+                resumed = True
+                if self._lost:
+                    return False
+        return resumed
 
     # --- deliveries ----------------------------------------------------------------------------
 

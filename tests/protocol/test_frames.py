@@ -1,4 +1,5 @@
-"""The frame scan: which transfers hold batches, at every split point, whatever is sent."""
+"""The frame scan: which transfers hold batches, at every split point, whatever is sent; and our own
+output where Proton's is completed."""
 
 from __future__ import annotations
 
@@ -7,19 +8,22 @@ import struct
 
 import pytest
 
+from protocol.amqp.frame_scan import BATCH_NEEDLE, FrameScan
 from protocol.amqp.frames import (
-    BATCH_NEEDLE,
-    FrameScan,
+    LinkFlow,
     last_attach,
     with_link_flow,
     without_bare_settlements,
 )
+from protocol.amqp.incoming_sessions import IncomingSessions
+from protocol.amqp.pieces import Bytes
 from tests.support.wire import (
     BATCH_FORMAT,
     EMPTY_FRAME,
     HEADER,
     accepted,
     attach_receiver,
+    attach_sender,
     begin_frame,
     disposition,
     flow,
@@ -32,34 +36,47 @@ from tests.support.wire import (
 )
 
 MAX_FRAME_BYTES = 65_536
+SETUP = (
+    HEADER
+    + open_frame()
+    + begin_frame()
+    + attach_sender("a", 0)
+    + attach_sender("b", 7)
+    + attach_sender("c", 300)
+    + attach_sender("d", 70_000)
+)
+
+
+def a_scan() -> FrameScan:
+    return FrameScan(MAX_FRAME_BYTES, IncomingSessions())
+
+
+def through(scan: FrameScan, chunk: bytes) -> bytes:
+    """What comes of some bytes; nothing but bytes does."""
+    found = b""
+    for piece in scan.split(chunk):
+        assert isinstance(piece, Bytes)
+        found += piece.data
+    return found
 
 
 def scanned(chunks: list[bytes]) -> tuple[bytes, list[tuple[int, int]]]:
     """What came through, and the ranges of it that are batches."""
-    scan = FrameScan(MAX_FRAME_BYTES)
-    through = b""
+    scan = a_scan()
+    whole = b""
     batches: list[tuple[int, int]] = []
     for chunk in chunks:
-        for piece, batch in scan.split(chunk):
-            if batch:
-                start = len(through)
-                if batches and batches[-1][1] == start and not ends_a_frame(through):
-                    start = batches.pop()[0]
-                batches.append((start, len(through) + len(piece)))
-            through += piece
-    return through, batches
-
-
-def ends_a_frame(data: bytes) -> bool:
-    position = 8
-    while position < len(data):
-        position += struct.unpack_from(">I", data, position)[0]
-    return position == len(data)
+        for piece in scan.split(chunk):
+            assert isinstance(piece, Bytes)
+            if piece.batch:
+                batches.append((len(whole), len(whole) + len(piece.data)))
+            whole += piece.data
+    return whole, batches
 
 
 def stream(random_source: random.Random, count: int) -> tuple[bytes, list[tuple[int, int]]]:
     """A client's bytes, and the ranges that are frames of batches."""
-    data = HEADER + open_frame() + begin_frame()
+    data = SETUP
     batches = []
     for number in range(count):
         batch = random_source.random() < 0.3
@@ -115,26 +132,24 @@ def test_byte_by_byte_shows_the_same_batches():
         (transfer(0, b"x", tag=BATCH_NEEDLE * 6, message_format=1), False),
         (transfer(0, b"x", tag=b"", message_format=BATCH_FORMAT), True),
         (transfer(70_000, b"x", handle=70_000, message_format=BATCH_FORMAT), True),
-        (transfer(None, BATCH_NEEDLE), False),
         (frame("flow", None, BATCH_NEEDLE), False),
         (
             raw_frame(b"\x00\x53\x14\xd0\0\0\0\x11\0\0\0\x04\x43\x43\xb0\0\0\0\1t" + BATCH_NEEDLE),
             True,
         ),
         (raw_frame(b"\x00\x53\x14\xc0\x0c\x04\x43\x43\xa0\1t" + BATCH_NEEDLE, kind=1), False),
-        (raw_frame(b"\x00\x53\x14\xc0\x0c\x04\x43\x40\x40" + BATCH_NEEDLE), True),
+        (raw_frame(b"\x00\x53\x14\xc0\x09\x04\x43\x43\x40" + BATCH_NEEDLE), True),
         (
-            raw_frame(b"\x00\x80" + bytes(7) + b"\x14\xc0\x0c\x04\x43\x43\xa0\1t" + BATCH_NEEDLE),
+            raw_frame(b"\x00\x80" + bytes(7) + b"\x14\xc0\x0b\x04\x43\x43\xa0\1t" + BATCH_NEEDLE),
             True,
         ),
         (raw_frame(b"\x00\x53\x14\xc0\x09\x03\x43\x43\xa0\1t" + BATCH_NEEDLE), False),
-        (raw_frame(b"\x00\x53\x14\x45" + BATCH_NEEDLE), False),
         (raw_frame(b"\x00\x53\x14\xc0\xff\xff\x43\x43\xb0\xff\xff\xff\xff" + BATCH_NEEDLE), False),
         (
             # An extended frame header, which a frame's data offset may announce.
             struct.pack(">IBBH", 26, 3, 0, 0)
             + b"ext!"
-            + b"\x00\x53\x14\xc0\x0a\x04\x43\x43\x40"
+            + b"\x00\x53\x14\xc0\x09\x04\x43\x43\x40"
             + BATCH_NEEDLE,
             True,
         ),
@@ -142,9 +157,9 @@ def test_byte_by_byte_shows_the_same_batches():
 )
 def test_a_batch_is_told_by_its_message_format_alone(transfer_frame, expected):
     """Not by bytes that look like it elsewhere in the frame, whole or cut anywhere."""
-    data = HEADER + transfer_frame + EMPTY_FRAME
-    found = [(8, 8 + len(transfer_frame))] if expected else []
-    for position in range(1, len(data) + 1):
+    data = SETUP + transfer_frame + EMPTY_FRAME
+    found = [(len(SETUP), len(SETUP) + len(transfer_frame))] if expected else []
+    for position in range(len(SETUP) + 1, len(data) + 1):
         assert (data, found) == scanned([data[:position], data[position:]]), position
 
 
@@ -152,24 +167,24 @@ def test_a_batch_is_told_by_its_message_format_alone(transfer_frame, expected):
 def test_an_impossible_size_stops_the_scan_but_nothing_is_lost(size):
     """Proton gets every byte and refuses the frame; nothing is kept and nothing loops."""
     data = HEADER + open_frame() + struct.pack(">IBBH", size, 2, 0, 0) + BATCH_NEEDLE * 3
-    scan = FrameScan(MAX_FRAME_BYTES)
-    through = b"".join(piece for byte in data for piece, _ in scan.split(bytes([byte])))
+    scan = a_scan()
+    whole = b"".join(through(scan, bytes([byte])) for byte in data)
 
-    assert data == through
+    assert data == whole
     more = transfer(0, b"x", message_format=BATCH_FORMAT)
-    assert [(more, False)] == scan.split(more)
+    assert [Bytes(more)] == scan.split(more)
 
 
 def test_less_than_a_frame_is_ever_held_back():
     """Not even for a frame that claims a tag longer than itself."""
-    scan = FrameScan(MAX_FRAME_BYTES)
+    scan = a_scan()
     scan.split(HEADER)
     body = b"\x00\x53\x14\xd0\0\0\xff\0\0\0\0\x04\x43\x43\xb0\xff\xff\xff\xff"
     data = raw_frame(body + bytes(60_000))
     for chunk in pieces(data, lambda: 1000):
         scan.split(chunk)
-        assert len(scan._held) < MAX_FRAME_BYTES
-    assert b"" == scan._held
+        assert scan._held_bytes == sum(map(len, scan._held)) < MAX_FRAME_BYTES
+    assert [] == scan._held
 
 
 def test_the_last_attach_tells_channel_and_handle():
@@ -181,17 +196,27 @@ def test_the_last_attach_tells_channel_and_handle():
 
 
 def test_a_session_flow_becomes_a_drained_link_flow():
-    """Only the first session flow on the channel; all else stays as it was."""
+    """Only the first flow on the channel; all else stays as it was."""
     before = flow(channel=1) + transfer(0, b"x")
     after = flow(3, handle=4) + flow()
 
     (other, message, answer, link_flow, session_flow) = frames(
-        with_link_flow(before + flow() + after, 0, 9, 1234)
+        with_link_flow(before + flow() + after, 0, LinkFlow(9, 1234, drain=True))
     )
 
     assert frames(before) == [other, message]
     assert frames(after) == [link_flow, session_flow]
     assert [*frames(flow())[0].fields, 9, 1234, 0, None, True] == answer.fields
+
+
+def test_a_flow_of_another_link_is_followed_by_the_flow_of_a_link():
+    """Where the session has a link on which the client sends, Proton's flow speaks of that one."""
+    before = flow(3, handle=4)
+
+    first, answer = frames(with_link_flow(before, 0, LinkFlow(9, 1234, 5)))
+
+    assert frames(before) == [first]
+    assert [*frames(flow())[0].fields, 9, 1234, 5, None, False] == answer.fields
 
 
 def test_bare_settlements_are_left_out_and_nothing_else():

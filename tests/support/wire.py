@@ -330,6 +330,9 @@ class Recorder:
     def on_session_end(self, links: list[EngineLink]) -> None:
         self.calls.append(("session end", links))
 
+    def on_session_error(self, condition: str, description: str) -> None:
+        self.calls.append(("session error", condition, description))
+
     def on_close(self) -> None:
         self.calls.append(("close",))
 
