@@ -59,7 +59,7 @@ class HttpSide:
         with without_trusted_certificates():
             from aiohttp import web
 
-        from broker.app.patience import Patience
+        from broker.app.http_connections import HttpConnections
         from protocol.http.application import Services, build
         from protocol.http.errors import is_ours_to_mend
 
@@ -89,8 +89,12 @@ class HttpSide:
             ),
         )
         application = build(services)
-        patience = Patience(self._settings.limits.handshake_timeout_ms / 1000)
-        patience.watch(application)
+        limits = self._settings.limits
+        connections = HttpConnections(
+            limits.handshake_timeout_ms / 1000,
+            lambda count: count + self._clients.connection_count > limits.connections_max,
+        )
+        connections.watch(application)
         runner = web.AppRunner(
             application,
             access_log=None,
@@ -102,7 +106,7 @@ class HttpSide:
         self._runner = runner
         server = runner.server
         assert server is not None
-        return patience.over(server)
+        return connections.over(server)
 
     async def stop(self) -> None:
         """Let requests end."""

@@ -22,6 +22,8 @@ log = structlog.get_logger("peeklock.listener")
 TLS_HANDSHAKE = 0x16
 BACKLOG = 1024
 ACCEPTS_PER_WAKE_UP = 64
+ACCEPT_PAUSE_S = 0.2
+"""How long no client is taken after the process ran out of file descriptors."""
 
 REMEDIES = {
     errno.EADDRINUSE: "stop whatever uses that port, or choose another (0 picks a free one)",
@@ -51,6 +53,9 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._undecided: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failing = False
+        """The last try to take a client failed; told once."""
+        self._resuming: asyncio.TimerHandle | None = None
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
 
@@ -60,6 +65,8 @@ class Listener:
 
     def close(self) -> None:
         """Take no more clients; those who have not said anything yet are dropped."""
+        if self._resuming is not None:
+            self._resuming.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
         for client in list(self._undecided):
@@ -72,15 +79,33 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of file descriptors: the next wake-up tries again, others go on being served.
-                log.warning("listener.accept_failed", error=str(error))
+                self._pause(error)
                 return
+            if self._failing:
+                self._failing = False
+                log.info("listener.accepts_again", port=self.port)
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._undecided[client] = self._loop.call_later(
                 self._first_byte_timeout_s, self._drop, client
             )
             self._loop.add_reader(client, self._decide, client)
+
+    def _pause(self, error: OSError) -> None:
+        """Out of file descriptors or memory: let clients wait in the backlog for a moment.
+
+        The listening socket stays readable, so the loop would call `_accept` without end.
+        """
+        if not self._failing:
+            self._failing = True
+            log.warning(
+                "listener.accept_failed",
+                port=self.port,
+                error=str(error),
+                fix="Raise the limit of open files (ulimit -n), or close connections.",
+            )
+        self._loop.remove_reader(self._socket)
+        self._resuming = self._loop.call_later(ACCEPT_PAUSE_S, self.start)
 
     def _decide(self, client: socket.socket) -> None:
         """The first bytes are there: look, leave them in the socket, and hand it on."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -39,6 +41,8 @@ READY_TEXT = "Emulator Service is Successfully Up!"
 """Scripts and test containers made for the official emulator wait for exactly this."""
 
 WATCH_INTERVAL_S = 0.5
+OTHER_DESCRIPTORS = 100
+"""Files and sockets of the broker's own."""
 
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
 """Messages are many and hold no cycles: looking for garbage at Python's usual pace costs a tenth of
@@ -100,6 +104,7 @@ class Server:
         self._stopping.set()
 
     async def _start(self) -> None:
+        _allow_descriptors(self._settings.limits.connections_max)
         loop = asyncio.get_running_loop()
         opening = loop.create_task(self._core.open())
         try:
@@ -244,6 +249,17 @@ class Server:
         for name, namespace in self._core.namespaces.items():
             for view in namespace.views():
                 yield name, view
+
+
+def _allow_descriptors(connections: int) -> None:
+    """Raise the soft limit of open files as far as the connections allowed need and it may go."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _failed_to_start(error: Exception) -> int:

@@ -14,6 +14,8 @@ from protocol.http.errors import BodyTooLarge, TooSlow
 
 SILENCE_MAX_S = 30.0
 """How long a body may stand still."""
+SLOWEST_BYTES_PER_S = 1024
+"""A body that arrives more slowly than this, a byte now and then, is not waited for."""
 
 
 async def read(request: web.Request, max_bytes: int) -> bytes:
@@ -21,9 +23,13 @@ async def read(request: web.Request, max_bytes: int) -> bytes:
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
     try:
         while True:
-            async with asyncio.timeout(SILENCE_MAX_S):
+            earned_s = len(body) / SLOWEST_BYTES_PER_S
+            until_s = min(loop.time(), began_s + earned_s) + SILENCE_MAX_S
+            async with asyncio.timeout_at(until_s):
                 chunk = await request.content.readany()
             if not chunk:
                 break

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
-from broker.app.patience import Patience
+from broker.app.http_connections import HttpConnections
 from protocol.http import bodies, errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-PATIENCE_S = 0.25
+TIMEOUT_S = 0.25
+KEEP_ALIVE_S = 1.5
+CONNECTIONS_MAX = 3
 
 
 class Host:
@@ -33,17 +36,19 @@ class Host:
 
 @pytest.fixture
 async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    monkeypatch.setattr(bodies, "SILENCE_MAX_S", PATIENCE_S)
+    monkeypatch.setattr(bodies, "SILENCE_MAX_S", TIMEOUT_S)
     host = Host()
     application = web.Application(middlewares=[errors.middleware])
     application.router.add_route("*", "/", host.answer)
-    patience = Patience(PATIENCE_S)
-    patience.watch(application)
+    connections = HttpConnections(
+        TIMEOUT_S, lambda count: count > CONNECTIONS_MAX, keep_alive_timeout_s=KEEP_ALIVE_S
+    )
+    connections.watch(application)
     runner = web.AppRunner(application)
     await runner.setup()
     assert runner.server is not None
     server = await asyncio.get_running_loop().create_server(
-        patience.over(runner.server), "127.0.0.1", 0
+        connections.over(runner.server), "127.0.0.1", 0
     )
     host.port = server.sockets[0].getsockname()[1]
     yield host
@@ -90,3 +95,57 @@ async def test_a_request_may_take_its_time_to_be_answered(host: Host) -> None:
     writer.write(head + b"Connection: close\r\n\r\nmore")
     assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"more")
     writer.close()
+
+
+ANSWERED = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def test_a_later_head_that_stands_still_ends_the_connection(host: Host) -> None:
+    """Having asked properly once gives nobody the right to hold a connection for ever."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
+    writer.write(ANSWERED)
+    await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    began_s = asyncio.get_running_loop().time()
+    writer.write(b"GET / HT")
+    with suppress(ConnectionResetError):
+        assert b"" == await asyncio.wait_for(reader.read(), 10)
+    assert asyncio.get_running_loop().time() - began_s < KEEP_ALIVE_S
+    writer.close()
+
+
+async def test_a_connection_without_requests_is_closed(host: Host) -> None:
+    """Keep-alive has an end."""
+    with suppress(ConnectionResetError):
+        assert (await answer_to(host, ANSWERED)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_body_that_drips_is_refused(host: Host) -> None:
+    """A byte now and then is as good as nothing."""
+    head = b"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
+    writer.write(head)
+
+    async def drip() -> None:
+        for _ in range(100):
+            writer.write(b"x")
+            await asyncio.sleep(TIMEOUT_S / 5)
+
+    dripping = asyncio.get_running_loop().create_task(drip())
+    assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 408 ")
+    assert not dripping.done()
+    dripping.cancel()
+    writer.close()
+
+
+async def test_there_are_only_so_many_connections(host: Host) -> None:
+    """One more is turned away at once; when one leaves there is room again."""
+    held = [await asyncio.open_connection("127.0.0.1", host.port) for _ in range(CONNECTIONS_MAX)]
+    for reader, writer in held:
+        writer.write(ANSWERED)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    assert b"" == await answer_to(host, ANSWERED)
+    for _, writer in held:
+        writer.close()
+        await writer.wait_closed()
+    with suppress(ConnectionResetError):
+        assert (await answer_to(host, ANSWERED)).startswith(b"HTTP/1.1 200 ")
