@@ -9,6 +9,7 @@
                     │     rules.py            filters and actions ⇄ XML
                     └─► data_plane.py       messages over plain requests
                           rest_messages.py    headers and body ⇄ a message
+    permission.py says who may ask for what;
     application.py puts it together; probes.py, testing.py, topology.py and websocket.py stand beside;
     bodies.py bounds what is read, errors.py words every refusal.
 

@@ -6,14 +6,13 @@ There are no ETags: `If-Match` with anything in it means update, without it PUT 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
 from broker.core import commands
 from broker.core.effects import EntityView
-from broker.core.errors import ArgumentError, ArgumentOutOfRange, BrokerError
+from broker.core.errors import ArgumentError, BrokerError, EntityNotFound
 from config import names
 from config.entities import (
     QueueDefinition,
@@ -23,7 +22,8 @@ from config.entities import (
 )
 from config.limits import Tier
 from protocol.http import atom, bodies, descriptions, paths, rules
-from protocol.http.errors import MethodNotAllowed
+from protocol.http.calls import Call
+from protocol.http.errors import InvalidVerb, MethodNotAllowed
 from protocol.identity import SEND
 
 if TYPE_CHECKING:
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     from config.entities import EntityDefinition
     from protocol.http.application import Services
 
-PAGE_MAX_ENTITIES = 100
-NEWEST_API_VERSION = "2024-05"
-
-PLAIN_IN_PATHS = "/$~!'()*+,;=:"
-"""Kept as they are in addresses: JavaScript takes names from there, and decodes nothing."""
 
 FORWARDING_TOKENS = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
@@ -46,38 +41,6 @@ FORWARDING_TOKENS = {
 """By the field of a definition, the header with a token for where it forwards to."""
 
 Answer = TypeVar("Answer")
-
-
-class Call(NamedTuple):
-    """A request, reduced to what administration looks at."""
-
-    request: web.Request
-    base: str
-    """Scheme and host as the client addressed us: absolute addresses start with it."""
-    host: str
-    api_version: str
-
-    @classmethod
-    def of(cls, request: web.Request) -> Call:
-        version = request.query.get("api-version") or NEWEST_API_VERSION
-        return cls(request, f"{request.scheme}://{request.host}", request.host, version)
-
-    @property
-    def is_update(self) -> bool:
-        return bool(self.request.headers.get("If-Match"))
-
-    def href(self, path: str) -> str:
-        return (
-            f"{self.base}/{quote(path, safe=PLAIN_IN_PATHS)}?api-version={quote(self.api_version)}"
-        )
-
-    def number(self, name: str, default: int) -> int:
-        text = self.request.query.get(name)
-        if text is None:
-            return default
-        if not (text.isascii() and text.isdigit()) or len(text) > 9:
-            raise ArgumentOutOfRange(f"{name} must be a whole number, not '{text[:50]}'.")
-        return int(text)
 
 
 class Administration:
@@ -89,6 +52,7 @@ class Administration:
         self._operations: dict[
             tuple[type[paths.Managed], str], Callable[[Call, Any], Awaitable[web.Response]]
         ] = {
+            (paths.Root, "GET"): self._get_root,
             (paths.NamespaceInfo, "GET"): self._get_namespace,
             (paths.EntityList, "GET"): self._list_entities,
             (paths.Entity, "GET"): self._get_entity,
@@ -106,6 +70,8 @@ class Administration:
 
     async def handle(self, request: web.Request, resource: paths.Managed) -> web.Response:
         """Answer a request for something that can be managed."""
+        if isinstance(resource, paths.Part):
+            raise InvalidVerb(request.method)
         operation = self._operations.get((type(resource), request.method))
         if operation is None:
             raise MethodNotAllowed(f"{request.method} cannot be used on '{request.path}'.")
@@ -124,8 +90,38 @@ class Administration:
     async def _get_entity(
         self, call: Call, resource: paths.Entity | paths.Subscription
     ) -> web.Response:
-        view = await self._view(resource.path)
+        """An entity, or the list that the service shows where there is no queue or topic.
+
+        All SDKs take the list for a missing entity: .NET, Java and Python because it is no entry,
+        JavaScript because it has none, Go because of its title.
+        """
+        try:
+            view = await self._view(resource.path)
+        except EntityNotFound:
+            if isinstance(resource, paths.Subscription) and await self.exists(
+                paths.Entity(resource.topic)
+            ):
+                raise
+            return self.public_feed()
         return _entry_response(self._entry(call, view))
+
+    async def exists(self, resource: paths.Entity | paths.Root) -> bool:
+        """Whether there is such a queue or topic."""
+        if isinstance(resource, paths.Root):
+            return False
+        try:
+            await self._view(resource.path)
+        except EntityNotFound:
+            return False
+        return True
+
+    async def _get_root(self, _call: Call, _resource: paths.Root) -> web.Response:
+        return self.public_feed()
+
+    def public_feed(self) -> web.Response:
+        """What the service shows at its root, and where there is no queue or topic."""
+        text = atom.public_feed(self._services.now_ms())
+        return _atom_response(text, atom.CONTENT_TYPE_FEED, 200)
 
     async def _put_entity(self, call: Call, resource: paths.Entity) -> web.Response:
         _check_name(resource.path, names.wrong_entity_name(resource.path, self._limits))
@@ -157,6 +153,7 @@ class Administration:
     async def _put(
         self, call: Call, path: str, description: atom.Element, initial: descriptions.Definition
     ) -> web.Response:
+        descriptions.check_version(description, initial, call.api_version)
         definition = descriptions.read(description, initial, self._limits)
         refusals = self._forwarding_refusals(call, definition)
         if call.is_update:
@@ -210,7 +207,7 @@ class Administration:
         return await self._list(call, "subscription", resource.topic)
 
     async def _list(self, call: Call, kind: str, topic: str | None) -> web.Response:
-        skip, top = call.number("$skip", 0), _page_size(call)
+        skip, top = call.number("$skip", 0), call.page_size
         # One more than fits: if it comes, there is a next page.
         views = await self._ask(
             list,
@@ -270,7 +267,7 @@ class Administration:
         return web.Response(status=200)
 
     async def _list_rules(self, call: Call, resource: paths.RuleList) -> web.Response:
-        skip, top = call.number("$skip", 0), _page_size(call)
+        skip, top = call.number("$skip", 0), call.page_size
         found = await self._ask(
             list,
             lambda peer, mark: commands.ListRules(
@@ -324,7 +321,7 @@ class Administration:
         path = call.request.path.strip("/")
         next_href = None
         if has_more:
-            top = _page_size(call)
+            top = call.page_size
             skip = call.number("$skip", 0) + top
             next_href = f"{call.href(path)}&$skip={skip}&$top={top}"
         text = atom.feed(title, call.href(path), next_href, self._services.now_ms(), entries)
@@ -334,13 +331,6 @@ class Administration:
 def _check_name(name: str, wrong: str | None) -> None:
     if wrong is not None:
         raise ArgumentError(f"'{name[:300]}' cannot be used as a name: {wrong}.")
-
-
-def _page_size(call: Call) -> int:
-    top = call.number("$top", PAGE_MAX_ENTITIES)
-    if top == 0:
-        raise ArgumentOutOfRange("$top must be at least 1.")
-    return min(top, PAGE_MAX_ENTITIES)
 
 
 def _entry_response(entry: atom.Entry, status: int = 200) -> web.Response:

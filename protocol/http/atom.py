@@ -6,6 +6,7 @@ entities or deep nesting; text that leaves is always well-formed XML.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -201,6 +202,16 @@ def feed(
         f'<feed xmlns="{ATOM}"><title type="text">{escape(title)}</title>'
         f"<id>{escape(href)}</id><updated>{timestamp(now_ms)}</updated>{links}"
         f"{''.join(entry(one) for one in entries)}</feed>"
+    )
+
+
+def public_feed(now_ms: int) -> str:
+    """The empty list that the service shows where there is no entity. Go knows it by its title."""
+    return (
+        f'<feed xmlns="{ATOM}"><title type="text">Publicly Listed Services</title>'
+        '<subtitle type="text">This is the list of publicly-listed services currently available.'
+        f"</subtitle><id>uuid:{uuid.uuid4()};id=1</id><updated>{timestamp(now_ms)}</updated>"
+        "<generator>Service Bus 1.1</generator></feed>"
     )
 
 

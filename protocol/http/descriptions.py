@@ -331,6 +331,22 @@ def write(view: EntityView, surroundings: Surroundings) -> str:
 # --- in --------------------------------------------------------------------------------------
 
 
+def check_version(description: atom.Element, base: EntityDefinition, api_version: str) -> None:
+    """Raises if a description has properties that are newer than the request's `api-version`."""
+    kind = kind_of(base)
+    newer = {
+        line.element
+        for line in kind.lines
+        if not isinstance(line, Part) and line.since > api_version
+    }
+    if any(child.name in newer and not child.is_nil for child in description.children):
+        raise ArgumentError(
+            f"The entity description of type '{kind.element}' has unsupported properties for "
+            f"api-version '{api_version[:20]}' in the request. Try including the correct "
+            "api-version query string in the request."
+        )
+
+
 def read(description: atom.Element, base: Definition, limits: Limits) -> Definition:
     """`base` with what a description says; raises `ArgumentError`."""
     lines = {line.element: line for line in kind_of(base).lines if isinstance(line, Property)}

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.errors import EntityNotFound
-from protocol.http import paths
+from protocol.http import paths, permission
 from protocol.http.admin import Administration
 from protocol.http.data_plane import DataPlane
-from protocol.identity import LISTEN, MANAGE, SEND
 
 if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
     from protocol.http.application import Services
-
-CLAIMS = {paths.Messages: SEND, paths.Head: LISTEN, paths.LockedMessage: LISTEN}
-"""What the data plane asks for; all else is administration and asks for Manage."""
 
 
 def handler(application: web.Application, services: Services) -> Handler:
@@ -44,14 +39,16 @@ def handler(application: web.Application, services: Services) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         resource = paths.parse(request.path, request.method)
-        if resource is None:
-            raise EntityNotFound(request.path)
-        namespace = services.authorize(
-            request.headers.get("Authorization"),
-            request.path.strip("/"),
-            CLAIMS.get(type(resource), MANAGE),
-            request.host,
-        )
+        try:
+            namespace = permission.authorize(services, request, resource)
+        except permission.MissingManage:
+            if request.method != "GET" or not isinstance(resource, paths.Entity | paths.Root):
+                raise
+            # Whoever may do anything here may see that there is no such entity.
+            administration, _ = planes(permission.namespace_of(services, request))
+            if await administration.exists(resource):
+                raise
+            return administration.public_feed()
         administration, data_plane = planes(namespace)
         if isinstance(resource, paths.Runtime):
             return await data_plane.handle(request, resource)

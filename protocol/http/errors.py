@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import http_exceptions, web
 
-from broker.core.errors import BrokerError
+from broker.core.errors import BrokerError, EntityNotFound
 from protocol.http import atom
 from protocol.refusals import refuse
 
@@ -45,6 +45,21 @@ class MethodNotAllowed(BrokerError):
     status = 405
 
 
+class InvalidVerb(BrokerError):
+    """What the service says of every attempt to manage a part of an entity, such as its
+    dead-letter queue. .NET makes an argument error of it, because it is 400."""
+
+    condition = "amqp:not-allowed"
+    status = 400
+    has_own_sub_code = True
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"The specified HTTP verb ({method}) is not valid. "
+            "To know more visit https://aka.ms/sbResourceMgrExceptions. ."
+        )
+
+
 class Gone(BrokerError):
     """What the data plane says of an entity that does not exist."""
 
@@ -67,7 +82,13 @@ async def middleware(
     try:
         return await handler(request)
     except BrokerError as error:
-        refusal = refuse(error, entity=request.path.strip("/"), operation=request.method)
+        refusal = refuse(
+            _with_host(error, request.host),
+            entity=request.path.strip("/"),
+            operation=request.method,
+        )
+        if getattr(error, "has_own_sub_code", False):
+            return _error(refusal.status, refusal.text)
         return _answer(refusal.status, refusal.text)
     except web.HTTPException as error:
         if error.status < 400:
@@ -98,10 +119,23 @@ class _Unserved(BrokerError):
     """Refused by the HTTP server itself, which chose the status."""
 
 
+def _with_host(error: BrokerError, host: str) -> BrokerError:
+    """A missing entity is called `sb://host/path`, as the service calls it."""
+    if isinstance(error, EntityNotFound) and "://" not in error.path:
+        return EntityNotFound(f"sb://{host}/{error.path.strip('/')}")
+    return error
+
+
 def _answer(status: int, sentence: str) -> web.Response:
-    """The shape every SDK reads: .NET and JavaScript look for the sub-code in the detail."""
-    reason = HTTPStatus(status).phrase
-    detail = atom.escape(f"SubCode={status}00. {reason}. {sentence}")
+    """.NET and JavaScript look for the sub-code in the detail."""
+    # The service names the reason for other codes, but not for 400.
+    reason = "" if status == HTTPStatus.BAD_REQUEST else f"{HTTPStatus(status).phrase}. "
+    return _error(status, f"SubCode={status}00. {reason}{sentence}")
+
+
+def _error(status: int, detail: str) -> web.Response:
+    """The shape every SDK reads."""
+    detail = atom.escape(detail)
     return web.Response(
         status=status,
         text=f"<Error><Code>{status}</Code><Detail>{detail}</Detail></Error>",

@@ -14,6 +14,16 @@ from config import names
 MESSAGES = "messages"
 
 
+class Root(NamedTuple):
+    """The namespace's own address."""
+
+
+class Part(NamedTuple):
+    """A sub-queue or another part of an entity, which nobody manages by itself."""
+
+    path: str
+
+
 class NamespaceInfo(NamedTuple):
     """`$namespaceinfo`."""
 
@@ -80,7 +90,17 @@ class LockedMessage(NamedTuple):
     lock_token: bytes
 
 
-Managed = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription | RuleList | Rule
+Managed = (
+    Root
+    | Part
+    | NamespaceInfo
+    | EntityList
+    | Entity
+    | SubscriptionList
+    | Subscription
+    | RuleList
+    | Rule
+)
 Runtime = Messages | Head | LockedMessage
 
 
@@ -88,11 +108,11 @@ _PARTS = {"$deadletterqueue", "$transfer", "$management"}
 _LISTS = {"$resources/queues": EntityList("queue"), "$resources/topics": EntityList("topic")}
 
 
-def parse(path: str, method: str) -> Managed | Runtime | None:
-    """What a decoded path names; None where it names nothing."""
+def parse(path: str, method: str) -> Managed | Runtime:
+    """What a decoded path names."""
     segments = [segment for segment in path.split("/") if segment]
     if not segments:
-        return None
+        return Root()
     keywords = [segment.lower() for segment in segments]
     whole = "/".join(keywords)
     if whole in _LISTS:
@@ -102,8 +122,9 @@ def parse(path: str, method: str) -> Managed | Runtime | None:
     runtime = _runtime(segments, keywords, method)
     if runtime is not None:
         return runtime
-    # Parts of an entity, not entities: managing one would manage the whole.
-    return None if _PARTS.intersection(keywords) else _managed(segments, keywords)
+    if _PARTS.intersection(keywords):
+        return Part("/".join(segments))
+    return _managed(segments, keywords)
 
 
 def _runtime(segments: list[str], keywords: list[str], method: str) -> Runtime | None:

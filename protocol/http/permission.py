@@ -1,0 +1,86 @@
+"""Who may manage what over HTTP, and what the service says to those who may not.
+
+Verifying tokens is `protocol.identity`'s. The sentences are the service's own: tests of the Go SDK
+look for them (`TestAdminClient_LackPermissions_Queue` and its neighbours).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.errors import Unauthorized
+from protocol.http import paths
+from protocol.identity import LISTEN, MANAGE, SEND, TokenRefused
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from protocol.http.application import Services
+
+CLAIMS = {paths.Messages: SEND, paths.Head: LISTEN, paths.LockedMessage: LISTEN}
+"""What the data plane asks for; all else is administration and asks for Manage."""
+
+_ACTIONS = {"PUT": "EntityWrite", "DELETE": "EntityDelete"}
+_OPERATIONS = {
+    paths.Subscription: {
+        "GET": "GetSubscription",
+        "PUT": "CreateOrUpdateSubscription",
+        "DELETE": "DeleteSubscription",
+    },
+    paths.SubscriptionList: {"GET": "EnumerateSubscriptions"},
+    paths.Rule: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
+    paths.RuleList: {"GET": "EnumerateRules"},
+}
+"""What the service calls an operation on a subscription or rule, by method."""
+
+
+class MissingManage(Unauthorized):
+    """The token is good, but does not allow to manage this. The text is the whole detail."""
+
+    has_own_sub_code = True
+
+
+def authorize(
+    services: Services, request: web.Request, resource: paths.Managed | paths.Runtime
+) -> str:
+    """The namespace a request is for; raises `Unauthorized` if it may not be made."""
+    claim = CLAIMS.get(type(resource), MANAGE)
+    try:
+        return _authorize(services, request, claim)
+    except TokenRefused:
+        raise
+    except Unauthorized:
+        if claim != MANAGE:
+            raise
+        raise _missing_manage(request, resource) from None
+
+
+def namespace_of(services: Services, request: web.Request) -> str:
+    """The namespace of a client that may do anything there at all; raises `Unauthorized`."""
+    try:
+        return _authorize(services, request, LISTEN)
+    except TokenRefused:
+        raise
+    except Unauthorized:
+        return _authorize(services, request, SEND)
+
+
+def _authorize(services: Services, request: web.Request, claim: str) -> str:
+    return services.authorize(
+        request.headers.get("Authorization"), request.path.strip("/"), claim, request.host
+    )
+
+
+def _missing_manage(request: web.Request, resource: paths.Managed | paths.Runtime) -> MissingManage:
+    operation = _OPERATIONS.get(type(resource), {}).get(request.method)
+    if operation is not None:
+        return MissingManage(
+            f"401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' operation "
+            f"on endpoint 'sb://{request.host}{request.path}'."
+        )
+    action = _ACTIONS.get(request.method)
+    if action is None:
+        return MissingManage("Manage,EntityRead claims required for this operation.")
+    return MissingManage(
+        f"SubCode=40100. Unauthorized. Authorization failed for specified action: Manage,{action}."
+    )
