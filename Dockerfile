@@ -30,7 +30,7 @@ FROM python:3.13-slim-bookworm
 
 RUN groupadd --system --gid 10001 peeklock \
     && useradd --system --uid 10001 --gid peeklock --no-create-home peeklock \
-    && install --directory --owner=peeklock --group=peeklock /data
+    && install --directory --owner=peeklock --group=peeklock /data /ServiceBus_Emulator/ConfigFiles
 COPY --from=build /opt/peeklock /opt/peeklock
 
 ENV PATH=/opt/peeklock/bin:$PATH \
@@ -41,7 +41,8 @@ ENV PATH=/opt/peeklock/bin:$PATH \
 USER 10001:10001
 VOLUME /data
 # AMQP, AMQP over TLS, administration and health. Entities are read from PEEKLOCK_CONFIG, or from
-# /ServiceBus_Emulator/ConfigFiles/Config.json if something is mounted there.
+# /ServiceBus_Emulator/ConfigFiles/Config.json if something is mounted or copied there, as Aspire and
+# Testcontainers do; they expect the folder to exist.
 EXPOSE 5672 5671 5300
 
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \

@@ -25,28 +25,47 @@ Clients must trust whoever issued it.
 """
 
 GUIDE = """\
-Certificate authority of this machine's brokers:
+Certificate authority of this machine's brokers, and a file with all that this machine trusts beside it:
 
   {ca}
+  {bundle}
 
-It is made once and stays; whoever trusts it can use TLS on every port of a broker. Clients that go
-to port 5671 whenever they use TLS, as Python's does, need `peeklock serve --tls-port 5671`. The
-broker's certificate is for these names (--tls-names, PEEKLOCK_TLS_NAMES):
+Both are made once and stay. The broker's certificate is for these names (--tls-names,
+PEEKLOCK_TLS_NAMES):
 
   {names}
 
+A connection string with UseDevelopmentEmulator=true needs none of this: messaging is then plain AMQP, to
+the port in Endpoint or to 5672, in every SDK. TLS is used without that flag, with a credential in place of
+a key, and by every administration client but .NET's. The broker understands TLS on each of its ports, but
+SDKs go to 5671 for messaging: `peeklock serve --tls-port 5671`.
+
 For one client:
 
-  Python      ServiceBusClient.from_connection_string(..., connection_verify="{ca}")
-              the same for ServiceBusAdministrationClient; or, for a whole program:
-              SSL_CERT_FILE={ca} REQUESTS_CA_BUNDLE={ca}
+  .NET        Linux:   SSL_CERT_FILE={bundle}
+              macOS:   security add-trusted-cert -r trustRoot \\
+                         -k ~/Library/Keychains/login.keychain-db {ca}
+              Windows: certutil -user -addstore Root {ca}
+              in code: ServiceBusClientOptions.CertificateValidationCallback, as in
+                       examples/dotnet/Tls.cs; CustomEndpointAddress for another port than 5671
+              With the emulator flag the administration client (7.20.1 or later) uses plain HTTP to
+              the port in Endpoint: Endpoint=sb://localhost:5300;...
+  Python      messaging: ServiceBusClient(..., connection_verify="{ca}")
+              and custom_endpoint_address="sb://localhost:PORT", transport_type=TransportType.Amqp
+              for another port than 5671. No variable is looked at: it trusts what certifi holds.
+              administration: the same connection_verify, or
+                REQUESTS_CA_BUNDLE={bundle}, for asyncio
+                SSL_CERT_FILE={bundle}
+              both, for a whole environment: cat {ca} >> "$(python -m certifi)"
   JavaScript  NODE_EXTRA_CA_CERTS={ca}
   Java        keytool -importcert -noprompt -alias peeklock -file {ca} \\
                 -keystore peeklock.p12 -storetype PKCS12 -storepass changeit
               java -Djavax.net.ssl.trustStore=peeklock.p12 \\
                 -Djavax.net.ssl.trustStorePassword=changeit ...
-  Go          SSL_CERT_FILE={ca} (Linux), or RootCAs in ClientOptions.TLSConfig
-  .NET        SSL_CERT_FILE={ca} (Linux); elsewhere the whole machine, below
+              Its administration client goes to port 443, whatever the connection string says:
+              `peeklock serve --tls-port 443`, or a pipeline policy that sets the port.
+  Go          SSL_CERT_FILE={bundle} (Linux),
+              or RootCAs from {ca} in ClientOptions.TLSConfig
   curl        curl --cacert {ca} https://localhost:5300/health
 
 For the whole machine:
@@ -57,9 +76,10 @@ For the whole machine:
                   sudo update-ca-trust
   macOS           sudo security add-trusted-cert -d -r trustRoot \\
                     -k /Library/Keychains/System.keychain {ca}
-  Windows         certutil -addstore -f Root {ca}
+  Windows         certutil -addstore -f Root {ca} (as administrator)
 
-From a container: docker cp CONTAINER:/data/tls/ca.pem .
+Python and Java have certificates of their own and do not look at the machine's. `peeklock env` prints the
+variables of all of them. From a container: docker cp CONTAINER:/data/tls/ca.pem .
 """
 
 
@@ -73,8 +93,15 @@ def run(settings: Settings, *, only_path: bool) -> int:
     except OSError as error:
         sys.stderr.write(f"peeklock: no authority in {settings.tls_folder}: {error}\n")
         return EXIT_FAILED
+    assert files.authority is not None
     if only_path:
         sys.stdout.write(f"{files.authority}\n")
     else:
-        sys.stdout.write(GUIDE.format(ca=files.authority, names=", ".join(settings.tls_names)))
+        sys.stdout.write(
+            GUIDE.format(
+                ca=files.authority,
+                bundle=tls.bundle_with_system(files.authority),
+                names=", ".join(settings.tls_names),
+            )
+        )
     return EXIT_OK

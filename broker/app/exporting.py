@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.core.definitions import stored_definitions
+from config.emulator_limits import beyond_emulator
 from config.emulator_writing import emulator_form
 from config.entities import SubscriptionDefinition
 from config.names import DEFAULT_NAMESPACE
@@ -32,13 +33,14 @@ class Exported(NamedTuple):
 
     document: dict[str, Any]
     losses: list[str]
-    """What this form cannot say, or what no file may."""
+    """What this form cannot say, what the emulator would not take, or what no file may."""
 
 
 def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> Exported:
     """A topology as the content of a file, for brokers with this default of lock durations."""
     if form == EMULATOR:
         document, losses = emulator_form(topology)
+        losses += beyond_emulator(topology)
     else:
         document, losses = yaml_form(topology, default_lock_duration_ms), []
     return Exported(document, [*losses, *_dangling(topology)])

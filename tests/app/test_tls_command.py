@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from broker.__main__ import main
+from tests.support.server import BrokerProcess
 
-CLIENTS = ["Python", "JavaScript", "Java", "Go", ".NET", "curl", "Debian", "macOS", "Windows"]
+CLIENTS = [".NET", "Python", "JavaScript", "Java", "Go", "curl", "Debian", "macOS", "Windows"]
 
 
 def test_the_authority_is_there_when_its_path_is_printed(tmp_path, capsys):
@@ -34,7 +38,15 @@ def test_every_client_is_told_how(tmp_path, capsys, client):
     main(["tls", "--tls-folder", str(tmp_path)])
     told = capsys.readouterr().out
     place = told.index(f"  {client}")
-    assert str(tmp_path / "ca.pem") in told[place : place + 400]
+    assert str(tmp_path / "ca.pem") in told[place : place + 800]
+
+
+def test_dotnet_comes_first(tmp_path, capsys):
+    """Most users come with it."""
+    main(["tls", "--tls-folder", str(tmp_path)])
+    told = capsys.readouterr().out
+    places = [told.index(f"  {client}  ") for client in CLIENTS[:6]]
+    assert sorted(places) == places
 
 
 def test_a_certificate_of_the_operators_own_is_named(tmp_path, capsys, monkeypatch):
@@ -51,3 +63,108 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert 1 == main(["tls", "--tls-folder", str(tmp_path / "file" / "tls")])
     assert str(tmp_path / "file" / "tls") in capsys.readouterr().err
+
+
+# --- that it is true of the Python SDK -----------------------------------------------------------
+
+MESSAGING = """
+import asyncio, os
+from azure.servicebus import ServiceBusMessage, TransportType
+from azure.servicebus.aio import ServiceBusClient as AsyncClient
+from azure.servicebus import ServiceBusClient
+
+options = {
+    "custom_endpoint_address": os.environ["MESSAGING_ENDPOINT"],
+    "transport_type": TransportType.Amqp,
+    "retry_total": 0,
+}
+if "VERIFY" in os.environ:
+    options["connection_verify"] = os.environ["VERIFY"]
+string = os.environ["STRING"]
+
+
+async def asynchronous():
+    async with AsyncClient.from_connection_string(string, **options) as client:
+        async with client.get_queue_sender("queue.1") as sender:
+            await sender.send_messages(ServiceBusMessage("hello"))
+
+
+def blocking():
+    with ServiceBusClient.from_connection_string(string, **options) as client:
+        with client.get_queue_sender("queue.1") as sender:
+            sender.send_messages(ServiceBusMessage("hello"))
+
+
+asyncio.run(asynchronous()) if os.environ["KIND"] == "asynchronous" else blocking()
+"""
+
+ADMINISTRATION = """
+import asyncio, os
+from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncClient
+from azure.servicebus.management import ServiceBusAdministrationClient
+
+options = {"retry_total": 0}
+if "VERIFY" in os.environ:
+    options["connection_verify"] = os.environ["VERIFY"]
+string = os.environ["ADMINISTRATION_STRING"]
+
+
+async def asynchronous():
+    async with AsyncClient.from_connection_string(string, **options) as client:
+        await client.get_queue("queue.1")
+
+
+def blocking():
+    with ServiceBusAdministrationClient.from_connection_string(string, **options) as client:
+        client.get_queue("queue.1")
+
+
+asyncio.run(asynchronous()) if os.environ["KIND"] == "asynchronous" else blocking()
+"""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    with BrokerProcess(environment={"PEEKLOCK_TLS_FOLDER": str(folder)}) as process:
+        yield process, folder / "ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "reaching"),
+    [
+        (MESSAGING, "blocking", {"VERIFY"}),
+        (MESSAGING, "asynchronous", {"VERIFY"}),
+        (ADMINISTRATION, "blocking", {"VERIFY", "REQUESTS_CA_BUNDLE"}),
+        (ADMINISTRATION, "asynchronous", {"VERIFY", "SSL_CERT_FILE"}),
+    ],
+)
+def test_what_reaches_the_python_sdk_is_what_the_guide_says(broker, program, kind, reaching):
+    """Each variable by itself; those that do not reach it leave the certificate untrusted."""
+    process, authority = broker
+    key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("VERIFY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    } | {
+        "KIND": kind,
+        "STRING": f"Endpoint=sb://localhost;{key}",
+        "ADMINISTRATION_STRING": f"Endpoint=sb://localhost:{process.http_port};{key}",
+        "MESSAGING_ENDPOINT": f"sb://localhost:{process.amqp_port}",
+    }
+    worked = set()
+    for variable in ("VERIFY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=given | {variable: str(authority)},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        if done.returncode == 0:
+            worked.add(variable)
+        else:
+            assert "CERTIFICATE_VERIFY_FAILED" in done.stderr, done.stderr
+    assert reaching == worked

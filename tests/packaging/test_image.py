@@ -60,6 +60,12 @@ def test_the_image_runs_as_nobody_special():
     assert "--owner=peeklock --group=peeklock /data" in " ".join(FINAL.of("RUN"))
 
 
+def test_the_folder_of_the_emulators_file_is_there():
+    """Aspire and Testcontainers copy their file into it before the container starts."""
+    (step,) = [text for text in FINAL.of("RUN") if "install --directory" in text]
+    assert f" {EMULATOR_FILE.parent}" in step
+
+
 def test_what_the_image_sets_are_settings():
     """A misspelt variable would be ignored without a word."""
     known = {one.variable for one in SETTINGS} | {"PATH"}
@@ -96,7 +102,8 @@ def test_compose_takes_the_place_of_the_emulators():
     """The same ports, the same config path, the same alias on the network."""
     compose = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
     (service,) = compose["services"].values()
-    assert "5672:5672" in service["ports"]
+    assert ["5672:5672", "5300:${EMULATOR_HTTP_PORT:-5300}"] == service["ports"]
+    assert "${EMULATOR_HTTP_PORT:-5300}" == service["environment"]["EMULATOR_HTTP_PORT"]
     assert any(f":{EMULATOR_FILE}:ro" in volume for volume in service["volumes"])
     assert ["sb-emulator"] == service["networks"]["sb-emulator"]["aliases"]
     ports = {int(port) for port in FINAL.only("EXPOSE").split()}
