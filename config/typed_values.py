@@ -12,7 +12,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from config.durations import format_duration, parse_duration_ms
+from config.ticks import (
+    DateTimeTicks,
+    TimeSpanTicks,
+    format_date_time,
+    format_double,
+    format_time_span,
+    parse_date_time,
+    parse_double,
+    parse_time_span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,27 +29,19 @@ if TYPE_CHECKING:
 Plain = bool | int | float | str
 
 
-def _read_duration(text: str) -> timedelta:
-    sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
-    return sign * timedelta(milliseconds=parse_duration_ms(text))
-
-
-def _write_duration(value: timedelta) -> str:
-    milliseconds = round(value / timedelta(milliseconds=1))
-    return ("-" if milliseconds < 0 else "") + format_duration(abs(milliseconds))
-
-
 _READERS: Mapping[str, Callable[[str], object]] = {
-    "datetime": datetime.fromisoformat,
-    "duration": _read_duration,
+    "datetime": parse_date_time,
+    "duration": parse_time_span,
     "uuid": UUID,
     "binary": lambda text: base64.b64decode(text, validate=True),
-    "number": float,  # for those that JSON has no digits for
+    "number": parse_double,  # for those that JSON has no digits for
 }
 _NULL = "null"
 _WRITERS: Mapping[type, tuple[str, Callable[..., str]]] = {
-    datetime: ("datetime", datetime.isoformat),
-    timedelta: ("duration", _write_duration),
+    datetime: ("datetime", format_date_time),
+    DateTimeTicks: ("datetime", format_date_time),
+    timedelta: ("duration", format_time_span),
+    TimeSpanTicks: ("duration", format_time_span),
     UUID: ("uuid", str),
     bytes: ("binary", lambda value: base64.b64encode(value).decode()),
 }
@@ -66,7 +67,7 @@ def write_value(value: object) -> Plain | dict[str, str] | dict[str, None]:
     if value is None:
         return {_NULL: None}
     if isinstance(value, float) and not math.isfinite(value):
-        return {"number": repr(float(value))}
+        return {"number": format_double(value)}
     # AMQP's integers and texts are types of their own; a file knows the plain ones.
     for plain in (bool, int, float, str):
         if isinstance(value, plain):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -28,6 +29,16 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
     TrueFilter,
+)
+from config.ticks import (
+    DateTimeTicks,
+    TimeSpanTicks,
+    format_date_time,
+    format_double,
+    parse_date_time,
+    parse_double,
+    span_from_ticks,
+    ticks_of_span,
 )
 
 if TYPE_CHECKING:
@@ -57,11 +68,16 @@ _CLASSES: Mapping[str, type] = {
     )
 }
 
-_VALUES: Mapping[str, tuple[type, Callable[..., object], Callable[..., object]]] = {
+_VALUES: Mapping[
+    str, tuple[type | tuple[type, ...], Callable[..., object], Callable[..., object]]
+] = {
     "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "long": (LongInteger, int, LongInteger),
-    "timespan": (timedelta, timedelta.total_seconds, lambda value: timedelta(seconds=value)),
+    "datetime-ticks": (DateTimeTicks, format_date_time, parse_date_time),
+    "timespan-ticks": ((timedelta, TimeSpanTicks), ticks_of_span, span_from_ticks),
+    "timespan": ((), float, lambda value: timedelta(seconds=value)),  # until schema 1; only read
+    "double": ((), format_double, parse_double),  # NaN and infinities, which JSON cannot write
     "uuid": (UUID, str, UUID),
     "status": (EntityStatus, lambda value: value.value, EntityStatus),
     "set": (frozenset, sorted, frozenset),
@@ -113,13 +129,15 @@ def stored_definitions(
 
 
 def _plain(value: object) -> object:
-    if is_dataclass(value):
+    if is_dataclass(value) and type(value).__name__ in _CLASSES:
         plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         return {"$class": type(value).__name__, **plain}
     if isinstance(value, dict):
         return {"$map": [[name, _plain(item)] for name, item in value.items()]}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$value": "double", "of": format_double(value)}
     is_tagged = isinstance(value, Enum | LongInteger)
     if value is None or (isinstance(value, str | int | float) and not is_tagged):
         return value

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.core.errors import UndecodableMessage
+from config.ticks import (
+    DateTimeTicks,
+    TimeSpanTicks,
+    moment_from_ticks,
+    span_from_ticks,
+    ticks_of_moment,
+    ticks_of_span,
+)
 from protocol.amqp.section_reader import body_sections, entries_of, skip_fields
 from protocol.amqp.section_writer import (
     ANNOTATIONS,
@@ -35,13 +43,12 @@ from protocol.amqp.values import (
 
 if TYPE_CHECKING:
     from broker.core.message import Message, PropertyValue
+    from config.ticks import Moment, Span
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-# .NET counts time in ticks of 100 ns, and moments from the year 1.
-_TICKS_PER_MICROSECOND = 10
 _TIMESPAN = "com.microsoft:timespan"
 _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
@@ -103,7 +110,10 @@ class Reader:
         """The value a rule action sets; integers are long, as in the .NET SQL dialect."""
         if type(value) is int:
             return encode(Long(value) if -(2**63) <= value < 2**63 else ULong(value))
-        return encode(typed_span(value) if isinstance(value, timedelta) else value)
+        if isinstance(value, timedelta | TimeSpanTicks):
+            return encode(typed_span(value))
+        # A time in a message is a timestamp, in milliseconds, as .NET writes a DateTime.
+        return encode(value.moment if isinstance(value, DateTimeTicks) else value)
 
 
 class SystemProperties(Mapping[str, "PropertyValue"]):
@@ -140,10 +150,14 @@ def plain(value: object) -> PropertyValue:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def typed_span(span: timedelta) -> Described:
+def typed_span(span: Span) -> Described:
     """A time span as .NET writes it: AMQP has no type for one."""
-    ticks = span // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND
-    return Described(Symbol(_TIMESPAN), Long(ticks))
+    return Described(Symbol(_TIMESPAN), Long(ticks_of_span(span)))
+
+
+def typed_moment(moment: Moment) -> Described:
+    """A time to 100 nanoseconds, as .NET writes a DateTimeOffset."""
+    return Described(Symbol(_DATETIME_OFFSET), Long(ticks_of_moment(moment)))
 
 
 def moment_of(milliseconds: int) -> datetime:
@@ -239,17 +253,13 @@ def _text(value: object) -> str:
 def _described(value: Described) -> PropertyValue:
     content = value.value
     if value.descriptor == _TIMESPAN and isinstance(content, int):
-        return _timespan(content)
+        return span_from_ticks(content)
     if value.descriptor == _DATETIME_OFFSET and isinstance(content, int):
         try:
-            return _EARLIEST + timedelta(microseconds=content // _TICKS_PER_MICROSECOND)
+            return moment_from_ticks(content)
         except OverflowError:
             return _LATEST if content > 0 else _EARLIEST
     return plain(content)  # A `com.microsoft:uri` among others: its text is its value.
-
-
-def _timespan(ticks: int) -> timedelta:
-    return timedelta(microseconds=ticks // _TICKS_PER_MICROSECOND)
 
 
 _PLAIN: dict[type, Callable[..., PropertyValue]] = {

@@ -20,7 +20,8 @@ from config.entities import (
     SqlFilter,
     TrueFilter,
 )
-from protocol.amqp.reader import plain, typed_span
+from config.ticks import DateTimeTicks, TimeSpanTicks
+from protocol.amqp.reader import plain, typed_moment, typed_span
 from protocol.amqp.values import Described, Long, Timestamp, ULong
 
 RULE_DESCRIPTION = ULong(0x13700000004)
@@ -43,7 +44,10 @@ CORRELATION_FIELDS = {
 }
 """In the order in which the described list holds them."""
 
-PROPERTY_TYPES = (str, bool, int, float, bytes, UUID, datetime, timedelta, type(None))
+PROPERTY_TYPES = (
+    *(str, bool, int, float, bytes, UUID, type(None)),
+    *(datetime, DateTimeTicks, timedelta, TimeSpanTicks),
+)
 
 CONSTANT_FILTERS: dict[str, Filter] = {"1=1": TrueFilter(), "1=0": FalseFilter()}
 """True and false filters arrive as these texts."""
@@ -117,6 +121,11 @@ def _filter(rule_filter: Filter) -> Described:
 
 
 def _typed(value: object) -> object:
-    if isinstance(value, timedelta):
+    if isinstance(value, timedelta | TimeSpanTicks):
         return typed_span(value)
+    if isinstance(value, DateTimeTicks) or (
+        isinstance(value, datetime) and value.microsecond % 1_000
+    ):
+        # AMQP's timestamps are milliseconds. What .NET calls a DateTimeOffset carries ticks.
+        return typed_moment(value)
     return Long(value) if isinstance(value, LongInteger) else value

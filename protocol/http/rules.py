@@ -6,11 +6,10 @@ sense is the core's business; here it is text.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from broker.core.errors import ArgumentError
-from config.durations import format_duration, parse_duration_ms
 from config.entities import (
     CorrelationFilter,
     FalseFilter,
@@ -21,6 +20,16 @@ from config.entities import (
     SqlFilter,
     TrueFilter,
 )
+from config.ticks import (
+    DateTimeTicks,
+    TimeSpanTicks,
+    format_date_time,
+    format_double,
+    format_time_span,
+    parse_date_time,
+    parse_double,
+    parse_time_span,
+)
 from protocol.http import atom
 
 if TYPE_CHECKING:
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
 DESCRIPTION = "RuleDescription"
 DEFAULT_RULE = "$Default"
 _COMPATIBILITY = "<CompatibilityLevel>20</CompatibilityLevel>"
-_MILLISECOND = timedelta(milliseconds=1)
 _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 _CORRELATION = {
@@ -139,16 +147,12 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
+    if "_" in text:  # Python allows it between digits
+        raise ValueError(text)
     number = int(text)
     if not -_INT64_MAX - 1 <= number <= _INT64_MAX:
         raise ValueError(text)
     return number
-
-
-def _moment(text: str) -> datetime:
-    """One without a zone counts as UTC, but is given back as it came: Python's client sends such."""
-    moment = datetime.fromisoformat(text.strip())
-    return moment if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 _READERS: Mapping[str, Callable[[str], object]] = {
@@ -156,10 +160,10 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "string": str,
     "int": _integer,
     "long": lambda text: LongInteger(_integer(text)),
-    "double": float,
+    "double": parse_double,
     "boolean": _boolean,
-    "dateTime": _moment,
-    "duration": lambda text: timedelta(milliseconds=parse_duration_ms(text)),
+    "dateTime": parse_date_time,  # without a zone too: Python's client sends such
+    "duration": parse_time_span,
 }
 """JavaScript sends every number as a double, Go every integer as an int."""
 
@@ -245,11 +249,10 @@ def _typed_text(value: object) -> tuple[str, str]:
             is_short = -_INT32_MAX - 1 <= value <= _INT32_MAX
             return "int" if is_short else "long", str(int(value))
         case float():
-            return "double", repr(float(value))
-        case datetime():
-            moment = value if value.tzinfo is None else value.astimezone(UTC)
-            return "dateTime", moment.isoformat().replace("+00:00", "Z")
-        case timedelta():
-            return "duration", format_duration(value // _MILLISECOND)
+            return "double", format_double(value)
+        case datetime() | DateTimeTicks():
+            return "dateTime", format_date_time(value)
+        case timedelta() | TimeSpanTicks():
+            return "duration", format_time_span(value)
         case _:
             return "string", str(value)

@@ -34,6 +34,7 @@ from config.limits import RELAXED
 from config.loader import load
 from config.names import subscription_path
 from config.properties import PROPERTIES
+from config.ticks import moment_from_ticks, span_from_ticks
 from config.topology import Topology
 from config.yaml_writing import yaml_form
 from protocol.amqp.values import Int, Symbol
@@ -58,7 +59,8 @@ values = st.one_of(
     st.binary(max_size=9),
     st.uuids(),
     st.datetimes(timezones=st.just(UTC)),
-    st.integers(-(10**12), 10**12).map(lambda ms: timedelta(milliseconds=ms)),
+    st.integers(-(2**63), 2**63 - 1).map(span_from_ticks),
+    st.integers(0, 3 * 10**18).map(moment_from_ticks),
 )
 properties = st.dictionaries(words, values, max_size=3)
 plain_properties = st.dictionaries(words, st.booleans() | st.integers() | texts, max_size=3)

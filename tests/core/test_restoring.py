@@ -39,6 +39,7 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
+from config.ticks import DateTimeTicks, TimeSpanTicks
 from tests.support.playbook import (
     CLIENT,
     START_MS,
@@ -246,6 +247,10 @@ def test_forwarding_goes_on_after_a_restart():
                             "uuid": uuid.UUID(int=5),
                             "at": datetime(2030, 1, 1, tzinfo=UTC),
                             "for": timedelta(seconds=1.5),
+                            "long for": timedelta(days=10_675_199, microseconds=1),
+                            "fine for": TimeSpanTicks(timedelta(microseconds=-1), 3),
+                            "fine at": DateTimeTicks(datetime(2030, 1, 1, tzinfo=UTC), 7),
+                            "infinite": float("-inf"),
                             "none": None,
                             "yes": True,
                             "$class": "a name like any other",

@@ -15,6 +15,7 @@ import pytest
 
 from broker.core.errors import ArgumentError
 from broker.core.sql import FilterError, compile_filter
+from config.ticks import DateTimeTicks, TimeSpanTicks
 
 T, F, U = True, False, None
 
@@ -45,6 +46,8 @@ MESSAGE = SimpleNamespace(
         "later": NOON + timedelta(hours=1),
         "unzoned": datetime(2024, 5, 1, 12),  # noqa: DTZ001 -- what a careless client may send
         "span": timedelta(hours=1),
+        "fine_when": DateTimeTicks(NOON, 3),
+        "fine_span": TimeSpanTicks(timedelta(hours=1), 3),
         "id": UUID(int=1),
         "blob": b"\x00\x01",
         "list": [1, 2],
@@ -92,6 +95,10 @@ PARAMETERS = {
     "@moment": NOON,
     "@unzoned": datetime(2024, 5, 1, 12),  # noqa: DTZ001
     "@timespan": timedelta(hours=2),
+    "@fine_moment": DateTimeTicks(NOON, 3),
+    "@finer_moment": DateTimeTicks(NOON, 4),
+    "@fine_unzoned": DateTimeTicks(NOON.replace(tzinfo=None), 3),
+    "@fine_timespan": TimeSpanTicks(timedelta(hours=1), 3),
     "bare": "red",
     "@nothing": None,
 }
@@ -119,6 +126,32 @@ CASES: dict[str, list[tuple[bool | None, str]]] = {
         (T, "user.active"),
         (U, "property('color')"),
         (T, "property('active')"),
+    ],
+    "times to 100 nanoseconds": [
+        (T, "fine_when = @fine_moment"),
+        (T, "fine_when = @fine_unzoned"),
+        (F, "fine_when = @finer_moment"),
+        (T, "fine_when < @finer_moment"),
+        (F, "when = @fine_moment"),
+        (T, "when <> @fine_moment"),
+        (T, "when < @fine_moment"),
+        (T, "fine_when > @moment"),
+        (T, "later > @fine_moment"),
+        (F, "when IN (@fine_moment, @finer_moment)"),
+        (T, "fine_span = @fine_timespan"),
+        (T, "fine_span > span"),
+        (T, "fine_span < @timespan"),
+        (T, "fine_when - when = fine_span - span"),
+        (T, "when + fine_span - span = fine_when"),
+        (T, "fine_when + @timespan - @timespan = @fine_moment"),
+        (T, "-fine_span < fine_span"),
+        (T, "-(-fine_span) = fine_span"),
+        (T, "fine_span + fine_span > @timespan"),
+        (T, "'' + fine_when = '2024-05-01T12:00:00.0000003Z'"),
+        (U, "fine_when = @fine_timespan"),
+        (U, "fine_when = 1"),
+        (U, "fine_when * 2 = 1"),
+        (U, "fine_when + when = when"),
     ],
     "equality": [
         (T, "color = 'red'"),

@@ -495,6 +495,51 @@ def test_values_of_a_filter_keep_their_types(put, get):
     assert typed == re.findall(r'type="d6p1:(\w+)"[^>]*>([^<]*)</Value>', shown)
 
 
+PRECISE = [
+    ("dateTime", "2024-01-02T03:04:05.1234567Z"),
+    ("dateTime", "2024-01-02T03:04:05.123456Z"),
+    ("dateTime", "2024-01-02T03:04:05Z"),
+    ("dateTime", "2024-01-02T03:04:05.1234567"),
+    ("duration", "PT1.1234567S"),
+    ("duration", "-P1DT0.0000001S"),
+    ("duration", "P10675199DT2H48M5.4775807S"),
+    ("double", "INF"),
+    ("double", "-INF"),
+    ("double", "NaN"),
+    ("double", "1.7976931348623157e+308"),
+]
+
+
+@pytest.mark.parametrize("part", ["CorrelationFilter", "SqlFilter", "SqlRuleAction"])
+def test_values_of_a_rule_keep_their_precision(put, get, part):
+    """Times and time spans to 100 ns, doubles as XML writes them: as .NET sends and compares them."""
+    put("/precise", TOPIC)
+    put("/precise/subscriptions/s", SUBSCRIPTION)
+    pairs = "".join(
+        f'<KeyValueOfstringanyType><Key>@p{number}</Key><Value i:type="x:{kind}">{text}</Value>'
+        "</KeyValueOfstringanyType>"
+        for number, (kind, text) in enumerate(PRECISE)
+    )
+    contents = {
+        "CorrelationFilter": f'<Filter i:type="CorrelationFilter"><Properties>{pairs}</Properties>'
+        "</Filter>",
+        "SqlFilter": '<Filter i:type="SqlFilter"><SqlExpression>a &lt; @p0</SqlExpression>'
+        f"<Parameters>{pairs}</Parameters></Filter>",
+        "SqlRuleAction": '<Filter i:type="TrueFilter"/><Action i:type="SqlRuleAction"><SqlExpression>'
+        f"SET a = @p4</SqlExpression><Parameters>{pairs}</Parameters></Action>",
+    }
+    rule = (
+        '<RuleDescription xmlns:i="http://www.w3.org/2001/XMLSchema-instance" '
+        f'xmlns:x="http://www.w3.org/2001/XMLSchema">{contents[part]}</RuleDescription>'
+    )
+    path = f"/precise/subscriptions/s/rules/{part}"
+    created = put(path, entry(rule))
+    assert 201 == created.status
+    for answer in (created, get(path), get("/precise/subscriptions/s/rules")):
+        shown = re.findall(r'type="d6p1:(\w+)"[^>]*>([^<]*)</Value>', answer.text)
+        assert PRECISE == shown[: len(PRECISE)]
+
+
 def test_an_entity_is_updated_by_its_own_kind_alone(put):
     """A topic's description does not fit a queue."""
     put("/kind", queue_entry())

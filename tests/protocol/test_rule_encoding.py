@@ -16,6 +16,7 @@ from config.entities import (
     RuleDefinition,
     SubscriptionDefinition,
 )
+from config.ticks import DateTimeTicks, TimeSpanTicks
 from protocol.amqp.rule_encoding import described, read_rule
 from protocol.amqp.values import (
     Char,
@@ -89,3 +90,36 @@ def test_a_number_keeps_its_type(value: object) -> None:
     stored: Any = definition_from_json(definition_to_json(SubscriptionDefinition(rules=(rule,))))
     shown: Any = decode(encode(described(stored.rules[0])))[0]
     assert type(value) is type(shown.value[0].value[8]["name"])
+
+
+AT = datetime(2024, 1, 2, 3, 4, 5, 123_000, tzinfo=UTC)
+AT_TICKS = 638_397_614_451_230_000
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (AT, Timestamp(1_704_164_645_123)),
+        (
+            DateTimeTicks(AT.replace(microsecond=123_456), 7),
+            Described(Symbol("com.microsoft:datetime-offset"), Long(AT_TICKS + 4_567)),
+        ),
+        (
+            AT.replace(microsecond=123_456),
+            Described(Symbol("com.microsoft:datetime-offset"), Long(AT_TICKS + 4_560)),
+        ),
+        (
+            TimeSpanTicks(timedelta(seconds=1, microseconds=123_456), 7),
+            Described(Symbol("com.microsoft:timespan"), Long(11_234_567)),
+        ),
+        (float("inf"), float("inf")),
+    ],
+)
+def test_a_value_keeps_its_precision(value: object, shown: object) -> None:
+    """What a timestamp's milliseconds cannot hold travels as .NET's DateTimeOffset, in ticks; it
+    comes back from the store, and from a client that sends it, as it was."""
+    rule = RuleDefinition("r", CorrelationFilter(properties={"p": value}))
+    stored: Any = definition_from_json(definition_to_json(SubscriptionDefinition(rules=(rule,))))
+    found: Any = decode(encode(described(stored.rules[0])))[0]
+    assert shown == found.value[0].value[8]["p"]
+    assert {"p": value} == read({"p": found.value[0].value[8]["p"]}).properties

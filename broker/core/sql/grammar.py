@@ -8,7 +8,7 @@ A text is either read whole or refused with a position; nothing here recurses de
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from broker.core.sql.tree import (
     Value,
 )
 from config.entities import LongInteger
+from config.ticks import DateTimeTicks, TimeSpanTicks, in_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,7 +50,10 @@ NESTING_MAX = 50
 
 _COMPARISONS = ("=", "<>", "!=", ">", ">=", "<", "<=")
 _CONSTANT_KEYWORDS: dict[str, PropertyValue] = {"TRUE": True, "FALSE": False, "NULL": None}
-_PARAMETER_TYPES = (str, bool, int, float, bytes, UUID, datetime, timedelta, type(None))
+_PARAMETER_TYPES = (
+    *(str, bool, int, float, bytes, UUID, type(None)),
+    *(datetime, DateTimeTicks, timedelta, TimeSpanTicks),
+)
 _INT64_DIGITS = 19
 _UINT64_MAX = 2**64 - 1
 
@@ -376,8 +380,8 @@ def _by_name(parameters: Mapping[str, PropertyValue]) -> dict[str, PropertyValue
             raise ArgumentError(
                 f"The parameter '{name}' has a value that SQL expressions do not know."
             )
-        if isinstance(value, datetime) and value.tzinfo is None:
-            value = value.replace(tzinfo=UTC)
+        if isinstance(value, datetime | DateTimeTicks):
+            value = in_utc(value)
         elif isinstance(value, LongInteger):
             value = int(value)
         named[name.removeprefix("@").lower()] = value

@@ -10,20 +10,41 @@ from __future__ import annotations
 import math
 import operator
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.core.sql.errors import FilterError
+from config.ticks import (
+    DateTimeTicks,
+    TimeSpanTicks,
+    format_date_time,
+    format_time_span,
+    in_utc,
+    moment_from_ticks,
+    parse_date_time,
+    span_from_ticks,
+    ticks_of_moment,
+    ticks_of_span,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.core.message import PropertyValue
+    from config.ticks import Moment, Span
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _NUMBERS = frozenset({int, float})
-_ORDERED = frozenset({int, float, str, datetime, timedelta})
+_ORDERED = frozenset({int, float, str, datetime, timedelta, DateTimeTicks, TimeSpanTicks})
 _EQUATABLE = _ORDERED | {bool, bytes, UUID}
+_TIMES: dict[type, type] = {
+    datetime: datetime,
+    DateTimeTicks: datetime,
+    timedelta: timedelta,
+    TimeSpanTicks: timedelta,
+}
+"""What is compared with each other, whether it needs ticks or not."""
 _BASES: tuple[type[Any], ...] = (int, float, str, bytes)
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -44,9 +65,12 @@ def compare(symbol: str, left: Any, right: Any) -> bool | None:
     left, right = plain(left), plain(right)
     kind = type(left)
     if kind is not type(right):
-        if kind not in _NUMBERS or type(right) not in _NUMBERS:
+        if kind in _NUMBERS and type(right) in _NUMBERS:
+            left, right = float(left), float(right)
+        elif kind in _TIMES and _TIMES[kind] is _TIMES.get(type(right)):
+            left, right = _ticks(left), _ticks(right)
+        else:
             return None
-        left, right = float(left), float(right)
     elif kind not in (_EQUATABLE if symbol in {"=", "<>"} else _ORDERED):
         return None
     return COMPARISONS[symbol](left, right)
@@ -57,9 +81,15 @@ def plain(value: Any) -> Any:
     if type(value) not in _EQUATABLE:
         # An enumeration, say: what it is an extension of.
         return next((kind(value) for kind in _BASES if isinstance(value, kind)), None)
-    if type(value) is datetime and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
+    if type(value) is datetime:
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return in_utc(value) if type(value) is DateTimeTicks else value
+
+
+def _ticks(value: Moment | Span) -> int:
+    if isinstance(value, datetime | DateTimeTicks):
+        return ticks_of_moment(value)
+    return ticks_of_span(value)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -93,13 +123,24 @@ def remainder(left: PropertyValue, right: PropertyValue) -> PropertyValue:
 
 ARITHMETIC = {"+": add, "-": subtract, "*": multiply, "/": divide, "%": remainder}
 
-_TIME_SUMS = frozenset({(datetime, timedelta), (timedelta, datetime), (timedelta, timedelta)})
-_TIME_DIFFERENCES = frozenset({(datetime, datetime), (datetime, timedelta), (timedelta, timedelta)})
+_TIME_SUMS: dict[tuple[type, type], type] = {
+    (datetime, timedelta): datetime,
+    (timedelta, datetime): datetime,
+    (timedelta, timedelta): timedelta,
+}
+_TIME_DIFFERENCES: dict[tuple[type, type], type] = {
+    (datetime, datetime): timedelta,
+    (datetime, timedelta): datetime,
+    (timedelta, timedelta): timedelta,
+}
+"""By the kinds of both sides, the kind of the result."""
 
 
 def sign(symbol: str, value: PropertyValue) -> PropertyValue:
     """`+value` or `-value`."""
     number: Any = plain(value)
+    if type(number) is TimeSpanTicks:
+        return span_from_ticks(-ticks_of_span(number)) if symbol == "-" else number
     if type(number) not in _NUMBERS and type(number) is not timedelta:
         return None
     return _in_range(-number if symbol == "-" else number)
@@ -109,7 +150,7 @@ def _apply(
     operate: Callable[[Any, Any], Any],
     left: Any,
     right: Any,
-    on_times: frozenset[tuple[type, type]] = frozenset(),
+    on_times: Mapping[tuple[type, type], type] = MappingProxyType({}),
 ) -> PropertyValue:
     left, right = plain(left), plain(right)
     kinds = (type(left), type(right))
@@ -118,11 +159,28 @@ def _apply(
             if kinds[0] is not kinds[1]:
                 left, right = float(left), float(right)
             return _in_range(operate(left, right))
-        return operate(left, right) if kinds in on_times else None
+        if kinds in on_times:
+            return operate(left, right)
+        return _apply_to_ticks(operate, left, right, on_times)
     except ZeroDivisionError:
         raise FilterError("Attempted to divide by zero.") from None
     except OverflowError:
         raise FilterError("A date or time span is out of range.") from None
+
+
+def _apply_to_ticks(
+    operate: Callable[[Any, Any], Any],
+    left: Any,
+    right: Any,
+    on_times: Mapping[tuple[type, type], type],
+) -> PropertyValue:
+    """Times of which one is finer than Python counts."""
+    left_kind, right_kind = _TIMES.get(type(left)), _TIMES.get(type(right))
+    if left_kind is None or right_kind is None or (left_kind, right_kind) not in on_times:
+        return None
+    result = on_times[left_kind, right_kind]
+    ticks = operate(_ticks(left), _ticks(right))
+    return moment_from_ticks(ticks) if result is datetime else span_from_ticks(ticks)
 
 
 def _in_range(value: Any) -> PropertyValue:
@@ -156,13 +214,18 @@ def to_text(value: PropertyValue) -> str | None:
         return repr(value).removesuffix(".0").upper()
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, DateTimeTicks):
+        return format_date_time(value)
+    if isinstance(value, TimeSpanTicks):
+        return format_time_span(value)
     return None if value is None or isinstance(value, bytes) else str(value)
 
 
 def convert(value: PropertyValue, kind: type) -> PropertyValue:
     """The value in another type. Raises `ValueError` where there is no such conversion."""
     value = plain(value)
-    if value is None or type(value) is kind:
+    kind = _TIMES.get(kind, kind)
+    if value is None or _TIMES.get(type(value), type(value)) is kind:
         return value
     conversion = _CONVERSIONS.get(kind)
     if conversion is None:
@@ -193,9 +256,8 @@ def _convert_to_boolean(value: Any) -> bool:
     return {"true": True, "false": False}[value.strip().lower()]
 
 
-def _convert_to_time(value: Any) -> datetime:
-    moment: datetime = plain(datetime.fromisoformat(value))
-    return moment
+def _convert_to_time(value: Any) -> Moment:
+    return in_utc(parse_date_time(value))
 
 
 _CONVERSIONS: dict[type, Callable[[Any], PropertyValue]] = {
