@@ -12,6 +12,7 @@ from broker.core.errors import ArgumentError, Unauthorized
 from config.entities import AuthorizationRule
 from config.settings import Authorization, IdentityClients
 from protocol.identity import (
+    LISTEN,
     MANAGE,
     Grant,
     Identity,
@@ -95,11 +96,17 @@ class Access:
             strict=strict,
             namespaces=namespaces.keys(),
             default_namespace=next(iter(topology.namespaces)),
+            own_hosts=[settings.host, *(name for name in settings.tls_names if "*" not in name)],
             verify_bearer=self._verify_bearer if strict else bearer.believe,
         )
 
-    def authorize_http(self, header: str | None, path: str, claim: str, host: str = "") -> str:
-        """The namespace a request is for; raises `Unauthorized` if it may not do that there."""
+    def authorize_http(
+        self, header: str | None, path: str, claim: str, host: str = "", entity: str | None = None
+    ) -> str:
+        """The namespace a request is for; raises `Unauthorized` if it may not do that there.
+
+        A token has to be for the path, and a rule's key has to hold on the entity that it is about.
+        """
         identity = self.identity
         namespace = identity.namespace_of_host(host)
         if header is None:
@@ -107,20 +114,40 @@ class Access:
                 raise TokenRefused("MissingToken: The request has no Authorization header.")
             return namespace or identity.default_namespace
         audience = f"sb://{host}/{path}"
-        grant = self._grant(header, audience, namespace)
+        grant = self._grant(header, audience, namespace, host, entity)
         if identity.strict and claim not in grant.claims:
             raise missing_claim(claim, audience)
         return namespace or grant.namespace or identity.default_namespace
 
-    def authorize_everything(self, header: str | None) -> None:
+    def authorize_everything(self, header: str | None, host: str = "") -> None:
         """Raise `Unauthorized` unless this is a key to the whole broker."""
-        self.authorize_http(header, "", MANAGE)
-        if header is not None and self._grant(header, "sb:///", None).namespace is not None:
+        self.authorize_http(header, "", MANAGE, host)
+        if header is None:
+            return
+        if self._grant(header, f"sb://{host}/", None, host, "").namespace is not None:
             raise Unauthorized("The whole broker is for the key that may do everything.")
 
-    def _grant(self, header: str, audience: str, namespace: str | None) -> Grant:
+    def authorize_metrics(self, header: str | None, host: str = "") -> None:
+        """Raise `Unauthorized` unless this may see the names and counts of every entity. A scraper
+        should not hold a key that can do more: Listen will do, if there is one namespace."""
+        if not self.identity.strict:
+            return
+        self.authorize_http(header, "", LISTEN, host)
+        if len(self._namespaces) > 1:
+            self.authorize_everything(header, host)
+
+    def authorize_clock(self, header: str | None, host: str = "") -> None:
+        """Raise `Unauthorized` unless this may move the time of every client."""
+        if self.identity.strict:
+            self.authorize_everything(header, host)
+
+    def _grant(
+        self, header: str, audience: str, namespace: str | None, host: str, entity: str | None
+    ) -> Grant:
         token = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else header
-        return self.identity.verify_token(token.strip(), audience, self.now_ms(), namespace)
+        return self.identity.verify_token(
+            token.strip(), audience, self.now_ms(), namespace, host=host, entity=entity
+        )
 
     # --- managed identity ----------------------------------------------------------------------
 

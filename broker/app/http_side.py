@@ -73,6 +73,8 @@ class HttpSide:
             advance_clock=self._advance_clock if self._settings.testing_api else None,
             now_ms=self._clock.now_ms,
             authorize=self._access.authorize_http,
+            authorize_metrics=self._access.authorize_metrics,
+            authorize_clock=self._access.authorize_clock,
             open_amqp=self._clients.open_websocket,
             namespace_name=default,
             created_time_ms=self._clock.now_ms(),

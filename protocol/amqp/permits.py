@@ -74,7 +74,9 @@ class Permits:
 
         True if that leaves less than before. Raises `TokenRefused`.
         """
-        grant = self._identity.verify_token(token, audience, self._now_ms(), self.namespace)
+        grant = self._identity.verify_token(
+            token, audience, self._now_ms(), self.namespace, host=self.hostname
+        )
         replaced = self._grants.put(grant)
         self._select(grant)
         self._token_due_ms = NEVER_MS
@@ -123,7 +125,7 @@ class Permits:
 
     def _refusal(self, need: Need) -> Unauthorized:
         claim, path = need
-        return missing_claim(claim or "Send, Listen or Manage", self._resource(path))
+        return missing_claim(claim or "Send,Listen,Manage", self._resource(path))
 
     def _resource(self, path: str) -> str:
         return f"sb://{self.hostname}/{path}"

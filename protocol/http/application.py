@@ -39,6 +39,24 @@ class ByteReceiver(Protocol):
     def resume_writing(self) -> None: ...
 
 
+def _anybody(header: str | None, host: str) -> None:
+    """Ask for nothing."""
+    del header, host
+
+
+class Authorize(Protocol):
+    """Finds out whether a request may do what it asks for."""
+
+    def __call__(
+        self, header: str | None, path: str, claim: str, host: str, entity: str | None = None, /
+    ) -> str:
+        """(Authorization header, request path, claim, host, path of the entity if it is another):
+        the namespace the request is for.
+
+        Clients sign a token for the URL they ask, or for what is above it; a rule's key holds on
+        the entity that declares the rule."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the server does for its HTTP side."""
@@ -53,11 +71,8 @@ class Services:
     advance_clock: Callable[[int], int] | None
     """Move the clock ahead by milliseconds, return the new time; None where that is not allowed."""
     now_ms: Callable[[], int]
-    authorize: Callable[[str | None, str, str, str], str]
-    """(Authorization header, request path, claim, host): the namespace the request is for; raises
-    `Unauthorized`.
-
-    The whole path and not the entity's: some clients sign a token for exactly the URL they ask."""
+    authorize: Authorize
+    """Raises `Unauthorized`."""
     open_amqp: Callable[[asyncio.Transport], ByteReceiver]
     namespace_name: str
     created_time_ms: int
@@ -65,6 +80,10 @@ class Services:
     limits: Limits = RELAXED
     is_strict: bool = False
     """Whether claims are enforced; false: a token must be right, but none need be shown."""
+    authorize_metrics: Callable[[str | None, str], None] = _anybody
+    """(Authorization header, host): whether metrics may be seen; raises `Unauthorized`."""
+    authorize_clock: Callable[[str | None, str], None] = _anybody
+    """(Authorization header, host): whether the clock may be moved; raises `Unauthorized`."""
     topology: Callable[[str | None, str], object] | None = None
     """(Authorization header, form): all entities of the broker; raises `Unauthorized`."""
     identity_token: Callable[[TokenRequest], object] | None = None

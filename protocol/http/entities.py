@@ -45,7 +45,7 @@ def handler(application: web.Application, services: Services) -> Handler:
             if request.method != "GET" or not isinstance(resource, paths.Entity | paths.Root):
                 raise
             # Whoever may do anything here may see that there is no such entity.
-            administration, _ = planes(permission.namespace_of(services, request))
+            administration, _ = planes(permission.namespace_of(services, request, resource))
             if await administration.exists(resource):
                 raise
             return administration.public_feed()

@@ -104,6 +104,19 @@ Managed = (
 Runtime = Messages | Head | LockedMessage
 
 
+def entity_of(resource: Managed | Runtime) -> str:
+    """The path of the entity that a resource is or belongs to; empty for the namespace."""
+    match resource:
+        case Root() | NamespaceInfo() | EntityList():
+            return ""
+        case SubscriptionList():
+            return resource.topic
+        case RuleList() | Rule():
+            return resource.subscription.path
+        case _:
+            return resource.path
+
+
 _PARTS = {"$deadletterqueue", "$transfer", "$management"}
 _LISTS = {"$resources/queues": EntityList("queue"), "$resources/topics": EntityList("topic")}
 

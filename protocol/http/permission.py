@@ -46,7 +46,7 @@ def authorize(
     """The namespace a request is for; raises `Unauthorized` if it may not be made."""
     claim = CLAIMS.get(type(resource), MANAGE)
     try:
-        return _authorize(services, request, claim)
+        return _authorize(services, request, resource, claim)
     except TokenRefused:
         raise
     except Unauthorized:
@@ -55,19 +55,30 @@ def authorize(
         raise _missing_manage(request, resource) from None
 
 
-def namespace_of(services: Services, request: web.Request) -> str:
+def namespace_of(
+    services: Services, request: web.Request, resource: paths.Managed | paths.Runtime
+) -> str:
     """The namespace of a client that may do anything there at all; raises `Unauthorized`."""
     try:
-        return _authorize(services, request, LISTEN)
+        return _authorize(services, request, resource, LISTEN)
     except TokenRefused:
         raise
     except Unauthorized:
-        return _authorize(services, request, SEND)
+        return _authorize(services, request, resource, SEND)
 
 
-def _authorize(services: Services, request: web.Request, claim: str) -> str:
+def _authorize(
+    services: Services,
+    request: web.Request,
+    resource: paths.Managed | paths.Runtime,
+    claim: str,
+) -> str:
     return services.authorize(
-        request.headers.get("Authorization"), request.path.strip("/"), claim, request.host
+        request.headers.get("Authorization"),
+        request.path.strip("/"),
+        claim,
+        request.host,
+        paths.entity_of(resource),
     )
 
 

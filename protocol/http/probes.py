@@ -1,7 +1,7 @@
 """What orchestrators and scrapers ask: is it up, and how is it doing.
 
-`/health` answers word for word as the official emulator does, for scripts written against it. No
-token is asked for. With an `api-version` the same path means an entity of that name.
+`/health` answers word for word as the official emulator does, for scripts written against it, and asks
+for no token; `/metrics` names every entity, and asks for one in strict mode. With an `api-version` the same path means an entity of that name.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def add_routes(application: web.Application, services: Services, entities: Handl
     async def metrics(request: web.Request) -> web.StreamResponse:
         if _means_entity(request):
             return await entities(request)
+        services.authorize_metrics(request.headers.get("Authorization"), request.host)
         body, content_type = services.metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 

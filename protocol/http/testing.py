@@ -1,6 +1,7 @@
 """The testing API: a clock that tests can move instead of sleeping.
 
-Off unless the operator switched it on; then it asks for no token, like everything a test drives.
+Off unless the operator switched it on. In strict mode it asks for the key that may do everything, since
+the clock is everybody's.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def add_routes(application: web.Application, services: Services) -> None:
         advance_clock = services.advance_clock
         if advance_clock is None:
             return _refusal(404, "The testing API is off; PEEKLOCK_TESTING_API=true turns it on.")
+        services.authorize_clock(request.headers.get("Authorization"), request.host)
         if request.method == "GET":
             return web.json_response({"now_ms": services.now_ms()})
         if request.method != "POST":

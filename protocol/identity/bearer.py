@@ -19,6 +19,7 @@ from protocol.identity.grants import (
     SEND,
     Grant,
     TokenRefused,
+    expired,
 )
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _expiry(claims: Mapping[str, Any], now_ms: int) -> int:
     except (TypeError, ValueError, OverflowError):
         raise TokenRefused("MalformedToken: exp must be seconds since 1970.") from None
     if expires_at_ms <= now_ms:
-        raise TokenRefused("ExpiredToken: The token is expired.")
+        raise expired(expires_at_ms)
     return expires_at_ms
 
 

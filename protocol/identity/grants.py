@@ -7,6 +7,7 @@ verified. Manage includes the other claims, and a grant never reaches above its 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 SEND, LISTEN, MANAGE = "Send", "Listen", "Manage"
 ALL_CLAIMS = frozenset({SEND, LISTEN, MANAGE})
 NEVER_MS = 1 << 62
+
+
+TOKEN_MAX_CHARACTERS = 32 * 1024
+"""Tokens of Microsoft Entra ID with all their groups stay well below."""
+RESOURCE_MAX_CHARACTERS = 2048
+"""Of an audience: no entity has so long a path."""
 
 
 class TokenRefused(Unauthorized):
@@ -39,6 +46,14 @@ class KeyRule(NamedTuple):
     def claims(self) -> frozenset[str]:
         """What its keys allow."""
         return ALL_CLAIMS if MANAGE in self.rule.rights else self.rule.rights
+
+    def holds_on(self, path: str) -> bool:
+        """Whether it holds on what has this path in lower case: the entity that declares it, its
+        sub-queues and nodes, and the subscriptions of a topic. `orders/eu` is another entity."""
+        if not self.path or path == self.path:
+            return True
+        below = path[len(self.path) :] if path.startswith(self.path) else ""
+        return below.startswith(("/$", "/subscriptions/"))
 
     @property
     def keys(self) -> tuple[bytes, ...]:
@@ -64,6 +79,11 @@ class Grant:
     def namespace(self) -> str | None:
         """The only namespace it is good for; None: any."""
         return None if self.key_rule is None else self.key_rule.namespace
+
+    def reaches(self, path: str) -> bool:
+        """Whether it is good for what has this path in lower case: its own path or one below it,
+        and of a rule's key no more than the entity that declares the rule."""
+        return covers(self.path, path) and (self.key_rule is None or self.key_rule.holds_on(path))
 
 
 class Grants:
@@ -110,13 +130,15 @@ class Grants:
 
     def _covering(self, path: str) -> Iterator[Grant]:
         path = path.lower()
-        yield from (grant for grant in self._standing if covers(grant.path, path))
+        yield from (grant for grant in self._standing if grant.reaches(path))
+        above = path if len(path) <= RESOURCE_MAX_CHARACTERS else ""
         while True:
-            if path in self._tokens:
-                yield self._tokens[path]
-            if not path:
+            grant = self._tokens.get(above)
+            if grant is not None and grant.reaches(path):
+                yield grant
+            if not above:
                 return
-            path = path.rpartition("/")[0]
+            above = above.rpartition("/")[0]
 
 
 def covers(granted: str, path: str) -> bool:
@@ -130,10 +152,28 @@ def path_of(resource: str) -> str:
     return spelled_path_of(resource).lower()
 
 
+def host_of(resource: str) -> str:
+    """`sb://Host:5672/path` → `host`; without a scheme what stands first is the host."""
+    rest = resource.partition("://")[2] or resource
+    host = rest.partition("/")[0].partition("?")[0].lower()
+    if host.startswith("["):  # IPv6
+        return host[1:].partition("]")[0]
+    return host if host.count(":") > 1 else host.partition(":")[0]
+
+
 def spelled_path_of(resource: str) -> str:
     """`sb://host:port/Some/Path/` → `Some/Path`."""
     rest = (resource.partition("://")[2] or resource).partition("?")[0]
     return unquote(rest.partition("/")[2]).strip("/")
+
+
+def expired(expires_at_ms: int) -> TokenRefused:
+    """The refusal of a token whose time is over, in the service's words."""
+    try:
+        at = datetime.fromtimestamp(expires_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return TokenRefused("ExpiredToken: The token is expired.")
+    return TokenRefused(f"ExpiredToken: The token is expired. Expiration time: '{at}'.")
 
 
 def missing_claim(claim: str, resource: str) -> Unauthorized:

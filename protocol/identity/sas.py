@@ -12,9 +12,12 @@ import hmac
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote, unquote_plus
 
-from protocol.identity.grants import NEVER_MS, TokenRefused, path_of
+from protocol.identity.grants import NEVER_MS, TokenRefused, host_of, path_of
 
 PREFIX = "SharedAccessSignature "
+ENCODED_TIMES_MAX = 3
+"""Some clients encode a field twice. Without a bound, decoding would take time by the square of its
+length, before any key is checked."""
 
 
 class SasToken(NamedTuple):
@@ -31,6 +34,11 @@ class SasToken(NamedTuple):
     def path(self) -> str:
         """The path it is for, empty for a whole namespace."""
         return path_of(_unquote_fully(self.resource))
+
+    @property
+    def host(self) -> str:
+        """The host that it is for, without a port."""
+        return host_of(_unquote_fully(self.resource))
 
     @property
     def expires_at_ms(self) -> int:
@@ -81,9 +89,8 @@ def _signature(key: bytes, resource: str, expiry: str) -> bytes:
 
 
 def _unquote_fully(text: str) -> str:
-    """Some clients encode twice."""
-    while True:
-        plain = unquote_plus(text) if "%" in text else text
-        if plain == text:
-            return plain
-        text = plain
+    for _ in range(ENCODED_TIMES_MAX):
+        if "%" not in text:
+            break
+        text = unquote_plus(text)
+    return text

@@ -11,10 +11,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from protocol.identity import bearer, sas
-from protocol.identity.grants import Grant, KeyRule, TokenRefused, covers, path_of
+from protocol.identity.grants import (
+    RESOURCE_MAX_CHARACTERS,
+    TOKEN_MAX_CHARACTERS,
+    Grant,
+    KeyRule,
+    TokenRefused,
+    covers,
+    expired,
+    host_of,
+    path_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Keyring(Protocol):
@@ -34,6 +47,7 @@ class Identity:
         strict: bool,
         namespaces: Collection[str] = (),
         default_namespace: str = "",
+        own_hosts: Collection[str] = (),
         verify_bearer: bearer.Verify | None = None,
     ) -> None:
         self.strict = strict
@@ -42,6 +56,8 @@ class Identity:
         self._namespaces = namespaces
         self.default_namespace = default_namespace
         """The one that answers on any host name."""
+        self._own_hosts = {*LOOPBACK_HOSTS, *(host.lower() for host in own_hosts)}
+        """Names of this broker: a token for one of them is good by all of them."""
         self._verify_bearer = verify_bearer or (bearer.refuse if strict else bearer.believe)
 
     def namespace_of_host(self, hostname: str) -> str | None:
@@ -54,21 +70,38 @@ class Identity:
         return label if label in self._namespaces and not is_address else None
 
     def verify_token(
-        self, token: str, audience: str, now_ms: int, namespace: str | None = None
+        self,
+        token: str,
+        audience: str,
+        now_ms: int,
+        namespace: str | None = None,
+        *,
+        host: str = "",
+        entity: str | None = None,
     ) -> Grant:
         """The grant a token gives on an audience; raises `TokenRefused`.
 
-        Without a namespace the key selects one: the grant says which.
+        Without a namespace the key selects one: the grant says which. `host` is what the client
+        calls this broker, and `entity` the path of what it is about, if the audience says more.
         """
+        if len(token) > TOKEN_MAX_CHARACTERS:
+            raise TokenRefused(
+                f"MalformedToken: The token has more than {TOKEN_MAX_CHARACTERS} characters."
+            )
+        if len(audience) > RESOURCE_MAX_CHARACTERS:
+            raise TokenRefused(
+                f"InvalidAudience: The audience has more than {RESOURCE_MAX_CHARACTERS} characters."
+            )
         if not sas.is_sas(token):
             return replace(self._verify_bearer(token, now_ms), path=path_of(audience))
         read = sas.read(token)
         path = path_of(audience) if audience else read.path
+        about = path if entity is None else entity.lower()
         fitting = [
             (rule, key)
             for rule in self._keyring.named(read.key_name, namespace)
             for key in rule.keys
-            if covers(rule.path, path) and read.is_signed_with(key)
+            if rule.holds_on(about) and read.is_signed_with(key)
         ]
         if not fitting:
             raise TokenRefused(
@@ -77,13 +110,25 @@ class Identity:
                 "SharedAccessKey of the connection string."
             )
         if read.expires_at_ms <= now_ms:
-            raise TokenRefused("ExpiredToken: The token is expired.")
-        if not covers(read.path, path):
+            raise expired(read.expires_at_ms)
+        if not covers(read.path, path) or not self._is_own_host(read.host, host):
             raise TokenRefused(
-                f"InvalidAudience: The token is for '{read.path}', not for '{audience}'."
+                "InvalidAudience: The authorization header contains a token with a wrong audience: "
+                f"it is for '{read.host}/{read.path}', not for '{audience}'."
             )
         rule, key = self._selected(fitting)[0]
         return Grant(rule.claims, path, read.expires_at_ms, rule, key)
+
+    def _is_own_host(self, named: str, called: str) -> bool:
+        """Whether a token for the one host is good where the client calls this broker by the other:
+        they are the same, or two names of this broker, or of one of its namespaces."""
+        called = host_of(called)
+        if not self.strict or not called or named == called:
+            return True
+        if named in self._own_hosts and called in self._own_hosts:
+            return True
+        namespace = self.namespace_of_host(named)
+        return namespace is not None and namespace == self.namespace_of_host(called)
 
     def knows(self, user: str, password: str) -> bool:
         """Whether these are a rule's name and its key, in whichever namespace."""

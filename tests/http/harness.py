@@ -136,7 +136,9 @@ class HttpHarness:
                 metrics=lambda: (b"peeklock_up 1\n", "text/plain; version=0.0.4"),
                 advance_clock=self._advance_clock if self._testing_api else None,
                 now_ms=self.clock.now_ms,
-                authorize=self._authorize,
+                authorize=lambda header, path, claim, host, _entity=None: self._authorize(
+                    header, path, claim, host
+                ),
                 open_amqp=self._open_amqp,
                 namespace_name=NAME,
                 created_time_ms=self.clock.now_ms(),

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.amqp.management import OPERATIONS
 from protocol.amqp.values import Array, ArrayCode, Int, Long, Timestamp
+from protocol.identity import sas
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client, LinkRefused
 from tests.support.amqp_messages import DATA, encoded
 
@@ -22,6 +23,7 @@ queues:
       send: {rights: [Send], primary_key: send-key}
       listen: {rights: [Listen], primary_key: listen-key}
       manage: {rights: [Manage], primary_key: manage-key}
+  orders/eu:
   talks: {requires_session: true, authorization_rules: *rules}
   elsewhere:
     authorization_rules:
@@ -220,3 +222,44 @@ def test_plain_credentials_have_the_claims_of_their_rule(broker: Broker, key_nam
     for path, attempt, allowed in ATTEMPTS.values():
         client = broker.connect(plain=(key_name, _key(key_name)))
         assert (key_name in allowed) == attempt(client), path
+
+
+@pytest.mark.parametrize("key_name", ["send", "listen", "manage"])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_key_of_a_queue_does_not_reach_another_below_it(key_name: str, plain: bool):
+    """By a token for the one, for the other or for all, or by its name and key."""
+    broker = Broker(DECLARED, authorization="strict")
+    credentials = (key_name, f"{key_name}-key")
+    client = broker.connect(plain=credentials if plain else None)
+    if not plain:
+        assert 202 == client.authenticate("orders", *credentials)[0]
+        assert [401, 401] == [client.authenticate(p, *credentials)[0] for p in ("orders/eu", "")]
+    for attach in (client.attach_sender, client.attach_receiver):
+        assert not _granted(attach("orders/eu"))
+        assert not _granted(attach("orders/eu/$management"))
+        assert not _granted(attach("ordersx"))
+    allowed = {"send": "attach_sender", "listen": "attach_receiver", "manage": "attach_sender"}
+    assert _granted(getattr(client, allowed[key_name])("Orders"))
+    assert _granted(client.attach_receiver("orders/$management"))
+
+
+@pytest.mark.parametrize(
+    ("opened", "resource", "expected"),
+    [
+        ("shop.example", "sb://shop.example/orders", 202),
+        ("shop.example:5671", "sb://shop.example/orders", 202),
+        ("localhost", "sb://127.0.0.1:5672/orders", 202),
+        ("peeklock", "sb://localhost/orders", 202),
+        ("", "sb://anything/orders", 202),
+        ("shop.example", "sb://other.example/orders", 401),
+        ("localhost", "sb://other.example/orders", 401),
+        ("localhost", "orders", 401),
+        ("shop.example", "orders", 401),
+    ],
+)
+def test_a_token_is_for_the_host_that_the_client_opened(opened: str, resource: str, expected: int):
+    """Or for another name of this broker; a bare path is no host."""
+    client = Broker(DECLARED, authorization="strict").connect(opened)
+    later_s = client.broker.clock.at_ms // 1000 + 3600
+    token = sas.make(resource, ROOT_NAME, ROOT_KEY, later_s)
+    assert expected == client.put_token(f"sb://{opened}/orders", token)[0]

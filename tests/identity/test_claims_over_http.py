@@ -26,6 +26,7 @@ RULES = {
 CONFIG = {
     "queues": {
         "orders": {"authorization_rules": RULES},
+        "orders/eu": None,
         "forwarding": {"authorization_rules": RULES},
         "elsewhere": {
             "authorization_rules": {
@@ -207,10 +208,74 @@ def test_a_token_for_exactly_the_url_is_good(broker: BrokerProcess):
     assert 200 == status
 
 
-@pytest.mark.parametrize("path", ["health", "metrics"])
-def test_probes_ask_for_no_token(broker: BrokerProcess, path: str):
+def test_health_asks_for_no_token(broker: BrokerProcess):
     """Whoever watches the process need not be a client."""
-    assert 200 == ask(broker, "GET", path)[0]
+    assert 200 == ask(broker, "GET", "health")[0]
+
+
+@pytest.mark.parametrize("path", ["metrics", "$peeklock/clock"])
+@pytest.mark.parametrize("key_name", [None, *KEYS, "team-a"])
+def test_metrics_and_the_clock_are_for_the_key_to_the_whole_broker(
+    broker: BrokerProcess, path: str, key_name: str | None
+):
+    """There are two namespaces: each sees, and moves, what is the other's."""
+    headers = {}
+    if key_name is not None:
+        headers["Authorization"] = token(key_name, f"sb://{HOST}:{broker.http_port}/")
+    assert (200 if key_name == ROOT_NAME else 401) == ask(broker, "GET", path, **headers)[0]
+
+
+def test_metrics_of_one_namespace_ask_for_listen():
+    """A scraper need not hold a key that can do more."""
+    rules = {
+        "watch": {"rights": ["Listen"], "primary_key": "watch-key"},
+        "write": {"rights": ["Send"], "primary_key": "write-key"},
+    }
+    config = {"queues": {"orders": None}, "authorization_rules": rules}
+    with BrokerProcess(config=config, environment={"PEEKLOCK_AUTHORIZATION": "strict"}) as broker:
+        statuses = [
+            ask(broker, "GET", "metrics", Authorization=token(name, f"sb://{HOST}/"))[0]
+            for name in rules
+        ]
+        assert [200, 401] == statuses
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "orders/eu"),
+        ("PUT", "orders/new"),
+        ("DELETE", "orders/eu"),
+        ("POST", "orders/eu/messages"),
+        ("DELETE", "orders/eu/messages/head?timeout=0"),
+        ("PUT", "orders-new"),
+    ],
+)
+@pytest.mark.parametrize("resource", ["orders", "orders/eu", ""])
+def test_a_key_of_an_entity_does_not_reach_another_below_it(
+    broker: BrokerProcess, method: str, path: str, resource: str
+):
+    """Whatever the token is for: the rule is of `orders`, and `orders/eu` is another queue."""
+    header = token("manage", f"sb://{HOST}/{resource}")
+    assert 401 == ask(broker, method, path, queue_entry(), Authorization=header)[0]
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        (f"sb://{HOST}/orders", 200),
+        (f"https://{HOST}:1234/", 200),
+        ("sb://localhost/orders", 200),
+        (f"{HOST}/orders", 200),
+        ("sb://other.servicebus.windows.net/orders", 401),
+        ("orders", 401),
+        ("", 401),
+        ("/orders", 401),
+    ],
+)
+def test_a_token_is_for_a_host(broker: BrokerProcess, resource: str, expected: int):
+    """By any of the broker's names; a bare path is no host, and not the whole namespace."""
+    assert expected == ask(broker, "GET", "orders", Authorization=token(ROOT_NAME, resource))[0]
 
 
 # --- forwarding --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -18,6 +19,7 @@ from protocol.identity import (
     path_of,
     sas,
 )
+from protocol.identity.grants import TOKEN_MAX_CHARACTERS
 
 NOW_S = 1_800_000_000
 NOW_MS = NOW_S * 1000
@@ -258,3 +260,38 @@ def _signature(key: bytes, resource: str, expiry: str) -> bytes:
 
     digest = hmac.new(key, f"{resource}\n{expiry}".encode(), hashlib.sha256).digest()
     return base64.b64encode(digest)
+
+
+@pytest.mark.parametrize("field", ["skn", "sr", "sig", "se"])
+def test_decoding_a_token_takes_time_by_its_length(field: str):
+    """A field that is encoded thousands of times over is decoded a few times, before any key is
+    checked: 30,000 characters took seconds."""
+    fields = {"sr": "sb%3a%2f%2fh%2forders", "sig": "c2ln", "se": str(LATER_S), "skn": "root"}
+    fields[field] = "%" + "25" * 15_000
+    text = "SharedAccessSignature " + "&".join(f"{name}={fields[name]}" for name in fields)
+    began = time.process_time()
+    with pytest.raises(TokenRefused):
+        verify(text)
+    assert time.process_time() - began < 0.1
+
+
+@pytest.mark.parametrize("start", ["SharedAccessSignature sr=", "eyJ"])
+def test_a_token_has_a_greatest_length(start: str):
+    with pytest.raises(TokenRefused, match="MalformedToken: The token has more than 32768"):
+        verify(start + "x" * TOKEN_MAX_CHARACTERS)
+
+
+def test_an_audience_has_a_greatest_length():
+    token = sas.make(HOST, "root", "primary", LATER_S)
+    with pytest.raises(TokenRefused, match="InvalidAudience: The audience has more than 2048"):
+        Identity(Ring(ROOT), strict=True).verify_token(token, HOST + "/x" * 2_000, NOW_MS)
+
+
+def test_an_expired_token_is_told_when_it_expired():
+    """In the service's words."""
+    token = sas.make(HOST, "root", "primary", 1_700_000_000)
+    with pytest.raises(TokenRefused) as refused:
+        verify(token)
+    assert "ExpiredToken: The token is expired. Expiration time: '2023-11-14 22:13:20Z'." == str(
+        refused.value
+    )
