@@ -58,7 +58,13 @@ def parse_duration_ms(text: str) -> int:
     return UNLIMITED_MS if total_ms >= UNLIMITED_MS - _SECOND_MS else total_ms
 
 
-def format_duration(duration_ms: int) -> str:
+def finer_ticks_of(text: str) -> int:
+    """What a duration has below its milliseconds, in the units of 100 ns that .NET counts in."""
+    iso = _ISO_8601.fullmatch(text.strip())
+    return 0 if iso is None else int((iso[8] or "").ljust(7, "0")[3:7])
+
+
+def format_duration(duration_ms: int, finer_ticks: int = 0) -> str:
     """ISO 8601 in days and smaller, the only units that Java and .NET both read."""
     if duration_ms >= UNLIMITED_MS:
         return UNLIMITED
@@ -68,8 +74,8 @@ def format_duration(duration_ms: int) -> str:
     seconds, milliseconds = divmod(rest_ms, _SECOND_MS)
     date = f"{days}D" if days else ""
     time = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
-    if milliseconds:
-        time += f"{seconds}.{milliseconds:03}".rstrip("0") + "S"
+    if milliseconds or finer_ticks:
+        time += f"{seconds}.{milliseconds:03}{finer_ticks:04}".rstrip("0") + "S"
     elif seconds or not (date or time):
         time += f"{seconds}S"
     return f"P{date}" + (f"T{time}" if time else "")

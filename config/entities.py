@@ -25,6 +25,11 @@ RIGHTS = ("Manage", "Send", "Listen")
 """What a key may allow, in the order the service shows them."""
 
 
+FinerTicks = tuple[tuple[str, int], ...]
+"""By field, the part of a duration that is finer than its milliseconds, in units of 100 ns.
+Service Bus shows durations with that precision; nothing lasts longer for it here."""
+
+
 class EntityStatus(Enum):
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -40,6 +45,9 @@ class AuthorizationRule:
     primary_key: str
     secondary_key: str = ""
     rights: frozenset[str] = frozenset(RIGHTS)
+    created_time: str = ""
+    modified_time: str = ""
+    """Both as whoever made the rule wrote them; empty where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,9 @@ class QueueDefinition:
     duplicate_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
     forward_to: str | None = None
     forward_dead_letters_to: str | None = None
+    forward_to_scheme: str = "sb"
+    forward_dead_letters_to_scheme: str = "sb"
+    """Of the addresses as which administration shows where an entity forwards to."""
     auto_delete_on_idle_ms: int = UNLIMITED_MS
     max_size_megabytes: int | None = None
     """None: shown as the cloud's default, and held to it where quotas are strict."""
@@ -120,6 +131,7 @@ class QueueDefinition:
     support_ordering: bool = True
     user_metadata: str | None = None
     authorization_rules: tuple[AuthorizationRule, ...] = ()
+    finer_ticks: FinerTicks = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,7 @@ class TopicDefinition:
     filtering_messages_before_publishing: bool = False
     user_metadata: str | None = None
     authorization_rules: tuple[AuthorizationRule, ...] = ()
+    finer_ticks: FinerTicks = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +163,15 @@ class SubscriptionDefinition:
     requires_session: bool = False
     forward_to: str | None = None
     forward_dead_letters_to: str | None = None
+    forward_to_scheme: str = "sb"
+    forward_dead_letters_to_scheme: str = "sb"
+    """Of the addresses as which administration shows where an entity forwards to."""
     auto_delete_on_idle_ms: int = UNLIMITED_MS
     status: EntityStatus = EntityStatus.ACTIVE
     enable_batched_operations: bool = True
     user_metadata: str | None = None
     rules: tuple[RuleDefinition, ...] = (RuleDefinition("$Default"),)
+    finer_ticks: FinerTicks = ()
 
 
 EntityDefinition = QueueDefinition | TopicDefinition | SubscriptionDefinition

@@ -17,6 +17,8 @@ SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 DAY_MS = 24 * 60 * MINUTE_MS
 INT32_MAX = 2_147_483_647
+STANDARD_PARTITION_COUNT = 16
+"""Partitions of a partitioned entity in the Standard tier; Premium partitions whole namespaces."""
 
 
 class Tier(Enum):
@@ -61,12 +63,16 @@ class Limits:
     duplicate_window_max_ms: int = 7 * DAY_MS
     auto_delete_on_idle_min_ms: int = 5 * MINUTE_MS
     entity_size_max_megabytes: int = INT32_MAX
+    partition_count: int = 1
+    """How many times its size a partitioned entity holds, and shows."""
     entity_size_default_megabytes: int = INT32_MAX
     """Of an entity that says nothing about it: as much as the disk holds."""
 
     # --- messages ---------------------------------------------------------------------------
     message_max_bytes: int = 100 * MEBIBYTE
     """The most an entity may be set to take."""
+    message_size_min_kilobytes: int = 1
+    """The least an entity may be set to take."""
     message_default_kilobytes: int = 1024
     """What an entity takes when nothing is set, as the cloud's premium tier does."""
     message_default_allowance_bytes: int = 64 * KIBIBYTE
@@ -122,6 +128,7 @@ STRICT = Limits(
     duplicate_window_min_ms=20 * SECOND_MS,
     entity_size_max_megabytes=80 * 1024,
     entity_size_default_megabytes=DEFAULT_MAX_SIZE_MEGABYTES,
+    message_size_min_kilobytes=1024,
     message_default_allowance_bytes=0,
     batch_max_bytes=1 * MEBIBYTE,
     batch_max_messages=4_500,
@@ -136,7 +143,9 @@ STRICT = Limits(
 _STANDARD = replace(
     STRICT,
     entity_size_max_megabytes=5 * 1024,
+    partition_count=STANDARD_PARTITION_COUNT,
     message_max_bytes=256 * KIBIBYTE,
+    message_size_min_kilobytes=1,
     message_default_kilobytes=256,
     batch_max_bytes=256 * KIBIBYTE,
     session_state_max_bytes=256 * KIBIBYTE,
@@ -154,7 +163,11 @@ _STRICT_BY_TIER = {
 
 def relaxed(tier: Tier) -> Limits:
     """What protects the broker, and no more than a tier can do."""
-    return replace(RELAXED, offers_more_than_plain_queues=tier is not Tier.BASIC)
+    return replace(
+        RELAXED,
+        offers_more_than_plain_queues=tier is not Tier.BASIC,
+        partition_count=1 if tier is Tier.PREMIUM else STANDARD_PARTITION_COUNT,
+    )
 
 
 def strict(tier: Tier) -> Limits:

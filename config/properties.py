@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from config.durations import format_duration, parse_duration_ms
+from config.durations import finer_ticks_of, format_duration, parse_duration_ms
 from config.entities import (
     UNLIMITED_MS,
     EntityDefinition,
@@ -37,6 +37,16 @@ _D = TypeVar("_D", bound=EntityDefinition)
 # --- kinds of value: each gives the value, or raises ValueError saying what is allowed -----------
 
 
+class OutOfRange(ValueError):
+    """A number that is smaller or larger than is allowed."""
+
+    def __init__(self, allowed: str, value: int, lowest: int, highest: int) -> None:
+        super().__init__(allowed)
+        self.value = value
+        self.lowest = lowest
+        self.highest = highest
+
+
 def _boolean(node: Node, _limits: Limits) -> bool:
     if not isinstance(node.value, bool):
         raise ValueError("true or false")
@@ -47,8 +57,11 @@ def _integer(bounds: Range) -> Read:
     def read(node: Node, limits: Limits) -> int:
         lowest, highest = bounds(limits)
         value = node.value
-        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-            raise ValueError(f"a whole number from {lowest} to {highest}")
+        allowed = f"a whole number from {lowest} to {highest}"
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(allowed)
+        if not lowest <= value <= highest:
+            raise OutOfRange(allowed, value, lowest, highest)
         return value
 
     return read
@@ -67,7 +80,7 @@ def _duration(bounds: Range) -> Read:
         except ValueError as error:
             raise ValueError(allowed) from error
         if not shortest_ms <= value_ms <= longest_ms:
-            raise ValueError(allowed)
+            raise OutOfRange(allowed, value_ms, shortest_ms, longest_ms)
         return value_ms
 
     return read
@@ -104,6 +117,11 @@ class Property:
     """As Service Bus spells it."""
     field: str
     read: Read
+
+    @property
+    def is_duration(self) -> bool:
+        """Whether its field holds milliseconds."""
+        return self.field.endswith("_ms")
 
     @property
     def snake_name(self) -> str:
@@ -145,7 +163,9 @@ _OF_QUEUES_AND_TOPICS = (
     ),
     _property(
         "MaxMessageSizeInKilobytes",
-        _integer(lambda limits: (1, limits.message_max_bytes // 1024)),
+        _integer(
+            lambda limits: (limits.message_size_min_kilobytes, limits.message_max_bytes // 1024)
+        ),
         "max_message_size_kilobytes",
     ),
     _property("EnablePartitioning", _boolean),
@@ -189,6 +209,7 @@ def read_properties(
 ) -> tuple[_D, Mapping[str, Node]]:
     """`base` with what is given, by Service Bus name; and where each field was given."""
     values: dict[str, Any] = {}
+    finer: dict[str, int] = {}
     places: dict[str, Node] = {}
     for one in PROPERTIES[type(base)]:
         node = given.get(one.name)
@@ -197,21 +218,33 @@ def read_properties(
         try:
             values[one.field] = one.read(node, limits)
             places[one.field] = node
+            note_finer_ticks(one, node.value, values, finer)
         except ValueError as allowed:
             report.mistake(node, f"{node.kind} is not allowed; expected {allowed}")
-    return replace(base, **values), places
+    return replace(base, finer_ticks=tuple(finer.items()), **values), places
+
+
+def note_finer_ticks(
+    one: Property, given: object, values: Mapping[str, Any], finer: dict[str, int]
+) -> None:
+    """Note what a given duration has below the milliseconds that were read from it."""
+    if one.is_duration and isinstance(given, str) and values[one.field] < UNLIMITED_MS:
+        ticks = finer_ticks_of(given)
+        if ticks:
+            finer[one.field] = ticks
 
 
 def written_properties(
     definition: EntityDefinition, base: EntityDefinition
 ) -> Iterator[tuple[Property, bool | int | str]]:
     """What makes a definition differ from `base`, as a file says it."""
+    finer = dict(definition.finer_ticks)
     for one in PROPERTIES[type(definition)]:
         value = getattr(definition, one.field)
-        if value == getattr(base, one.field):
+        if value == getattr(base, one.field) and one.field not in finer:
             continue
         if isinstance(value, EntityStatus):
             value = value.value
-        elif one.field.endswith("_ms"):
-            value = format_duration(value)
+        elif one.is_duration:
+            value = format_duration(value, finer.get(one.field, 0))
         yield one, value

@@ -48,6 +48,7 @@ class Entity:
     """A queue or a subscription; `Topic` is one too."""
 
     __slots__ = (
+        "_here_since_ms",
         "_idle_at_ms",
         "accessed_time_ms",
         "account",
@@ -82,7 +83,11 @@ class Entity:
         self.id = entity_id
         self.path = path
         self.account = account or Account()
-        self.created_time_ms = self.updated_time_ms = self.accessed_time_ms = now_ms
+        self.created_time_ms = self.updated_time_ms = now_ms
+        self.accessed_time_ms = 0
+        """0: nobody has used it yet."""
+        self._here_since_ms = now_ms
+        """When it was created, or restored from the store."""
         self.main = Queue(self, path, MAIN)
         self.dead_letters = Queue(self, f"{path}/$DeadLetterQueue", DEAD_LETTERS)
         self.transfer_dead_letters = Queue(
@@ -133,6 +138,8 @@ class Entity:
             self.max_size_bytes = _MEBIBYTE * (
                 definition.max_size_megabytes or limits.entity_size_default_megabytes
             )
+            if definition.enable_partitioning:
+                self.max_size_bytes *= limits.partition_count
             if definition.max_message_size_kilobytes is not None:
                 self.max_message_bytes = definition.max_message_size_kilobytes * _KIBIBYTE
             self._detect_duplicates(
@@ -218,7 +225,7 @@ class Entity:
         deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
         limit_ms = self.idle_limit_ms
         if limit_ms < UNLIMITED_MS and not self.is_deleted:
-            since_ms = now_ms if self.senders or self.receivers else self.accessed_time_ms
+            since_ms = now_ms if self.senders or self.receivers else self.idle_since_ms
             self._idle_at_ms = max(since_ms + limit_ms, now_ms + 1)
             deadlines.add(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
 
@@ -226,7 +233,12 @@ class Entity:
         """Whether nobody has used it for longer than it may be idle."""
         if self.senders or self.receivers:
             return False
-        return self.accessed_time_ms + self.idle_limit_ms <= now_ms
+        return self.idle_since_ms + self.idle_limit_ms <= now_ms
+
+    @property
+    def idle_since_ms(self) -> int:
+        """When it was last used; before that, since it is here."""
+        return max(self.accessed_time_ms, self._here_since_ms)
 
     # --- how it is shown and remembered -----------------------------------------------------
 

@@ -4,7 +4,8 @@
                     │
                     ├─► admin.py            Atom XML ⇄ entity commands
                     │     atom.py             envelopes, and parsing without surprises
-                    │     descriptions.py     queues, topics, subscriptions ⇄ XML
+                    │     descriptions.py     queues, topics, subscriptions → XML
+                    │     description_reading.py  and back
                     │     authorization_rules.py  their keys ⇄ XML
                     │     rules.py            filters and actions ⇄ XML
                     └─► data_plane.py       messages over plain requests

@@ -21,7 +21,7 @@ from config.entities import (
     TopicDefinition,
 )
 from config.limits import Tier
-from protocol.http import atom, bodies, descriptions, paths, rules
+from protocol.http import atom, bodies, description_reading, descriptions, paths, rules
 from protocol.http.calls import Call
 from protocol.http.errors import InvalidVerb, MethodNotAllowed
 from protocol.identity import SEND
@@ -151,13 +151,17 @@ class Administration:
         return await self._put(call, resource.path, description, initial)
 
     async def _put(
-        self, call: Call, path: str, description: atom.Element, initial: descriptions.Definition
+        self,
+        call: Call,
+        path: str,
+        description: atom.Element,
+        initial: description_reading.Definition,
     ) -> web.Response:
-        descriptions.check_version(description, initial, call.api_version)
-        definition = descriptions.read(description, initial, self._limits)
+        description_reading.check_version(description, initial, call.api_version)
+        definition = description_reading.read(description, initial, self._limits)
         refusals = self._forwarding_refusals(call, definition)
         if call.is_update:
-            keeps = descriptions.kept_by_update(description, definition)
+            keeps = description_reading.kept_by_update(description, definition)
             view = await self._ask(
                 EntityView,
                 lambda peer, mark: commands.UpdateEntity(
@@ -218,7 +222,10 @@ class Administration:
 
     def _entry(self, call: Call, view: EntityView) -> atom.Entry:
         surroundings = descriptions.Surroundings(
-            call.host, call.api_version, self._limits.message_default_kilobytes
+            call.host,
+            call.api_version,
+            self._limits.message_default_kilobytes,
+            self._limits.partition_count,
         )
         name = view.path
         if isinstance(view.definition, SubscriptionDefinition):

@@ -6,10 +6,12 @@ where it is presented. Answers show keys as they are: whoever reads them may man
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from broker.core.errors import ArgumentError
 from config.entities import RIGHTS, AuthorizationRule
+from config.keys import derived_secondary_key
 from protocol.http import atom
 
 if TYPE_CHECKING:
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from config.limits import Limits
 
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+
+
 def write(view: EntityView) -> str:
-    """All of an entity's; it has no times for each, so they have its own."""
+    """All of an entity's. What a rule has not is left out: .NET fails on an empty key, and with it
+    its list of all entities; Go compares the times with those it sent."""
     rules: tuple[AuthorizationRule, ...] = getattr(view.definition, "authorization_rules", ())
-    created, updated = atom.timestamp(view.created_time_ms), atom.timestamp(view.updated_time_ms)
     inner = []
     for rule in rules:
         rights = "".join(
@@ -30,11 +35,16 @@ def write(view: EntityView) -> str:
             '<AuthorizationRule i:type="SharedAccessAuthorizationRule">'
             "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"
             f"<Rights>{rights}</Rights>"
-            f"<CreatedTime>{created}</CreatedTime><ModifiedTime>{updated}</ModifiedTime>"
-            f"{atom.element('KeyName', rule.name)}{atom.element('PrimaryKey', rule.primary_key)}"
-            f"{atom.element('SecondaryKey', rule.secondary_key)}</AuthorizationRule>"
+            f"{_element('CreatedTime', rule.created_time)}"
+            f"{_element('ModifiedTime', rule.modified_time)}"
+            f"{_element('KeyName', rule.name)}{_element('PrimaryKey', rule.primary_key)}"
+            f"{_element('SecondaryKey', rule.secondary_key)}</AuthorizationRule>"
         )
     return f"<AuthorizationRules>{''.join(inner)}</AuthorizationRules>"
+
+
+def _element(name: str, text: str) -> str:
+    return atom.element(name, text) if text else ""
 
 
 def read(rules: atom.Element, limits: Limits) -> tuple[AuthorizationRule, ...]:
@@ -54,4 +64,9 @@ def _read_one(rule: atom.Element) -> AuthorizationRule:
     granted = frozenset(right.text for right in rights.children) if rights else frozenset()
     if not granted or not granted <= set(RIGHTS):
         raise ArgumentError(f"The rights of rule '{name}' must be among {', '.join(RIGHTS)}.")
-    return AuthorizationRule(name, key, rule.text_of("SecondaryKey") or "", granted)
+    times = [(rule.text_of(which) or "").strip() for which in ("CreatedTime", "ModifiedTime")]
+    for time in times:
+        if time and not _TIME.fullmatch(time):
+            raise ArgumentError(f"The rule '{name}' has a time that cannot be read: '{time[:50]}'.")
+    secondary = rule.text_of("SecondaryKey") or derived_secondary_key(name, key)
+    return AuthorizationRule(name, key, secondary, granted, *times)

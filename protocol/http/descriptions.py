@@ -1,17 +1,15 @@
-"""Queues, topics and subscriptions as XML descriptions, and back.
+"""Queues, topics and subscriptions as XML descriptions.
 
 One table a kind says which elements there are, in the order the service writes them; what a value
-may be is `config.properties`' business. Requests may bring elements in any order, with read-only
-and unknown ones among them; answers always carry all.
+may be is `config.properties`' business. Answers always carry all elements. `description_reading.py`
+reads requests by the same tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.core.errors import ArgumentError
-from config.document import Node
 from config.durations import format_duration
 from config.entities import (
     DEFAULT_MAX_SIZE_MEGABYTES,
@@ -24,11 +22,10 @@ from protocol.amqp import addresses
 from protocol.http import atom, authorization_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from broker.core.effects import EntityView
     from config.entities import EntityDefinition
-    from config.limits import Limits
 
 COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 
@@ -40,6 +37,11 @@ class Surroundings(NamedTuple):
     """As the client addressed us: forwarding targets are shown as addresses there."""
     api_version: str
     message_max_kilobytes: int
+    partition_count: int = 1
+    """How many times its size a partitioned entity shows."""
+
+
+Write = Callable[[Any, str, Surroundings], "str | None"]
 
 
 class Property(NamedTuple):
@@ -48,8 +50,8 @@ class Property(NamedTuple):
     element: str
     read: Callable[[str], bool | int | str]
     """To the plain value a config file would hold."""
-    write: Callable[[Any, Surroundings], str | None]
-    """None: leave the element out."""
+    write: Write
+    """From a definition and the name of its field; None: leave the element out."""
     since: str = ""
     """The first api-version that has it."""
 
@@ -93,20 +95,37 @@ def _read_forward(text: str) -> str:
     return addresses.parse(text.strip()).path
 
 
-def _write_forward(path: str | None, surroundings: Surroundings) -> str | None:
-    return None if path is None else f"sb://{surroundings.host}/{path}"
+def _write_forward(definition: Any, field: str, surroundings: Surroundings) -> str | None:
+    """An address with the scheme it was sent with: .NET and Java send http or https."""
+    path = getattr(definition, field)
+    scheme = getattr(definition, f"{field}_scheme")
+    return None if path is None else f"{scheme}://{surroundings.host}/{path}"
+
+
+def _write_duration(definition: Any, field: str, _: Surroundings) -> str:
+    finer = dict(definition.finer_ticks)
+    return format_duration(getattr(definition, field), finer.get(field, 0))
+
+
+def _write_max_size(definition: Any, field: str, surroundings: Surroundings) -> str:
+    size = getattr(definition, field) or DEFAULT_MAX_SIZE_MEGABYTES
+    return str(size * surroundings.partition_count if definition.enable_partitioning else size)
+
+
+def _write_value(write: Callable[[Any], str | None]) -> Write:
+    return lambda definition, field, _: write(getattr(definition, field))
 
 
 def _boolean(element: str) -> Property:
-    return Property(element, _read_boolean, lambda value, _: str(value).lower())
+    return Property(element, _read_boolean, _write_value(lambda value: str(value).lower()))
 
 
 def _integer(element: str) -> Property:
-    return Property(element, _read_integer, lambda value, _: str(value))
+    return Property(element, _read_integer, _write_value(str))
 
 
 def _duration(element: str) -> Property:
-    return Property(element, str.strip, lambda value, _: format_duration(value))
+    return Property(element, str.strip, _write_duration)
 
 
 def _forward(element: str) -> Property:
@@ -114,11 +133,7 @@ def _forward(element: str) -> Property:
 
 
 LOCK_DURATION = _duration("LockDuration")
-MAX_SIZE = Property(
-    "MaxSizeInMegabytes",
-    _read_integer,
-    lambda value, _: str(value or DEFAULT_MAX_SIZE_MEGABYTES),
-)
+MAX_SIZE = Property("MaxSizeInMegabytes", _read_integer, _write_max_size)
 DUPLICATE_DETECTION = _boolean("RequiresDuplicateDetection")
 SESSION = _boolean("RequiresSession")
 TIME_TO_LIVE = _duration("DefaultMessageTimeToLive")
@@ -126,10 +141,10 @@ DEAD_LETTER_EXPIRED = _boolean("DeadLetteringOnMessageExpiration")
 DUPLICATE_WINDOW = _duration("DuplicateDetectionHistoryTimeWindow")
 MAX_DELIVERY_COUNT = _integer("MaxDeliveryCount")
 BATCHED = _boolean("EnableBatchedOperations")
-STATUS = Property("Status", str.strip, lambda value, _: str(value.value))
+STATUS = Property("Status", str.strip, _write_value(lambda value: str(value.value)))
 FORWARD_TO = _forward("ForwardTo")
 FORWARD_DEAD_LETTERS = _forward("ForwardDeadLetteredMessagesTo")
-USER_METADATA = Property("UserMetadata", str, lambda value, _: value)
+USER_METADATA = Property("UserMetadata", str, _write_value(lambda value: value))
 ORDERING = _boolean("SupportOrdering")
 IDLE = _duration("AutoDeleteOnIdle")
 PARTITIONING = _boolean("EnablePartitioning")
@@ -137,7 +152,9 @@ EXPRESS = _boolean("EnableExpress")
 MAX_MESSAGE_SIZE = Property(
     "MaxMessageSizeInKilobytes",
     _read_integer,
-    lambda value, surroundings: str(value or surroundings.message_max_kilobytes),
+    lambda definition, field, surroundings: str(
+        getattr(definition, field) or surroundings.message_max_kilobytes
+    ),
     since="2021-05",
 )
 
@@ -179,6 +196,12 @@ MESSAGE_COUNT = Fact("MessageCount", _message_count)
 CREATED = Fact("CreatedAt", lambda view, _: atom.timestamp(view.created_time_ms))
 UPDATED = Fact("UpdatedAt", lambda view, _: atom.timestamp(view.updated_time_ms))
 ACCESSED = Fact("AccessedAt", lambda view, _: atom.timestamp(view.accessed_time_ms))
+"""A queue or topic that was never used shows `0001-01-01T00:00:00Z`; a subscription shows when it
+was created (recorded answers, and Go's test of `ListSubscriptionsRuntimeProperties`)."""
+SUBSCRIPTION_ACCESSED = Fact(
+    "AccessedAt",
+    lambda view, _: atom.timestamp(view.accessed_time_ms or view.created_time_ms),
+)
 AVAILABILITY = Fact("EntityAvailabilityStatus", _always("Available"))
 NOT_ANONYMOUS = Fact("IsAnonymousAccessible", _always("false"))
 COUNT_DETAILS = Part(_counts)
@@ -263,7 +286,7 @@ SUBSCRIPTION: tuple[Line, ...] = (
     USER_METADATA,
     CREATED,
     UPDATED,
-    ACCESSED,
+    SUBSCRIPTION_ACCESSED,
     COUNT_DETAILS,
     FORWARD_DEAD_LETTERS,
     IDLE,
@@ -289,7 +312,7 @@ KINDS: Mapping[str, Kind] = {
 }
 _KIND_OF: Mapping[type, Kind] = {kind.definition: kind for kind in KINDS.values()}
 
-_FIELDS: Mapping[type, Mapping[str, str]] = {
+FIELDS: Mapping[type, Mapping[str, str]] = {
     definition: {one.name: one.field for one in properties}
     for definition, properties in PROPERTIES.items()
 }
@@ -297,8 +320,6 @@ _FIELDS: Mapping[type, Mapping[str, str]] = {
 
 DECIDED_ONCE = (SESSION, DUPLICATE_DETECTION, PARTITIONING)
 """An update may repeat these or leave them out; the core refuses to change them."""
-
-Definition = TypeVar("Definition", QueueDefinition, TopicDefinition, SubscriptionDefinition)
 
 
 def kind_of(definition: EntityDefinition) -> Kind:
@@ -312,77 +333,16 @@ def kind_of(definition: EntityDefinition) -> Kind:
 def write(view: EntityView, surroundings: Surroundings) -> str:
     """The description of an entity."""
     kind = kind_of(view.definition)
-    fields = _FIELDS[kind.definition]
+    fields = FIELDS[kind.definition]
     parts: list[str] = []
     for line in kind.lines:
         if isinstance(line, Part):
             parts.append(line.tell(view, surroundings))
         elif line.since <= surroundings.api_version:
             if isinstance(line, Property):
-                value = getattr(view.definition, fields[line.element])
-                text = line.write(value, surroundings)
+                text = line.write(view.definition, fields[line.element], surroundings)
             else:
                 text = line.tell(view, surroundings)
             if text is not None:
                 parts.append(atom.element(line.element, text))
     return atom.described(kind.element, "".join(parts))
-
-
-# --- in --------------------------------------------------------------------------------------
-
-
-def check_version(description: atom.Element, base: EntityDefinition, api_version: str) -> None:
-    """Raises if a description has properties that are newer than the request's `api-version`."""
-    kind = kind_of(base)
-    newer = {
-        line.element
-        for line in kind.lines
-        if not isinstance(line, Part) and line.since > api_version
-    }
-    if any(child.name in newer and not child.is_nil for child in description.children):
-        raise ArgumentError(
-            f"The entity description of type '{kind.element}' has unsupported properties for "
-            f"api-version '{api_version[:20]}' in the request. Try including the correct "
-            "api-version query string in the request."
-        )
-
-
-def read(description: atom.Element, base: Definition, limits: Limits) -> Definition:
-    """`base` with what a description says; raises `ArgumentError`."""
-    lines = {line.element: line for line in kind_of(base).lines if isinstance(line, Property)}
-    checks = {one.name: one for one in PROPERTIES[type(base)]}
-    values: dict[str, Any] = {}
-    for child in description.children:
-        line = lines.get(child.name)
-        if line is None or child.is_nil:
-            continue
-        check = checks[child.name]
-        try:
-            values[check.field] = check.read(Node(line.read(child.text), "request"), limits)
-        except ValueError as allowed:
-            raise ArgumentError(
-                f"The value '{child.text[:100]}' of {child.name} is not allowed; "
-                f"expected: {allowed}."
-            ) from None
-    rules = description.child("AuthorizationRules")
-    if rules is not None and hasattr(base, "authorization_rules"):
-        values["authorization_rules"] = authorization_rules.read(rules, limits)
-    return replace(base, **values)
-
-
-def kept_by_update(description: atom.Element, definition: EntityDefinition) -> frozenset[str]:
-    """The fields that stay as they are when an entity is updated with a description.
-
-    SDKs send whole descriptions and leave out what is at its default, so whatever is missing goes
-    back to that; keys and what is decided once stay unless the description has them.
-    """
-    carried = {child.name for child in description.children if not child.is_nil}
-    fields = _FIELDS[type(definition)]
-    kept = {
-        fields[one.element]
-        for one in DECIDED_ONCE
-        if one.element in fields and one.element not in carried
-    }
-    if description.child("AuthorizationRules") is None:
-        kept.add("authorization_rules")
-    return frozenset(kept)

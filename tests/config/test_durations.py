@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.durations import UNLIMITED, format_duration, parse_duration_ms
+from config.durations import UNLIMITED, finer_ticks_of, format_duration, parse_duration_ms
 from config.entities import UNLIMITED_MS
 
 
@@ -70,3 +70,21 @@ def test_a_duration_is_written_in_days_and_smaller(text, duration_ms):
 def test_what_is_written_is_read_back(duration_ms):
     """No millisecond is lost on the way."""
     assert duration_ms == parse_duration_ms(format_duration(duration_ms))
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms", "ticks"),
+    [
+        ("PT1.1234567S", 1_123, 4_567),
+        ("PT0.0000001S", 0, 1),
+        ("P1DT0.001S", 86_400_001, 0),
+        ("PT1.12345678S", 1_123, 4_567),
+        ("PT1M", 60_000, 0),
+        ("90s", 90_000, 0),
+    ],
+)
+def test_what_is_finer_than_a_millisecond_is_read_and_written(text, duration_ms, ticks):
+    """In the units of .NET; what is finer still is cut off."""
+    assert (duration_ms, ticks) == (parse_duration_ms(text), finer_ticks_of(text))
+    written = format_duration(duration_ms, ticks)
+    assert (duration_ms, ticks) == (parse_duration_ms(written), finer_ticks_of(written))
