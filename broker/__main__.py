@@ -55,7 +55,7 @@ _KINDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    options = _options(arguments)
+    options = read_arguments(arguments)
     run: Callable[[Loaded, Mapping[str, str]], int] = options.pop("run")
     given = {name: value for name, value in options.items() if value is not None}
     names = {"config", *(one.name for one in SETTINGS)}
@@ -141,7 +141,8 @@ def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
     return None
 
 
-def _options(arguments: Sequence[str] | None) -> dict[str, Any]:
+def read_arguments(arguments: Sequence[str] | None) -> dict[str, Any]:
+    """The options by name, and what to run; ends the process where they are wrong."""
     parser = _parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -184,8 +185,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     defaults = Settings()
     for one in SETTINGS:
-        default = _shown(one.field, getattr(defaults, one.field))
-        explanation = f"{one.explanation} [{one.variable}]{default}"
+        explanation = f"{one.explanation} [{one.variable}]"
+        if default := shown_default(one.field, getattr(defaults, one.field)):
+            explanation += f" ({default})".replace("%", "%%")  # argparse would fill it in
         if one.is_switch:
             serve.add_argument(
                 one.flag, dest=one.name, metavar="BOOL", nargs="?", const="true", help=explanation
@@ -256,18 +258,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _shown(field: str, default: object) -> str:
+def shown_default(field: str, default: object) -> str:
+    """A default as an operator would write it; nothing for what is off or not set."""
     if default is None or default is False:
         return ""
     if isinstance(default, Enum):
-        default = default.value
-    elif isinstance(default, int) and field.endswith("_ms"):
-        default = format_duration(default)
-    elif isinstance(default, int) and field.endswith("_bytes"):
-        default = f"{default // MEBIBYTE}MiB"
-    elif isinstance(default, tuple):
-        default = ",".join(default)
-    return f" ({default})".replace("%", "%%")  # argparse would fill it in
+        return str(default.value)
+    if isinstance(default, int) and field.endswith("_ms"):
+        return format_duration(default)
+    if isinstance(default, int) and field.endswith("_bytes"):
+        return f"{default // MEBIBYTE}MiB"
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return str(default)
 
 
 if __name__ == "__main__":

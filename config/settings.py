@@ -158,7 +158,7 @@ class Settings(BaseModel):
     )
     storage: Annotated[str, _written(read_store)] = Field(
         default_factory=default_storage,
-        description="memory: or sqlite:///PATH",
+        description="memory: or sqlite:///PATH; where none is named, a config file has one of its own",
     )
     # Bodies of waiting messages beyond this stay in the store alone.
     payload_memory_bytes: Bytes = Field(
