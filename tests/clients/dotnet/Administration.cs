@@ -149,6 +149,65 @@ public static class Administration
         Expect.That(!(await admin.RuleExistsAsync(topic, "sub", "rule")).Value, "it is gone");
     }
 
+    /// <summary>To the SDK's own precision: 100 ns.</summary>
+    public static async Task RuleValuePrecision(Broker broker)
+    {
+        var topic = await broker.TopicAsync("sub");
+        var admin = new ServiceBusAdministrationClient(broker.AdminConnectionString);
+        var values = new Dictionary<string, object>
+        {
+            ["when"] = new DateTime(2030, 1, 2, 3, 4, 5, DateTimeKind.Utc).AddTicks(1234567),
+            ["long"] = TimeSpan.FromTicks(11234567),
+            ["most"] = double.PositiveInfinity,
+            ["least"] = double.NegativeInfinity,
+            ["none"] = double.NaN,
+            ["third"] = 1.0 / 3.0,
+            ["huge"] = double.MaxValue,
+            ["number"] = 9007199254740993L,
+        };
+        var wanted = new CorrelationRuleFilter();
+        foreach (var (name, value) in values)
+        {
+            wanted.ApplicationProperties[name] = value;
+        }
+
+        await admin.CreateRuleAsync(topic, "sub", new CreateRuleOptions("over-http", wanted));
+        await using var client = Moves.Connect(broker);
+        await using var rules = client.CreateRuleManager(topic, "sub");
+        await rules.CreateRuleAsync("over-amqp", wanted);
+        foreach (var name in new[] { "over-http", "over-amqp" })
+        {
+            RuleProperties read = await admin.GetRuleAsync(topic, "sub", name);
+            CheckValues(values, (CorrelationRuleFilter)read.Filter, $"{name}, read over HTTP");
+        }
+
+        await foreach (var rule in rules.GetRulesAsync())
+        {
+            if (rule.Name != RuleProperties.DefaultRuleName)
+            {
+                CheckValues(values, (CorrelationRuleFilter)rule.Filter, $"{rule.Name}, read over AMQP");
+            }
+        }
+    }
+
+    /// <summary>AMQP's own times have milliseconds.</summary>
+    private static void CheckValues(Dictionary<string, object> values, CorrelationRuleFilter filter, string how)
+    {
+        foreach (var (name, value) in values)
+        {
+            var found = filter.ApplicationProperties[name];
+            if (how.Contains("amqp", StringComparison.OrdinalIgnoreCase) && value is DateTime time)
+            {
+                Expect.Equal((long)(time - DateTime.UnixEpoch).TotalMilliseconds,
+                    (long)((DateTime)found - DateTime.UnixEpoch).TotalMilliseconds, $"{name} of {how}");
+            }
+            else
+            {
+                Expect.Equal(value, found, $"{name} of {how}");
+            }
+        }
+    }
+
     public static async Task RuntimeProperties(Broker broker)
     {
         var queue = await broker.QueueAsync();

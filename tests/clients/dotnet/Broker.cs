@@ -19,6 +19,7 @@ public sealed class Broker
     public string TlsConnectionString { get; } = Variable("PEEKLOCK_TLS_CONNECTION_STRING");
     public string TypesFile { get; } = Variable("PEEKLOCK_TYPES_FILE");
     public string TypesQueue => $"{_run}-types-dotnet";
+    public static string StrictQueue => Variable("PEEKLOCK_STRICT_QUEUE");
     public int AmqpPort { get; } = int.Parse(Variable("PEEKLOCK_AMQP_PORT"));
 
     private string Address { get; } =
@@ -26,6 +27,9 @@ public sealed class Broker
 
     public static string Variable(string name) =>
         Environment.GetEnvironmentVariable(name) ?? throw new InvalidOperationException($"{name} is not set");
+
+    /// <summary>The strict broker, with a key for SEND, LISTEN or MANAGE.</summary>
+    public static string Strict(string claim) => Variable($"PEEKLOCK_STRICT_{claim}_CONNECTION_STRING");
 
     public string Name(string what) => $"{_run}-{what}-{++_names}";
 

@@ -11,14 +11,17 @@ public static class Moves
     /// <summary>How long to look for what must not come.</summary>
     public static readonly TimeSpan Nothing = TimeSpan.FromMilliseconds(500);
 
-    public static ServiceBusClient Connect(Broker broker, Action<ServiceBusClientOptions>? change = null)
+    public static ServiceBusClient Connect(Broker broker, Action<ServiceBusClientOptions>? change = null) =>
+        Connect(broker.ConnectionString, change);
+
+    public static ServiceBusClient Connect(string connectionString, Action<ServiceBusClientOptions>? change = null)
     {
         var options = new ServiceBusClientOptions
         {
             RetryOptions = new ServiceBusRetryOptions { MaxRetries = 0, TryTimeout = Wait },
         };
         change?.Invoke(options);
-        return new ServiceBusClient(broker.ConnectionString, options);
+        return new ServiceBusClient(connectionString, options);
     }
 
     public static async Task SendAsync(ServiceBusClient client, string queue, params string[] texts) =>

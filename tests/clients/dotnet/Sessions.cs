@@ -99,6 +99,58 @@ public static class Sessions
         Expect.That(watch.Elapsed.TotalSeconds is > 1 and < 10, $"took {watch.Elapsed}");
     }
 
+    public static async Task IdCase(Broker broker)
+    {
+        var queue = await broker.QueueAsync(("RequiresSession", true));
+        await using var client = Moves.Connect(broker);
+        foreach (var (id, text) in new[] { ("Order", "a"), ("ORDER", "b"), ("order", "c") })
+        {
+            await Moves.SendMessagesAsync(client, queue, [Moves.InSession(id, text)]);
+        }
+
+        await using (var receiver = await client.AcceptSessionAsync(queue, "oRDER"))
+        {
+            Expect.Equal("order", receiver.SessionId.ToLowerInvariant(), "session");
+            await receiver.SetSessionStateAsync(new BinaryData("shared"));
+            await Expect.FailsAsync(
+                ServiceBusFailureReason.SessionCannotBeLocked, () => client.AcceptSessionAsync(queue, "Order"), "accepting");
+            Expect.Same(["a", "b", "c"], await Moves.TakeAsync(receiver, 3), "in order");
+        }
+
+        await using var other = await client.AcceptSessionAsync(queue, "ORDER");
+        Expect.Equal("shared", (await other.GetSessionStateAsync()).ToString(), "state");
+    }
+
+    /// <summary>The SDK forgets the token of a fetched message when the time it came with has passed.</summary>
+    public static async Task DeferredAfterRenewals(Broker broker)
+    {
+        var queue = await broker.QueueAsync(("RequiresSession", true), ("LockDuration", "PT10S"));
+        await using var client = Moves.Connect(broker);
+        await Moves.SendMessagesAsync(client, queue, [Moves.InSession("one", "early"), Moves.InSession("one", "late")]);
+        await using var receiver = await client.AcceptSessionAsync(queue, "one");
+        var deferred = await Moves.ReceiveAsync(receiver, 2);
+        foreach (var message in deferred)
+        {
+            await receiver.DeferMessageAsync(message);
+        }
+
+        var early = await receiver.ReceiveDeferredMessageAsync(deferred[0].SequenceNumber);
+        Expect.That(early.LockedUntil > receiver.SessionLockedUntil.AddDays(1), $"locked until {early.LockedUntil}");
+        for (var round = 0; round < 3; round++)
+        {
+            await broker.AdvanceAsync(TimeSpan.FromSeconds(8));
+            await receiver.RenewSessionLockAsync();
+        }
+
+        await receiver.CompleteMessageAsync(early);
+        var late = await receiver.ReceiveDeferredMessageAsync(deferred[1].SequenceNumber);
+        await broker.AdvanceAsync(TimeSpan.FromSeconds(8));
+        await receiver.RenewSessionLockAsync();
+        await broker.AdvanceAsync(TimeSpan.FromSeconds(8));
+        await receiver.CompleteMessageAsync(late);
+        Expect.That(await receiver.PeekMessageAsync() is null, "nothing is left");
+    }
+
     public static async Task Held(Broker broker)
     {
         var queue = await broker.QueueAsync(("RequiresSession", true));
@@ -135,5 +187,58 @@ public static class Transactions
         await using var arrived = plain.CreateReceiver(destination);
         Expect.Equal(commit ? 0 : 1, (await left.PeekMessagesAsync(5)).Count, "messages left");
         Expect.Equal(commit ? 1 : 0, (await arrived.PeekMessagesAsync(5)).Count, "messages arrived");
+    }
+
+    /// <summary>After a rollback a delivery is as it was before, on its link.</summary>
+    public static async Task RollbackThenSettle(Broker broker)
+    {
+        var queue = await broker.QueueAsync();
+        await using var client = Moves.Connect(broker);
+        await Moves.SendAsync(client, queue, "plainly", "in a transaction");
+        await using var receiver = client.CreateReceiver(queue);
+        var messages = await Moves.ReceiveAsync(receiver, 2);
+        using (new TransactionScope(TransactionScopeAsyncFlowOption.Enabled))
+        {
+            foreach (var message in messages)
+            {
+                await receiver.CompleteMessageAsync(message);
+            }
+        }
+
+        await receiver.CompleteMessageAsync(messages[0]);
+        using (var scope = new TransactionScope(TransactionScopeAsyncFlowOption.Enabled))
+        {
+            await receiver.CompleteMessageAsync(messages[1]);
+            scope.Complete();
+        }
+
+        Expect.That(await receiver.PeekMessageAsync() is null, "nothing is left");
+    }
+
+    /// <summary>The SDK uses one transaction for all clients of a scope; the broker refuses the second.</summary>
+    public static async Task OtherConnection(Broker broker)
+    {
+        var queue = await broker.QueueAsync();
+        await using var client = Moves.Connect(broker);
+        await using var other = Moves.Connect(broker);
+        await using var sender = client.CreateSender(queue);
+        await using var stranger = other.CreateSender(queue);
+        Exception? refusal = null;
+        using (new TransactionScope(TransactionScopeAsyncFlowOption.Enabled))
+        {
+            await sender.SendMessageAsync(new ServiceBusMessage("mine"));
+            try
+            {
+                await stranger.SendMessageAsync(new ServiceBusMessage("not mine"));
+            }
+            catch (Exception error) when (error is ServiceBusException or InvalidOperationException or TransactionException)
+            {
+                refusal = error;
+            }
+        }
+
+        Expect.That(refusal is not null, "the second connection is refused");
+        await using var receiver = client.CreateReceiver(queue);
+        Expect.That(await receiver.PeekMessageAsync() is null, "nothing arrived");
     }
 }

@@ -1,4 +1,5 @@
 using Azure.Messaging.ServiceBus;
+using Azure.Messaging.ServiceBus.Administration;
 
 namespace Peeklock;
 
@@ -80,6 +81,96 @@ public static class Locks
         }
 
         await receiver.CompleteMessageAsync(message);
+    }
+
+    public static async Task ConcurrentManagement(Broker broker)
+    {
+        var queue = await broker.QueueAsync(("LockDuration", "PT30S"));
+        var due = (await broker.NowAsync()).AddHours(1);
+        var texts = Enumerable.Range(10, 20).Select(number => number.ToString()).ToArray();
+        await using var client = Moves.Connect(broker);
+        await using var sender = client.CreateSender(queue);
+        var numbers = await Task.WhenAll(
+            texts.Select(text => sender.ScheduleMessageAsync(new ServiceBusMessage(text), due)));
+        Expect.Equal(texts.Length, numbers.Distinct().Count(), "sequence numbers");
+        await broker.AdvanceAsync(TimeSpan.FromSeconds(3601));
+        await using var receiver = client.CreateReceiver(queue);
+        var messages = await Moves.ReceiveAsync(receiver, texts.Length);
+        Expect.Same(texts, messages.Select(message => message.Body.ToString()).Order(), "what was scheduled");
+        await broker.AdvanceAsync(TimeSpan.FromSeconds(20));
+        await Task.WhenAll(messages.Select(message => receiver.RenewMessageLockAsync(message)));
+        await broker.AdvanceAsync(TimeSpan.FromSeconds(20));
+        await Task.WhenAll(messages.Select(message => receiver.CompleteMessageAsync(message)));
+        Expect.That(await receiver.PeekMessageAsync() is null, "nothing is left");
+    }
+
+    /// <summary>First the receiver is closed, then a whole connection.</summary>
+    public static async Task BackupSettlement(Broker broker)
+    {
+        var queue = await broker.QueueAsync();
+        await using var client = Moves.Connect(broker);
+        await Moves.SendAsync(client, queue, "of a link", "of a connection");
+        ServiceBusReceivedMessage ofLink, ofConnection;
+        await using (var receiver = client.CreateReceiver(queue))
+        {
+            ofLink = await Moves.ReceiveOneAsync(receiver);
+        }
+
+        await using (var other = Moves.Connect(broker))
+        await using (var receiver = other.CreateReceiver(queue))
+        {
+            ofConnection = await Moves.ReceiveOneAsync(receiver);
+        }
+
+        await using var settling = client.CreateReceiver(queue);
+        await Moves.ExpectNothingAsync(settling);
+        await settling.CompleteMessageAsync(ofLink);
+        await settling.CompleteMessageAsync(ofConnection);
+        Expect.That(await settling.PeekMessageAsync() is null, "nothing is left");
+    }
+
+    public static async Task AutoRenewTen(Broker broker)
+    {
+        broker.Restart();
+        var queue = await broker.QueueAsync(("LockDuration", "PT5S"));
+        await using var client = Moves.Connect(broker);
+        await Moves.SendAsync(client, queue, Enumerable.Range(0, 10).Select(number => number.ToString()).ToArray());
+        var options = new ServiceBusProcessorOptions { MaxConcurrentCalls = 10 };
+        await using var processor = client.CreateProcessor(queue, options);
+        var (renewed, completed) = (0, 0);
+        var (all, done) = (new TaskCompletionSource(), new TaskCompletionSource());
+        processor.ProcessMessageAsync += async arguments =>
+        {
+            var first = arguments.Message.LockedUntil;
+            while (arguments.Message.LockedUntil < first.AddSeconds(1))
+            {
+                await Task.Delay(50, arguments.CancellationToken);
+            }
+
+            if (Interlocked.Increment(ref renewed) == 10)
+            {
+                await broker.AdvanceAsync(TimeSpan.FromSeconds(2));
+                all.TrySetResult();
+            }
+
+            await all.Task;
+            await arguments.CompleteMessageAsync(arguments.Message);
+            if (Interlocked.Increment(ref completed) == 10)
+            {
+                done.TrySetResult();
+            }
+        };
+        processor.ProcessErrorAsync += error =>
+        {
+            done.TrySetException(error.Exception);
+            all.TrySetException(error.Exception);
+            return Task.CompletedTask;
+        };
+        await processor.StartProcessingAsync();
+        await done.Task.WaitAsync(TimeSpan.FromSeconds(30));
+        await processor.StopProcessingAsync();
+        await using var receiver = client.CreateReceiver(queue);
+        Expect.That(await receiver.PeekMessageAsync() is null, "nothing is left");
     }
 
     /// <summary>The processor goes by its own clock, so the broker's must begin with the same time.</summary>
@@ -201,5 +292,48 @@ public static class Features
         await using var buried = client.CreateReceiver(graveyard);
         var dead = await Moves.ReceiveOneAsync(buried);
         Expect.Equal(failing, dead.DeadLetterSource, "source");
+    }
+
+    public static async Task ForwardingRoundTrip(Broker broker)
+    {
+        var admin = new ServiceBusAdministrationClient(broker.AdminConnectionString);
+        var last = await broker.QueueAsync();
+        var first = broker.Name("forwarding");
+        await admin.CreateQueueAsync(new CreateQueueOptions(first) { ForwardTo = last });
+        QueueProperties read = await admin.GetQueueAsync(first);
+        Expect.That(read.ForwardTo.TrimEnd('/').EndsWith(last, StringComparison.Ordinal), read.ForwardTo);
+        await admin.UpdateQueueAsync(read);
+        Expect.Equal(read.ForwardTo, (await admin.GetQueueAsync(first)).Value.ForwardTo, "written back");
+
+        await using var client = Moves.Connect(broker);
+        await Moves.SendMessagesAsync(client, first,
+        [
+            new ServiceBusMessage("passed on")
+            {
+                MessageId = "id",
+                CorrelationId = "7",
+                Subject = "order",
+                ContentType = "text/plain",
+                ReplyTo = "answers",
+                To = "somewhere",
+                PartitionKey = "key",
+                TimeToLive = TimeSpan.FromHours(1),
+                ApplicationProperties = { ["size"] = 5 },
+            },
+        ]);
+        await using var receiver = client.CreateReceiver(last);
+        var found = await Moves.ReceiveOneAsync(receiver);
+        Expect.Same(
+            ["passed on", "id", "7", "order", "text/plain", "answers", "somewhere", "key"],
+            [
+                found.Body.ToString(), found.MessageId, found.CorrelationId, found.Subject, found.ContentType,
+                found.ReplyTo, found.To, found.PartitionKey,
+            ],
+            "properties");
+        Expect.Equal(TimeSpan.FromHours(1), found.TimeToLive, "time to live");
+        Expect.Equal(5, (int)found.ApplicationProperties["size"], "application property");
+        Expect.Equal(1L, found.EnqueuedSequenceNumber, "sequence number where it was sent");
+        Expect.Equal(1, found.DeliveryCount, "delivery count");
+        await receiver.CompleteMessageAsync(found);
     }
 }

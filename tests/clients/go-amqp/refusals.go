@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -49,4 +50,26 @@ func errorTooLarge(t *trial.Trial) {
 	trial.Equal(t, 1<<20, sender.MaxMessageSize(), "the limit is known")
 	condition(t, amqp.ErrCondMessageSizeExceeded, sender.Send(t, amqp.NewMessage(make([]byte, 1<<21)), nil), "send two megabytes")
 	t.Must(sender.Send(t, text("small"), nil), "send something smaller on the same link")
+}
+
+func errorNotFoundOperations(t *trial.Trial) {
+	session, nowhere, topic := connect(t), t.Name("nowhere"), t.Topic(nil)
+	for _, address := range []string{
+		nowhere, nowhere + "/$DeadLetterQueue", topic + "/Subscriptions/nowhere",
+	} {
+		_, err := session.NewReceiver(t, address, nil)
+		condition(t, amqp.ErrCondNotFound, err, "receive from "+address)
+	}
+	_, err := session.NewSender(t, nowhere, nil)
+	condition(t, amqp.ErrCondNotFound, err, "send to nowhere")
+	for _, entity := range []string{nowhere, topic + "/Subscriptions/nowhere"} {
+		status, _ := manage(t, session, entity).ask(t, "peek-message", map[string]any{
+			"from-sequence-number": int64(0), "message-count": int32(1),
+		})
+		trial.Equal(t, http.StatusNotFound, int(status), "peek in "+entity)
+	}
+	for _, wanted := range []any{"s", nil} {
+		_, err := session.NewReceiver(t, nowhere, wanting(wanted))
+		condition(t, amqp.ErrCondNotFound, err, "ask for a session")
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -118,4 +119,55 @@ func errorSessionHeld(t *trial.Trial) {
 	condition(t, "com.microsoft:session-cannot-be-locked", err, "ask for a held session")
 	t.Must(holder.Close(t), "close the holder")
 	newReceiver(t, session, queue, wanting("s"))
+}
+
+func sessionIDCase(t *trial.Trial) {
+	session, queue := connect(t), sessionQueue(t)
+	send(t, session, queue, inSession("Order", "a"), inSession("ORDER", "b"), inSession("order", "c"))
+	receiver := newReceiver(t, session, queue, wanting("oRDER"))
+	granted, _ := receiver.LinkSourceFilterValue(sessionFilter).(string)
+	t.True(strings.EqualFold("order", granted), "the session granted")
+	node := manage(t, session, queue)
+	node.do(t, "set-session-state", map[string]any{"session-id": "order", "session-state": []byte("shared")})
+	_, err := session.NewReceiver(t, queue, wanting("Order"))
+	condition(t, "com.microsoft:session-cannot-be-locked", err, "ask for a held session")
+	trial.Equal(t, []string{"a", "b", "c"}, bodies(take(t, receiver, 3)), "its messages, in order")
+	state := node.do(t, "get-session-state", map[string]any{"session-id": "ORDER"})["session-state"]
+	trial.Equal(t, any([]byte("shared")), state, "state")
+}
+
+func sessionDeferredAfterRenewals(t *trial.Trial) {
+	session, queue := connect(t), sessionQueue(t)
+	send(t, session, queue, inSession("s", "early"), inSession("s", "late"))
+	receiver := newReceiver(t, session, queue, wanting("s"))
+	var numbers []int64
+	for range 2 {
+		message := receive(t, receiver)
+		numbers = append(numbers, number(message))
+		t.Must(receiver.ModifyMessage(t, message, &amqp.ModifyMessageOptions{UndeliverableHere: true}), "defer")
+	}
+	node := manage(t, session, queue)
+	fetch := func(number int64) amqp.UUID {
+		answer := node.do(t, "receive-by-sequence-number", map[string]any{
+			"sequence-numbers": []int64{number}, "receiver-settle-mode": uint32(1), "session-id": "s",
+		})
+		return answer["messages"].([]any)[0].(map[string]any)["lock-token"].(amqp.UUID)
+	}
+	complete := func(token amqp.UUID) {
+		node.do(t, "update-disposition", map[string]any{
+			"disposition-status": "completed", "lock-tokens": []amqp.UUID{token}, "session-id": "s",
+		})
+	}
+	renew := func() { node.do(t, "renew-session-lock", map[string]any{"session-id": "s"}) }
+	early := fetch(numbers[0])
+	for range 3 {
+		t.Pass(25 * time.Second)
+		renew()
+	}
+	complete(early)
+	late := fetch(numbers[1])
+	t.Pass(25 * time.Second)
+	renew()
+	t.Pass(25 * time.Second)
+	complete(late)
 }

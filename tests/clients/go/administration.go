@@ -2,7 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -15,7 +18,11 @@ import (
 
 // administrator speaks https to whatever port the string names, as the SDK always does.
 func administrator(t *trial.Trial) *admin.Client {
-	client, err := admin.NewClientFromConnectionString(t.AdminConnectionString, &admin.ClientOptions{
+	return administratorWith(t, t.AdminConnectionString)
+}
+
+func administratorWith(t *trial.Trial, connectionString string) *admin.Client {
+	client, err := admin.NewClientFromConnectionString(connectionString, &admin.ClientOptions{
 		ClientOptions: azcore.ClientOptions{
 			Transport: &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(t)}},
 		},
@@ -318,4 +325,64 @@ func adminRuntimeProperties(t *trial.Trial) {
 		}
 	}
 	t.True(found, "the list has the same counts")
+}
+
+// ruleValuePrecision reads what other clients write, too: this SDK writes six digits of a double.
+func ruleValuePrecision(t *trial.Trial) {
+	manage, topic := administrator(t), t.Topic(nil)
+	t.Subscription(topic, "sub", nil)
+	when := time.Date(2030, 1, 2, 3, 4, 5, 123456700, time.UTC)
+	wanted := map[string]any{"when": when, "huge": math.MaxFloat64, "millionth": 0.000001}
+	_, err := manage.CreateRule(t, topic, "sub", &admin.CreateRuleOptions{
+		Name: to.Ptr("own"), Filter: &admin.CorrelationFilter{ApplicationProperties: wanted},
+	})
+	t.Must(err, "create a rule")
+	own, err := manage.GetRule(t, topic, "sub", "own", nil)
+	t.Must(err, "get the rule")
+	trial.Equal(t, wanted, own.Filter.(*admin.CorrelationFilter).ApplicationProperties, "own values")
+
+	value := func(name, kind, text string) string {
+		return fmt.Sprintf(`<KeyValueOfstringanyType><Key>%s</Key><Value i:type="d:%s" `+
+			`xmlns:d="http://www.w3.org/2001/XMLSchema">%s</Value></KeyValueOfstringanyType>`, name, kind, text)
+	}
+	t.Filtered(topic, "others", `<Filter i:type="CorrelationFilter"><Properties>`+
+		value("when", "dateTime", "2030-01-02T03:04:05.1234567Z")+value("most", "double", "INF")+
+		value("least", "double", "-INF")+`</Properties></Filter>`, "")
+	others, err := manage.GetRule(t, topic, "others", "only", nil)
+	t.Must(err, "get the other rule")
+	trial.Equal(t, map[string]any{
+		"when": when, "most": math.Inf(1), "least": math.Inf(-1),
+	}, others.Filter.(*admin.CorrelationFilter).ApplicationProperties, "values of others")
+}
+
+// forwardingRoundTrip writes a forwarding queue back as it was read.
+func forwardingRoundTrip(t *trial.Trial) {
+	manage, client, last, first := administrator(t), connect(t), t.Queue(nil), t.Name("forwarding")
+	_, err := manage.CreateQueue(t, first, &admin.CreateQueueOptions{
+		Properties: &admin.QueueProperties{ForwardTo: to.Ptr(last)},
+	})
+	t.Must(err, "create a queue")
+	read, err := manage.GetQueue(t, first, nil)
+	t.Must(err, "get the queue")
+	t.True(strings.HasSuffix(strings.TrimSuffix(*read.ForwardTo, "/"), "/"+last), "it names the other queue")
+	_, err = manage.UpdateQueue(t, first, read.QueueProperties, nil)
+	t.Must(err, "write it back")
+	again, err := manage.GetQueue(t, first, nil)
+	t.Must(err, "get the queue again")
+	trial.Equal(t, *read.ForwardTo, *again.ForwardTo, "where it forwards to")
+
+	sendMessages(t, client, first, &azservicebus.Message{
+		Body: []byte("passed on"), MessageID: to.Ptr("id"), CorrelationID: to.Ptr("7"), Subject: to.Ptr("order"),
+		ContentType: to.Ptr("text/plain"), ReplyTo: to.Ptr("answers"), To: to.Ptr("somewhere"),
+		PartitionKey: to.Ptr("key"), TimeToLive: to.Ptr(time.Hour), ApplicationProperties: map[string]any{"size": int64(5)},
+	})
+	message := take(t, newReceiver(t, client, last, nil), 1)[0]
+	trial.Equal(t, []string{"passed on", "id", "7", "order", "text/plain", "answers", "somewhere", "key"}, []string{
+		string(message.Body), message.MessageID, *message.CorrelationID, *message.Subject,
+		*message.ContentType, *message.ReplyTo, *message.To, *message.PartitionKey,
+	}, "properties")
+	trial.Equal(t, time.Hour, *message.TimeToLive, "time to live")
+	trial.Equal(t, map[string]any{"size": int64(5)}, message.ApplicationProperties, "application properties")
+	trial.Equal(t, int64(1), *message.EnqueuedSequenceNumber, "sequence number where it was sent")
+	trial.Equal(t, 1, message.DeliveryCount, "delivery count")
 }

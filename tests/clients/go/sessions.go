@@ -169,3 +169,45 @@ func errorSessionHeld(t *trial.Trial) {
 	t.Must(holder.Close(context.Background()), "close the holder")
 	accept(t, client, queue, "s")
 }
+
+// sessionIDCase asks for the id as it was first written: the SDK takes no other that is granted.
+func sessionIDCase(t *trial.Trial) {
+	client, queue := connect(t), sessionQueue(t)
+	sendMessages(t, client, queue, inSession("Order", "a"), inSession("ORDER", "b"), inSession("order", "c"))
+	receiver := accept(t, client, queue, "Order")
+	t.Must(receiver.SetSessionState(t, []byte("shared"), nil), "set the state")
+	_, err := connect(t).AcceptSessionForQueue(t, queue, "ORDER", nil)
+	refusal := trial.Fails[*amqp.Error](t, err, "accept a held session")
+	trial.Equal(t, "com.microsoft:session-cannot-be-locked", string(refusal.Condition), "condition")
+	trial.Equal(t, []string{"a", "b", "c"}, bodies(take(t, receiver, 3)), "its messages, in order")
+	t.Must(receiver.Close(t), "close")
+	state, err := accept(t, client, queue, "Order").GetSessionState(t, nil)
+	t.Must(err, "get the state")
+	trial.Equal(t, "shared", string(state), "state")
+}
+
+func sessionDeferredAfterRenewals(t *trial.Trial) {
+	client, queue := connect(t), sessionQueue(t)
+	sendMessages(t, client, queue, inSession("s", "early"), inSession("s", "late"))
+	receiver := accept(t, client, queue, "s")
+	deferred := receive(t, receiver, 2)
+	for _, message := range deferred {
+		t.Must(receiver.DeferMessage(t, message, nil), "defer")
+	}
+	fetch := func(message *azservicebus.ReceivedMessage) *azservicebus.ReceivedMessage {
+		fetched, err := receiver.ReceiveDeferredMessages(t, []int64{*message.SequenceNumber}, nil)
+		t.Must(err, "fetch")
+		return fetched[0]
+	}
+	early := fetch(deferred[0])
+	for range 3 {
+		t.Pass(25 * time.Second)
+		t.Must(receiver.RenewSessionLock(t, nil), "renew")
+	}
+	t.Must(receiver.CompleteMessage(t, early, nil), "complete what was fetched early")
+	late := fetch(deferred[1])
+	t.Pass(25 * time.Second)
+	t.Must(receiver.RenewSessionLock(t, nil), "renew")
+	t.Pass(25 * time.Second)
+	t.Must(receiver.CompleteMessage(t, late, nil), "complete what was fetched late")
+}

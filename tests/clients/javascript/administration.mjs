@@ -176,6 +176,36 @@ export async function rules(t) {
   );
 }
 
+/** The SDK's times are in milliseconds; it has no durations, and writes doubles as it shows them. */
+export async function ruleValuePrecision(t) {
+  const admin = administer();
+  const topic = await t.topic();
+  await admin.createSubscription(topic, "sub");
+  const applicationProperties = {
+    when: new Date("2030-01-02T03:04:05.123Z"),
+    third: 1 / 3,
+    huge: Number.MAX_VALUE,
+    tiny: Number.MIN_VALUE,
+    whole: 2 ** 31 - 1,
+  };
+  await admin.createRule(topic, "sub", "own", { applicationProperties });
+  const { filter } = await admin.getRule(topic, "sub", "own");
+  assert.deepEqual(filter.applicationProperties, applicationProperties);
+
+  const value = (name, type, text) =>
+    `<KeyValueOfstringanyType><Key>${name}</Key><Value i:type="d:${type}" ` +
+    `xmlns:d="http://www.w3.org/2001/XMLSchema">${text}</Value></KeyValueOfstringanyType>`;
+  const properties =
+    value("when", "dateTime", "2030-01-02T03:04:05.1234567Z") + value("half", "double", "0.5");
+  const xml = `<Filter i:type="CorrelationFilter"><Properties>${properties}</Properties></Filter>`;
+  await t.rule(topic, "sub", "others", xml);
+  const others = await admin.getRule(topic, "sub", "others");
+  assert.deepEqual(others.filter.applicationProperties, {
+    when: new Date("2030-01-02T03:04:05.123Z"),
+    half: 0.5,
+  });
+}
+
 export async function runtimeProperties(t) {
   const admin = administer(environment.connectionString); // the port for messaging does as well
   const client = connect(t);

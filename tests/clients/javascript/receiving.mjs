@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { eventually } from "../node/trial.mjs";
 import { bodies, connect, errorCode, nothing, receive, send, take } from "./client.mjs";
 
+const CONCURRENT = Array.from({ length: 20 }, (_, number) => `message ${number}`);
+
 export async function receiveNoPrefetch(t) {
   const client = connect(t);
   const queue = await t.queue();
@@ -170,4 +172,57 @@ export async function lockLost(t) {
   const [again] = await receive(other, 1);
   assert.deepEqual([again.body, again.deliveryCount], ["slow", 1]);
   await other.completeMessage(again);
+}
+
+export async function concurrentManagement(t) {
+  const client = connect(t);
+  const queue = await t.queue({ LockDuration: "PT30S" });
+  const sender = client.createSender(queue);
+  const due = new Date((await t.now()).getTime() + 3_600_000);
+  const numbers = await Promise.all(
+    CONCURRENT.map((body) => sender.scheduleMessages({ body }, due)),
+  );
+  assert.equal(new Set(numbers.map(([number]) => String(number))).size, CONCURRENT.length);
+  await t.advance(3_601);
+  const receiver = client.createReceiver(queue, { maxAutoLockRenewalDurationInMs: 0 });
+  const messages = await receive(receiver, CONCURRENT.length);
+  assert.deepEqual(bodies(messages).sort(), [...CONCURRENT].sort());
+  await t.advance(20);
+  await Promise.all(messages.map((message) => receiver.renewMessageLock(message)));
+  await t.advance(20);
+  await Promise.all(messages.map((message) => receiver.completeMessage(message)));
+  assert.deepEqual(await receiver.peekMessages(1), []);
+}
+
+export async function autoRenewTen(t) {
+  await t.restart();
+  const client = connect(t);
+  const queue = await t.queue({ LockDuration: "PT5S" });
+  await send(client, queue, ...CONCURRENT.slice(0, 10));
+  const receiver = client.createReceiver(queue);
+  const messages = await receive(receiver, 10);
+  const first = Math.max(...messages.map((message) => message.lockedUntilUtc.getTime()));
+  const renewed = (message) => message.lockedUntilUtc.getTime() > first;
+  await eventually(() => messages.every(renewed), "all locks are renewed");
+  await t.advance(Math.ceil(Math.max(0, first - (await t.now())) / 1000));
+  for (const message of messages) await receiver.completeMessage(message);
+  assert.deepEqual(await receiver.peekMessages(1), []);
+}
+
+/** First the receiver is closed, then a whole connection. */
+export async function backupSettlement(t) {
+  const client = connect(t);
+  const queue = await t.queue();
+  await send(client, queue, "of a link", "of a connection");
+  const receiver = client.createReceiver(queue);
+  const [ofLink] = await receive(receiver, 1);
+  await receiver.close();
+  const other = connect(t);
+  const [ofConnection] = await receive(other.createReceiver(queue), 1);
+  await other.close();
+  const settling = client.createReceiver(queue);
+  await nothing(settling);
+  await settling.completeMessage(ofLink);
+  await settling.completeMessage(ofConnection);
+  assert.deepEqual(await settling.peekMessages(1), []);
 }

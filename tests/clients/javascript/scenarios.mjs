@@ -4,6 +4,7 @@
 import { readFileSync } from "node:fs";
 import { run, skip } from "../node/trial.mjs";
 import * as administration from "./administration.mjs";
+import * as claims from "./claims.mjs";
 import * as connecting from "./connecting.mjs";
 import * as receiving from "./receiving.mjs";
 import * as refusals from "./refusals.mjs";
@@ -13,6 +14,7 @@ import * as topics from "./topics.mjs";
 import * as types from "./types.mjs";
 
 const SHORT = true;
+const NO_TRANSACTIONS = "the SDK has no transactions";
 const installed = (name) =>
   JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url))).version;
 const versions = {
@@ -28,6 +30,7 @@ const scenarios = [
   ["send-one", sending.sendOne, SHORT],
   ["send-many", sending.sendMany],
   ["send-batch", sending.sendBatch],
+  ["full-batch", claims.fullBatch],
   ["send-1mb", sending.sendMegabyte],
   ["receive-no-prefetch", receiving.receiveNoPrefetch],
   ["receive-prefetch", skip("the SDK does not prefetch")],
@@ -38,9 +41,13 @@ const scenarios = [
   ["dead-letter-and-read-back", receiving.deadLetterAndReadBack, SHORT],
   ["receive-and-delete", receiving.receiveAndDelete],
   ["peek", receiving.peek],
+  ["purge-empty", skip("the SDK deletes no messages")],
   ["renew-lock", receiving.renewLock],
+  ["concurrent-management", receiving.concurrentManagement],
   ["auto-renew-lock", receiving.autoRenewLock],
+  ["auto-renew-ten", receiving.autoRenewTen],
   ["lock-lost", receiving.lockLost],
+  ["backup-settlement", receiving.backupSettlement],
   ["schedule", sending.schedule],
   ["cancel-scheduled", sending.cancelScheduled],
   ["session-named", sessions.named, SHORT],
@@ -50,23 +57,31 @@ const scenarios = [
   ["session-renew", sessions.renew],
   ["session-lock-lost", sessions.lockLost],
   ["session-none-available", sessions.noneAvailable],
+  ["session-id-case", sessions.idCase],
+  ["session-deferred-after-renewals", sessions.deferredAfterRenewals],
   ["topic-true-filter", topics.trueFilter],
   ["topic-sql-filter", topics.sqlFilter, SHORT],
   ["topic-correlation-filter", topics.correlationFilter],
   ["rule-management", topics.ruleManagement],
-  ["transaction-commit", skip("the SDK has no transactions")],
-  ["transaction-rollback", skip("the SDK has no transactions")],
+  ["transaction-commit", skip(NO_TRANSACTIONS)],
+  ["transaction-rollback", skip(NO_TRANSACTIONS)],
+  ["transaction-rollback-then-settle", skip(NO_TRANSACTIONS)],
+  ["transaction-other-connection", skip(NO_TRANSACTIONS)],
   ["admin-queue-crud", administration.queues, SHORT],
   ["admin-topic-crud", administration.topics],
   ["admin-subscription-crud", administration.subscriptions],
   ["admin-rule-crud", administration.rules],
+  ["rule-value-precision", administration.ruleValuePrecision],
   ["admin-runtime-properties", administration.runtimeProperties],
   ["duplicate-detection", sending.duplicateDetection],
   ["time-to-live", sending.timeToLive],
   ["forwarding", sending.forwarding],
+  ["forwarding-round-trip", sending.forwardingRoundTrip],
   ["properties-round-trip", types.roundTrip],
   ["error-not-found", refusals.notFound],
+  ["error-not-found-operations", refusals.notFoundOperations],
   ["error-unauthorized", refusals.unauthorized],
+  ["strict-claims", claims.claims],
   ["error-quota", refusals.quota],
   ["error-too-large", refusals.tooLarge],
   ["error-session-held", sessions.held],

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { ServiceBusAdministrationClient } from "@azure/service-bus";
+import { environment } from "../node/trial.mjs";
 import { bodies, connect, nothing, receive, send, take } from "./client.mjs";
 
 const MANY = 500;
@@ -134,4 +136,35 @@ export async function forwarding(t) {
     [dead.body, dead.deadLetterReason, dead.deadLetterSource],
     ["bad", "no good", doomed],
   );
+}
+
+export async function forwardingRoundTrip(t) {
+  const admin = new ServiceBusAdministrationClient(environment.adminConnectionString);
+  const client = connect(t);
+  const last = await t.queue();
+  const first = t.name("forwarding");
+  await admin.createQueue(first, { forwardTo: last });
+  const read = await admin.getQueue(first);
+  assert.ok(read.forwardTo.replace(/\/$/, "").endsWith(`/${last}`), read.forwardTo);
+  await admin.updateQueue(read);
+  assert.equal((await admin.getQueue(first)).forwardTo, read.forwardTo);
+  const sent = {
+    body: "passed on",
+    messageId: "id",
+    correlationId: "7",
+    subject: "order",
+    contentType: "text/plain",
+    replyTo: "answers",
+    to: "somewhere",
+    timeToLive: 3_600_000,
+    partitionKey: "key",
+    applicationProperties: { size: 5 },
+  };
+  await send(client, first, sent);
+  const receiver = client.createReceiver(last);
+  const [message] = await receive(receiver, 1);
+  for (const name of Object.keys(sent)) assert.deepEqual(message[name], sent[name], name);
+  assert.equal(message.enqueuedSequenceNumber, 1);
+  assert.equal(message.deliveryCount, 0);
+  await receiver.completeMessage(message);
 }

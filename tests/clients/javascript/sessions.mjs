@@ -100,3 +100,43 @@ export async function held(t) {
   await holder.close();
   await connect(t).acceptSession(queue, "s");
 }
+
+export async function idCase(t) {
+  const client = connect(t);
+  const queue = await sessionQueue(t);
+  for (const [id, body] of [["Order", "a"], ["ORDER", "b"], ["order", "c"]]) {
+    await send(client, queue, ...inSession(id, body));
+  }
+  const receiver = await client.acceptSession(queue, "oRDER");
+  assert.equal(receiver.sessionId.toLowerCase(), "order");
+  await receiver.setSessionState("shared");
+  assert.equal(await errorCode(connect(t).acceptSession(queue, "Order")), "SessionCannotBeLocked");
+  assert.deepEqual(await take(receiver, 3), ["a", "b", "c"]);
+  await receiver.close();
+  const other = await client.acceptSession(queue, "ORDER");
+  assert.equal(await other.getSessionState(), "shared");
+}
+
+export async function deferredAfterRenewals(t) {
+  const client = connect(t);
+  const queue = await sessionQueue(t);
+  await send(client, queue, ...inSession("s", "early", "late"));
+  const receiver = await client.acceptSession(queue, "s", { maxAutoLockRenewalDurationInMs: 0 });
+  const numbers = [];
+  for (const message of await receive(receiver, 2)) {
+    await receiver.deferMessage(message);
+    numbers.push(message.sequenceNumber);
+  }
+  const [early] = await receiver.receiveDeferredMessages(numbers[0]);
+  for (let times = 0; times < 3; times += 1) {
+    await t.advance(25);
+    await receiver.renewSessionLock();
+  }
+  await receiver.completeMessage(early);
+  const [late] = await receiver.receiveDeferredMessages(numbers[1]);
+  await t.advance(25);
+  await receiver.renewSessionLock();
+  await t.advance(25);
+  await receiver.completeMessage(late);
+  assert.deepEqual(await receiver.peekMessages(1), []);
+}

@@ -18,6 +18,15 @@ export const environment = {
   caFile: process.env.PEEKLOCK_CA_FILE,
   run: process.env.PEEKLOCK_RUN,
 };
+
+/** The strict broker: a connection string for each claim, and a queue nobody else uses. */
+export const strict = {
+  send: process.env.PEEKLOCK_STRICT_SEND_CONNECTION_STRING,
+  listen: process.env.PEEKLOCK_STRICT_LISTEN_CONNECTION_STRING,
+  manage: process.env.PEEKLOCK_STRICT_MANAGE_CONNECTION_STRING,
+  queue: process.env.PEEKLOCK_STRICT_QUEUE,
+};
+
 const base = `http://${environment.host}:${environment.httpPort}`;
 
 const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proton import Condition, Data, Delivery, symbol, uint
+from proton import Condition, Data, Delivery, int32, symbol, timestamp, uint
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, Container
 
@@ -228,3 +228,40 @@ def lock_lost(broker: Broker) -> None:
         except Refused as error:
             expect("com.microsoft:message-lock-lost", refusal(error), "condition")
         assert ["slow"] == take(listen(connection, queue), 1)
+
+
+def purge_empty(broker: Broker) -> None:
+    queue = broker.queue()
+    with connect(broker) as connection:
+        manager = Manager(connection, queue)
+        later_ms = int(broker.now().timestamp() * 1000) + 60_000
+        purge = {"message-count": int32(10), "enqueued-time-utc": timestamp(later_ms)}
+        expect(0, _deleted(manager, purge), "messages deleted in an empty queue")
+        send(connection, queue, "a", "b")
+        expect(2, _deleted(manager, purge), "messages deleted")
+        expect(0, _deleted(manager, purge), "messages deleted afterwards")
+
+
+def _deleted(manager: Manager, which: dict[str, Any]) -> int:
+    answer = manager.ask("com.microsoft:batch-delete-messages", which)
+    return int(answer["message-count"]) if answer else 0
+
+
+def backup_settlement(broker: Broker) -> None:
+    """First the link is closed, then a whole connection."""
+    queue, key = broker.queue(), symbol("x-opt-lock-token")
+    with connect(broker) as connection:
+        send(connection, queue, "of a link", "of a connection")
+        receiver = listen(connection, queue)
+        ((of_link, _),) = receive(receiver, 1)
+        receiver.close()
+        with connect(broker) as other:
+            ((of_connection, _),) = receive(listen(other, queue), 1)
+            tokens = [one.instructions[key] for one in (of_link, of_connection)]
+        expect_nothing(listen(connection, queue))
+        manager = Manager(connection, queue)
+        manager.ask(
+            "com.microsoft:update-disposition",
+            {"disposition-status": "completed", "lock-tokens": array(Data.UUID, *tokens)},
+        )
+        expect([], manager.peek(), "what is left")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from proton import Data, Delivery, uint
 from proton.utils import LinkDetached
 
 from tests.clients.proton.moves import (
@@ -12,6 +13,7 @@ from tests.clients.proton.moves import (
     Manager,
     Refused,
     Session,
+    array,
     body,
     connect,
     expect_nothing,
@@ -19,6 +21,7 @@ from tests.clients.proton.moves import (
     receive,
     refusal,
     send,
+    sequence_number,
     session_of,
     settle,
     take,
@@ -133,3 +136,63 @@ def error_session_held(broker: Broker) -> None:
             expect("com.microsoft:session-cannot-be-locked", refusal(error), "condition")
         holder.close()
         listen(connection, queue, Session("one"))
+
+
+def session_id_case(broker: Broker) -> None:
+    queue = broker.queue(RequiresSession=True)
+    get, put = "com.microsoft:get-session-state", "com.microsoft:set-session-state"
+    with connect(broker) as connection:
+        for session_id, one in (("Order", "a"), ("ORDER", "b"), ("order", "c")):
+            send(connection, queue, *_in_session(session_id, one))
+        receiver, manager = listen(connection, queue, Session("oRDER")), Manager(connection, queue)
+        expect("order", session_of(receiver).lower(), "session")
+        manager.ask(put, {"session-id": "order", "session-state": b"shared"})
+        try:
+            listen(connection, queue, Session("Order"))
+            raise AssertionError("two hold the session")
+        except LinkDetached as error:
+            expect("com.microsoft:session-cannot-be-locked", refusal(error), "condition")
+        assert ["a", "b", "c"] == take(receiver, 3)
+        expect(b"shared", manager.ask(get, {"session-id": "ORDER"})["session-state"], "state")
+
+
+def session_deferred_after_renewals(broker: Broker) -> None:
+    queue = broker.queue(RequiresSession=True, LockDuration="PT10S")
+    which = {"session-id": "one"}
+    with connect(broker) as connection:
+        send(connection, queue, *_in_session("one", "early", "late"))
+        receiver, manager = listen(connection, queue, Session("one")), Manager(connection, queue)
+        numbers = []
+        for message, delivery in receive(receiver, 2):
+            numbers.append(sequence_number(message))
+            settle(receiver, delivery, Delivery.MODIFIED, undeliverable=True)
+
+        def fetch(number: int) -> Any:
+            answer = manager.ask(
+                "com.microsoft:receive-by-sequence-number",
+                {
+                    **which,
+                    "sequence-numbers": array(Data.LONG, number),
+                    "receiver-settle-mode": uint(1),
+                },
+            )
+            return answer["messages"][0]["lock-token"]
+
+        def complete(token: Any) -> None:
+            tokens = array(Data.UUID, token)
+            manager.ask(
+                "com.microsoft:update-disposition",
+                {**which, "disposition-status": "completed", "lock-tokens": tokens},
+            )
+
+        early = fetch(numbers[0])
+        for _ in range(3):
+            broker.advance(seconds=8)
+            manager.ask("com.microsoft:renew-session-lock", which)
+        complete(early)
+        late = fetch(numbers[1])
+        broker.advance(seconds=8)
+        manager.ask("com.microsoft:renew-session-lock", which)
+        broker.advance(seconds=8)
+        complete(late)
+        expect([], manager.peek(), "what is left")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     "administration",
+    "claims",
     "connecting",
     "endings",
     "features",
@@ -29,10 +30,13 @@ MODULES = (
 NO_TRANSACTIONS = "the SDK has no transactions"
 UNABLE = {
     "connect-tls-emulator-flag": "with the emulator flag the SDK always connects in plain text",
+    "purge-empty": "the SDK deletes no messages",
     "processor": "the SDK has no message pump",
     "rule-management": "the SDK manages rules with its administration client only",
     "transaction-commit": NO_TRANSACTIONS,
     "transaction-rollback": NO_TRANSACTIONS,
+    "transaction-rollback-then-settle": NO_TRANSACTIONS,
+    "transaction-other-connection": NO_TRANSACTIONS,
 }
 
 

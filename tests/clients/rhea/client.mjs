@@ -39,14 +39,18 @@ function event(emitter, name, ...failures) {
   });
 }
 
-/** An open connection, with SASL PLAIN: the name of the key and the key. */
-export async function connect(t, options = {}) {
-  const key = Object.fromEntries(
-    environment.connectionString
+/** The parts of a connection string by their names. */
+export const parts = (connectionString) =>
+  Object.fromEntries(
+    connectionString
       .split(";")
       .filter(Boolean)
       .map((part) => [part.slice(0, part.indexOf("=")), part.slice(part.indexOf("=") + 1)]),
   );
+
+/** An open connection, with SASL PLAIN: the name of the key and the key. */
+export async function connect(t, options = {}) {
+  const key = parts(environment.connectionString);
   const connection = rhea.create_container().connect({
     host: environment.host,
     port: environment.amqpPort,

@@ -244,3 +244,48 @@ export async function ruleManagement(t) {
   await sendColoured(connection, topic, ["a", "", "blue", 1], ["b", "", "red", 1]);
   assert.deepEqual(await take(await openReceiver(connection, entity), 1), ["b"]);
 }
+
+/** Each request has links of its own, all on one connection. */
+export async function concurrentManagement(t) {
+  const connection = await connect(t);
+  const queue = await t.queue({ LockDuration: "PT30S" });
+  const at = new Date((await t.now()).getTime() + 3_600_000);
+  const texts = Array.from({ length: 20 }, (_, number) => `message ${number}`);
+  const schedule = (body) => {
+    const message_annotations = { "x-opt-scheduled-enqueue-time": at };
+    const message = rhea.message.encode({ message_id: body, message_annotations, body: text(body) });
+    const messages = [{ "message-id": body, message }];
+    return manage(connection, queue, "com.microsoft:schedule-message", { messages });
+  };
+  await Promise.all(texts.map(schedule));
+  await t.advance(3_601);
+  const receiver = await openReceiver(connection, queue);
+  const held = await receive(receiver, texts.length);
+  assert.deepEqual(held.map(({ message }) => bodyOf(message)).sort(), [...texts].sort());
+  await t.advance(20);
+  await Promise.all(
+    held.map((one) => manage(connection, queue, "com.microsoft:renew-lock", renewal(one))),
+  );
+  await t.advance(20);
+  for (const one of held) assert.equal(await accept(receiver, one), "accepted");
+}
+
+/** First the link is closed, then a whole connection. */
+export async function backupSettlement(t) {
+  const connection = await connect(t);
+  const queue = await t.queue();
+  await sendTexts(connection, queue, "of a link", "of a connection");
+  const receiver = await openReceiver(connection, queue);
+  const [ofLink] = await receive(receiver, 1);
+  await closed(receiver);
+  const other = await connect(t);
+  const [ofConnection] = await receive(await openReceiver(other, queue), 1);
+  await closed(other);
+  await nothing(await openReceiver(connection, queue));
+  await manage(connection, queue, "com.microsoft:update-disposition", {
+    "disposition-status": "completed",
+    "lock-tokens": uuids([lockToken(ofLink), lockToken(ofConnection)]),
+  });
+  await t.advance(61);
+  await nothing(await openReceiver(connection, queue));
+}

@@ -194,3 +194,18 @@ export async function tooLarge(t) {
   await send(sender, { body: text("small") });
   assert.deepEqual(await take(await openReceiver(connection, queue), 1), ["small"]);
 }
+
+export async function purgeEmpty(t) {
+  const connection = await connect(t);
+  const queue = await t.queue();
+  const later = new Date((await t.now()).getTime() + 60_000);
+  const purge = () =>
+    manage(connection, queue, "com.microsoft:batch-delete-messages", {
+      "message-count": rhea.types.wrap_int(10),
+      "enqueued-time-utc": rhea.types.wrap_timestamp(later.getTime()),
+    });
+  assert.equal(await purge(), undefined);
+  await sendTexts(connection, queue, "a", "b");
+  assert.equal((await purge())["message-count"], 2);
+  assert.equal(await purge(), undefined);
+}

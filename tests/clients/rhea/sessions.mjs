@@ -1,18 +1,23 @@
 import assert from "node:assert/strict";
+import rhea from "rhea";
 import {
   accept,
   bodyOf,
   closed,
   condition,
   connect,
+  longs,
   manage,
+  messagesIn,
   nothing,
   openReceiver,
   openSender,
   receive,
   send,
+  settle,
   take,
   text,
+  uuids,
 } from "./client.mjs";
 
 const FILTER = "com.microsoft:session-filter";
@@ -136,4 +141,81 @@ export async function heldByAnother(t) {
   assert.equal(await condition(hold(other, queue, "s")), "com.microsoft:session-cannot-be-locked");
   await closed(holder);
   assert.equal(held(await hold(other, queue, "s")), "s");
+}
+
+export async function idCase(t) {
+  const connection = await connect(t);
+  const queue = await sessionQueue(t);
+  for (const [id, body] of [["Order", "a"], ["ORDER", "b"], ["order", "c"]]) {
+    await sendTo(connection, queue, id, body);
+  }
+  const receiver = await hold(connection, queue, "oRDER");
+  assert.equal(held(receiver).toLowerCase(), "order");
+  await manage(connection, queue, "com.microsoft:set-session-state", {
+    "session-id": "order",
+    "session-state": Buffer.from("shared"),
+  });
+  const other = hold(await connect(t), queue, "Order");
+  assert.equal(await condition(other), "com.microsoft:session-cannot-be-locked");
+  assert.deepEqual(await take(receiver, 3), ["a", "b", "c"]);
+  const which = { "session-id": "ORDER" };
+  const answer = await manage(connection, queue, "com.microsoft:get-session-state", which);
+  assert.equal(answer["session-state"].toString(), "shared");
+}
+
+export async function deferredAfterRenewals(t) {
+  const connection = await connect(t);
+  const queue = await sessionQueue(t);
+  await sendTo(connection, queue, "s", "early", "late");
+  const receiver = await hold(connection, queue, "s");
+  const which = { "session-id": "s" };
+  const numbers = [];
+  for (const { message, delivery } of await receive(receiver, 2)) {
+    numbers.push(message.message_annotations["x-opt-sequence-number"]);
+    await settle(receiver, delivery, (one) => one.modified({ undeliverable_here: true }));
+  }
+  const fetch = async (number) => {
+    const answer = await manage(connection, queue, "com.microsoft:receive-by-sequence-number", {
+      ...which,
+      "sequence-numbers": longs([number]),
+      "receiver-settle-mode": rhea.types.wrap_uint(1),
+    });
+    return messagesIn(answer)[0].lockToken;
+  };
+  const complete = (token) =>
+    manage(connection, queue, "com.microsoft:update-disposition", {
+      ...which,
+      "disposition-status": "completed",
+      "lock-tokens": uuids([token]),
+    });
+  const renewed = () => manage(connection, queue, "com.microsoft:renew-session-lock", which);
+  const early = await fetch(numbers[0]);
+  for (let times = 0; times < 3; times += 1) {
+    await t.advance(25);
+    await renewed();
+  }
+  await complete(early);
+  const late = await fetch(numbers[1]);
+  await t.advance(25);
+  await renewed();
+  await t.advance(25);
+  await complete(late);
+}
+
+export async function notFoundOperations(t) {
+  const connection = await connect(t);
+  const nowhere = t.name("nowhere");
+  const subscription = `${await t.topic()}/Subscriptions/nowhere`;
+  assert.equal(await condition(openSender(connection, nowhere)), "amqp:not-found");
+  for (const address of [nowhere, `${nowhere}/$DeadLetterQueue`, subscription]) {
+    assert.equal(await condition(openReceiver(connection, address)), "amqp:not-found", address);
+  }
+  for (const id of ["s", null]) {
+    assert.equal(await condition(hold(connection, nowhere, id)), "amqp:not-found");
+  }
+  const peek = { "from-sequence-number": 1, "message-count": rhea.types.wrap_int(1) };
+  for (const entity of [nowhere, subscription]) {
+    const peeked = manage(connection, entity, "com.microsoft:peek-message", peek);
+    assert.match(String(await condition(peeked)), /not-found$/, entity);
+  }
 }

@@ -32,6 +32,8 @@ type Broker struct {
 	ConnectionString      string
 	AdminConnectionString string
 	TLSConnectionString   string
+	// StrictQueue is a queue of the strict broker that nobody else uses.
+	StrictQueue string
 
 	client        string
 	run           string
@@ -49,12 +51,18 @@ func brokerFromEnvironment(client string) *Broker {
 		ConnectionString:      os.Getenv("PEEKLOCK_CONNECTION_STRING"),
 		AdminConnectionString: os.Getenv("PEEKLOCK_ADMIN_CONNECTION_STRING"),
 		TLSConnectionString:   os.Getenv("PEEKLOCK_TLS_CONNECTION_STRING"),
+		StrictQueue:           os.Getenv("PEEKLOCK_STRICT_QUEUE"),
 		client:                client,
 		run:                   os.Getenv("PEEKLOCK_RUN"),
 		authorityFile:         os.Getenv("PEEKLOCK_CA_FILE"),
 		httpAddress:           fmt.Sprintf("http://%s:%s", host, os.Getenv("PEEKLOCK_HTTP_PORT")),
 		answers:               bufio.NewReader(os.Stdin),
 	}
+}
+
+// Strict is a connection string for the strict broker, with a key for SEND, LISTEN or MANAGE.
+func (b *Broker) Strict(claim string) string {
+	return os.Getenv("PEEKLOCK_STRICT_" + claim + "_CONNECTION_STRING")
 }
 
 // Name gives an entity name nobody else uses.

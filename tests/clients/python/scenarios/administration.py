@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.servicebus import ServiceBusMessage
@@ -16,10 +17,20 @@ from azure.servicebus.management import (
 )
 
 from tests.clients.python.scenarios.moves import connect, receive, send
-from tests.clients.python.trial import expect
+from tests.clients.python.trial import INSTANCE, expect
 
 if TYPE_CHECKING:
     from tests.clients.python.trial import Broker
+
+
+WRITTEN_BY_OTHERS = {
+    "when": "dateTime 2030-01-02T03:04:05.1234567Z",
+    "long": "duration PT1.1234567S",
+    "most": "double INF",
+    "least": "double -INF",
+    "none": "double NaN",
+}
+"""Values of filters, to the last digit that other clients can write."""
 
 
 def _administer(broker: Broker) -> ServiceBusAdministrationClient:
@@ -129,6 +140,42 @@ async def admin_rule_crud(broker: Broker) -> None:
         )
         await admin.delete_rule(topic, "sub", "sql")
         expect(["$Default"], [rule.name async for rule in admin.list_rules(topic, "sub")], "rules")
+
+
+async def rule_value_precision(broker: Broker) -> str:
+    topic = broker.topic("sub")
+    broker.only_rule(topic, "sub", "SqlFilter", _parameters(**WRITTEN_BY_OTHERS))
+    async with _administer(broker) as admin:
+        others = await admin.get_rule(topic, "sub", "only")
+        assert isinstance(others.filter, SqlRuleFilter)
+        found = others.filter.parameters or {}
+        expect(datetime(2030, 1, 2, 3, 4, 5, 123456, UTC), found["@when"], "time")
+        expect(timedelta(seconds=1, microseconds=123456), found["@long"], "duration")
+        expect((math.inf, -math.inf), (found["@most"], found["@least"]), "doubles without end")
+        assert math.isnan(found["@none"])
+        values: dict[str, Any] = {
+            "@long": timedelta(days=1, microseconds=1),
+            "@third": 1 / 3,
+            "@huge": 1.7976931348623157e308,
+            "@number": 9007199254740993,
+        }
+        rule = SqlRuleFilter("a = @third", values)
+        await admin.create_rule(topic, "sub", "own", filter=rule)
+        own = await admin.get_rule(topic, "sub", "own")
+        assert isinstance(own.filter, SqlRuleFilter)
+        expect(values, own.filter.parameters, "own values")
+    return "the SDK writes times in whole seconds, and infinity in a way of its own"
+
+
+def _parameters(**values: str) -> str:
+    """Parameters of an SQL filter as other clients write them."""
+    elements = (
+        f"<KeyValueOfstringanyType><Key>@{name}</Key><Value i:type='d:{kind}'"
+        f" xmlns:d='http://www.w3.org/2001/XMLSchema' xmlns:i='{INSTANCE}'>{text}</Value>"
+        "</KeyValueOfstringanyType>"
+        for name, (kind, text) in ((name, value.split()) for name, value in values.items())
+    )
+    return f"<SqlExpression>a = @most</SqlExpression><Parameters>{''.join(elements)}</Parameters>"
 
 
 async def admin_runtime_properties(broker: Broker) -> None:

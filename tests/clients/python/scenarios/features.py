@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageState, ServiceBusSubQueue
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from tests.clients.python.scenarios.moves import (
     bodies,
@@ -106,3 +107,39 @@ async def forwarding(broker: Broker) -> None:
             expect(("bad", "why"), (str(dead), dead.dead_letter_reason), "dead letter")
             expect(failing, dead.dead_letter_source, "source")
             await receiver.complete_message(dead)
+
+
+async def forwarding_round_trip(broker: Broker) -> None:
+    last, first = broker.queue(), broker.name("forwarding")
+    async with (
+        ServiceBusAdministrationClient.from_connection_string(
+            broker.admin_connection_string, connection_verify=broker.authority_file
+        ) as admin,
+        connect(broker) as client,
+    ):
+        await admin.create_queue(first, forward_to=last)
+        read = await admin.get_queue(first)
+        assert read.forward_to is not None
+        assert read.forward_to.rstrip("/").endswith(f"/{last}"), read.forward_to
+        await admin.update_queue(read)
+        expect(read.forward_to, (await admin.get_queue(first)).forward_to, "written back")
+        sent = {
+            "message_id": "id",
+            "correlation_id": "7",
+            "subject": "order",
+            "content_type": "text/plain",
+            "reply_to": "answers",
+            "to": "somewhere",
+            "time_to_live": timedelta(hours=1),
+            "partition_key": "key",
+        }
+        properties: dict[str | bytes, Any] = {"size": 5}
+        await send(client, first, "passed on", application_properties=properties, **sent)
+        async with client.get_queue_receiver(last) as receiver:
+            (message,) = await receive(receiver, 1)
+            expect("passed on", str(message), "body")
+            expect(sent, {name: getattr(message, name) for name in sent}, "properties")
+            expect({b"size": 5}, message.application_properties, "application properties")
+            expect(1, message.enqueued_sequence_number, "sequence number where it was sent")
+            expect(0, message.delivery_count, "delivery count")
+            await receiver.complete_message(message)

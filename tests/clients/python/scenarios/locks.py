@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import AutoLockRenewer
 from azure.servicebus.exceptions import MessageLockLostError
 
@@ -17,9 +19,17 @@ from tests.clients.python.scenarios.moves import (
     send,
     take,
 )
+from tests.clients.python.together import together
+from tests.clients.python.trial import expect
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from azure.servicebus import ServiceBusReceivedMessage
+
     from tests.clients.python.trial import Broker
+
+CONCURRENT = 20
 
 
 async def renew_lock(broker: Broker) -> None:
@@ -36,6 +46,70 @@ async def renew_lock(broker: Broker) -> None:
                 await expect_nothing(other)
             await receiver.complete_message(message)
             await expect_nothing(receiver)
+
+
+async def concurrent_management(broker: Broker) -> None:
+    queue, due = broker.queue(LockDuration="PT30S"), broker.now() + timedelta(hours=1)
+    texts = [str(number) for number in range(CONCURRENT)]
+    async with connect(broker) as client:
+        async with client.get_queue_sender(queue) as sender:
+            numbers = await together(
+                [partial(sender.schedule_messages, ServiceBusMessage(text), due) for text in texts]
+            )
+        expect(CONCURRENT, len({number for (number,) in numbers}), "sequence numbers")
+        broker.advance(seconds=3601)
+        async with client.get_queue_receiver(queue) as receiver:
+            messages = await receive(receiver, CONCURRENT)
+            expect(set(texts), {str(message) for message in messages}, "what was scheduled")
+            broker.advance(seconds=20)
+            await together([partial(receiver.renew_message_lock, message) for message in messages])
+            broker.advance(seconds=20)
+            for message in messages:
+                await receiver.complete_message(message)
+            expect([], await receiver.peek_messages(1), "what is left")
+
+
+def _locked_until(message: ServiceBusReceivedMessage) -> datetime:
+    assert message.locked_until_utc is not None
+    return message.locked_until_utc
+
+
+async def auto_renew_ten(broker: Broker) -> None:
+    broker.restart()
+    queue = broker.queue(LockDuration="PT5S")
+    async with connect(broker) as client:
+        await send(client, queue, *map(str, range(10)))
+        async with client.get_queue_receiver(queue) as receiver, AutoLockRenewer() as renewer:
+            messages = await receive(receiver, 10)
+            first = max(_locked_until(message) for message in messages)
+            for message in messages:
+                renewer.register(receiver, message, max_lock_renewal_duration=60)
+            deadline_s = time.monotonic() + WAIT_S
+            wanted = first + timedelta(seconds=1)
+            while any(_locked_until(message) < wanted for message in messages):
+                assert time.monotonic() < deadline_s, "not all locks were renewed"
+                await expect_nothing(receiver)
+            broker.advance_to(first)
+            for message in messages:
+                await receiver.complete_message(message)
+                assert message.auto_renew_error is None
+            expect([], await receiver.peek_messages(1), "what is left")
+
+
+async def backup_settlement(broker: Broker) -> None:
+    """First the receiver is closed, then a whole connection."""
+    queue = broker.queue()
+    async with connect(broker) as client:
+        await send(client, queue, "of a link", "of a connection")
+        async with client.get_queue_receiver(queue) as receiver:
+            (of_link,) = await receive(receiver, 1)
+        async with connect(broker) as other, other.get_queue_receiver(queue) as receiver:
+            (of_connection,) = await receive(receiver, 1)
+        async with client.get_queue_receiver(queue) as receiver:
+            await expect_nothing(receiver)
+            await receiver.complete_message(of_link)
+            await receiver.complete_message(of_connection)
+            expect([], await receiver.peek_messages(1), "what is left")
 
 
 async def auto_renew_lock(broker: Broker) -> None:

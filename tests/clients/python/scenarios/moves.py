@@ -8,6 +8,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from azure.servicebus import ServiceBusReceivedMessage
     from azure.servicebus.aio import ServiceBusReceiver
 
@@ -56,6 +58,17 @@ async def take(receiver: ServiceBusReceiver, count: int) -> list[str]:
 async def expect_nothing(receiver: ServiceBusReceiver) -> None:
     found = await receiver.receive_messages(1, max_wait_time=NOTHING_S)
     assert not found, f"found {found[0]!r}"
+
+
+async def expect_refusal(
+    kinds: type[Exception] | tuple[type[Exception], ...], call: Callable[[], Any]
+) -> None:
+    """The call must fail with one of the SDK's own errors."""
+    try:
+        await call()
+    except kinds:
+        return
+    raise AssertionError("it was not refused")
 
 
 async def there_and_back(client: ServiceBusClient, queue: str) -> None:

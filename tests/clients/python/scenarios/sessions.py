@@ -13,7 +13,14 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from tests.clients.python.scenarios.moves import bodies, connect, receive, send, take
+from tests.clients.python.scenarios.moves import (
+    bodies,
+    connect,
+    expect_refusal,
+    receive,
+    send,
+    take,
+)
 from tests.clients.python.trial import expect
 
 if TYPE_CHECKING:
@@ -122,6 +129,42 @@ async def session_none_available(broker: Broker) -> None:
             pass
     took_s = time.monotonic() - began_s
     assert 1.5 < took_s < 6, f"took {took_s:.1f} s"
+
+
+async def session_id_case(broker: Broker) -> None:
+    queue = broker.queue(RequiresSession=True)
+    async with connect(broker) as client:
+        await _send_to(client, queue, Order="a", ORDER="b", order="c")
+        async with client.get_queue_receiver(queue, session_id="oRDER") as receiver:
+            expect("order", receiver.session.session_id.lower(), "session")
+            await receiver.session.set_state("shared")
+            held = client.get_queue_receiver(queue, session_id="Order")
+            await expect_refusal(SessionCannotBeLockedError, held.__aenter__)
+            assert ["a", "b", "c"] == await take(receiver, 3)
+        async with client.get_queue_receiver(queue, session_id="ORDER") as receiver:
+            expect(b"shared", await receiver.session.get_state(), "state")
+
+
+async def session_deferred_after_renewals(broker: Broker) -> None:
+    queue = broker.queue(RequiresSession=True, LockDuration="PT10S")
+    async with connect(broker) as client:
+        await _send_to(client, queue, one="early late")
+        async with client.get_queue_receiver(queue, session_id="one") as receiver:
+            numbers = []
+            for message in await receive(receiver, 2):
+                await receiver.defer_message(message)
+                numbers.append(message.sequence_number)
+            (early,) = await receiver.receive_deferred_messages(numbers[:1])
+            for _ in range(3):
+                broker.advance(seconds=8)
+                await receiver.session.renew_lock()
+            await receiver.complete_message(early)
+            (late,) = await receiver.receive_deferred_messages(numbers[1:])
+            broker.advance(seconds=8)
+            await receiver.session.renew_lock()
+            broker.advance(seconds=8)
+            await receiver.complete_message(late)
+            expect([], await receiver.peek_messages(1), "what is left")
 
 
 async def error_session_held(broker: Broker) -> None:

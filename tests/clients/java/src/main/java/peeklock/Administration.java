@@ -47,23 +47,28 @@ final class Administration {
         report.add("admin-topic-crud", Administration::topics);
         report.add("admin-subscription-crud", Administration::subscriptions);
         report.add("admin-rule-crud", Administration::rules);
+        report.add("rule-value-precision", Administration::ruleValuePrecision);
         report.add("admin-runtime-properties", Administration::runtimeProperties);
     }
 
     /** The client always asks https on port 443: this sends it to the broker's port instead. */
-    private static final class ToBroker implements HttpPipelinePolicy {
+    private record ToBroker(int port) implements HttpPipelinePolicy {
         @Override
         public Mono<HttpResponse> process(HttpPipelineCallContext call, HttpPipelineNextPolicy next) {
             UrlBuilder url = UrlBuilder.parse(call.getHttpRequest().getUrl());
-            call.getHttpRequest().setUrl(url.setPort(Broker.HTTP_PORT).toString());
+            call.getHttpRequest().setUrl(url.setPort(port).toString());
             return next.process();
         }
     }
 
     static ServiceBusAdministrationClient client() {
+        return client(Broker.variable("PEEKLOCK_ADMIN_CONNECTION_STRING"), Broker.HTTP_PORT);
+    }
+
+    static ServiceBusAdministrationClient client(String connectionString, int port) {
         return new ServiceBusAdministrationClientBuilder()
-            .connectionString(Broker.variable("PEEKLOCK_ADMIN_CONNECTION_STRING"))
-            .addPolicy(new ToBroker())
+            .connectionString(connectionString)
+            .addPolicy(new ToBroker(port))
             .buildClient();
     }
 
@@ -224,5 +229,26 @@ final class Administration {
             client.getSubscriptionRuntimeProperties(topic, subscription);
         Expect.equal(2, ofSubscription.getActiveMessageCount());
         Expect.equal(2L, ofSubscription.getTotalMessageCount());
+    }
+
+    /** The SDK writes every value as a text and shows the text of every value. */
+    private static void ruleValuePrecision() {
+        ServiceBusAdministrationClient client = client();
+        String topic = Broker.topic();
+        String subscription = Broker.subscription(topic);
+        Map<String, String> values = Map.of(
+            "dateTime", "2030-01-02T03:04:05.1234567Z",
+            "duration", "PT1.1234567S",
+            "double", "-INF",
+            "long", "9007199254740993");
+        String elements = values.entrySet().stream().map(value ->
+            "<KeyValueOfstringanyType><Key>" + value.getKey() + "</Key><Value i:type=\"d:"
+                + value.getKey() + "\" xmlns:d=\"http://www.w3.org/2001/XMLSchema\">" + value.getValue()
+                + "</Value></KeyValueOfstringanyType>").collect(Collectors.joining());
+        Broker.rule(topic, subscription, "<Filter i:type=\"CorrelationFilter\"><Properties>" + elements
+            + "</Properties></Filter>");
+        CorrelationRuleFilter read =
+            (CorrelationRuleFilter) client.getRule(topic, subscription, "wanted").getFilter();
+        Expect.equal(values, read.getProperties());
     }
 }

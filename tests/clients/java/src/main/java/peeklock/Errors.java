@@ -18,7 +18,9 @@ final class Errors {
 
     static void add(Report report) {
         report.add("error-not-found", Errors::notFound);
+        report.add("error-not-found-operations", Missing::operations);
         report.add("error-unauthorized", Errors::unauthorized);
+        report.add("strict-claims", Claims::claims);
         report.add("error-quota", Errors::quota);
         report.add("error-too-large", Errors::tooLarge);
         report.add("error-session-held", Errors::sessionHeld);

@@ -4,6 +4,9 @@ import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
 import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
+import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
+import com.azure.messaging.servicebus.administration.models.CreateQueueOptions;
+import com.azure.messaging.servicebus.administration.models.QueueProperties;
 import java.time.Duration;
 import java.util.List;
 
@@ -16,6 +19,7 @@ final class Features {
         report.add("duplicate-detection", Features::duplicateDetection);
         report.add("time-to-live", Features::timeToLive);
         report.add("forwarding", Features::forwarding);
+        report.add("forwarding-round-trip", Features::forwardingRoundTrip);
     }
 
     private static void duplicateDetection() {
@@ -63,6 +67,38 @@ final class Features {
             List<ServiceBusReceivedMessage> received = Client.receive(receiver, 2);
             Expect.equal(List.of("forwarded", "dead"), Client.bodies(received));
             Expect.equal(dying, received.get(1).getDeadLetterSource());
+        }
+    }
+
+    private static void forwardingRoundTrip() {
+        ServiceBusAdministrationClient admin = Administration.client();
+        String last = Broker.queue();
+        String first = Broker.name("forwarding");
+        admin.createQueue(first, new CreateQueueOptions().setForwardTo(last));
+        QueueProperties read = admin.getQueue(first);
+        Expect.that(read.getForwardTo().replaceAll("/$", "").endsWith("/" + last), read.getForwardTo());
+        String forwardsTo = read.getForwardTo();
+        admin.updateQueue(read);
+        Expect.equal(forwardsTo, admin.getQueue(first).getForwardTo());
+        ServiceBusMessage message = new ServiceBusMessage("passed on").setMessageId("id")
+            .setCorrelationId("7").setSubject("order").setContentType("text/plain")
+            .setReplyTo("answers").setTo("somewhere").setPartitionKey("key")
+            .setTimeToLive(Duration.ofHours(1));
+        message.getApplicationProperties().put("size", 5);
+        try (ServiceBusSenderClient sender = Client.sender(first);
+            ServiceBusReceiverClient receiver = Client.receiver(last)) {
+            sender.sendMessage(message);
+            ServiceBusReceivedMessage found = Client.receiveOne(receiver);
+            Expect.equal(
+                List.of("passed on", "id", "7", "order", "text/plain", "answers", "somewhere", "key"),
+                List.of(found.getBody().toString(), found.getMessageId(), found.getCorrelationId(),
+                    found.getSubject(), found.getContentType(), found.getReplyTo(), found.getTo(),
+                    found.getPartitionKey()));
+            Expect.equal(Duration.ofHours(1), found.getTimeToLive());
+            Expect.equal(5, found.getApplicationProperties().get("size"));
+            Expect.equal(1L, found.getEnqueuedSequenceNumber());
+            Expect.equal(0L, found.getDeliveryCount());
+            receiver.complete(found);
         }
     }
 }

@@ -14,8 +14,11 @@ final class Locks {
 
     static void add(Report report) {
         report.add("renew-lock", Locks::renew);
+        report.add("concurrent-management", Concurrency::management);
         report.add("auto-renew-lock", Locks::autoRenew);
+        report.add("auto-renew-ten", Concurrency::autoRenewTen);
         report.add("lock-lost", Locks::lost);
+        report.add("backup-settlement", Concurrency::backupSettlement);
     }
 
     private static void renew() {

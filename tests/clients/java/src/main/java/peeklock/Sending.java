@@ -24,6 +24,7 @@ final class Sending {
         report.add("send-one", Sending::one);
         report.add("send-many", Sending::many);
         report.add("send-batch", Sending::batch);
+        report.add("full-batch", Claims::fullBatch);
         report.add("send-1mb", Sending::large);
     }
 

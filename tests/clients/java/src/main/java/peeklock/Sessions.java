@@ -15,6 +15,7 @@ import java.time.OffsetDateTime;
 import java.util.Collections;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 
@@ -31,6 +32,8 @@ final class Sessions {
         report.add("session-renew", Sessions::renew);
         report.add("session-lock-lost", Sessions::lockLost);
         report.add("session-none-available", Sessions::noneAvailable);
+        report.add("session-id-case", Sessions::idCase);
+        report.add("session-deferred-after-renewals", Sessions::deferredAfterRenewals);
     }
 
     private static String queue() {
@@ -202,6 +205,55 @@ final class Sessions {
             try (ServiceBusReceiverClient receiver = sessions.acceptNextSession()) {
                 Expect.equal("a", receiver.getSessionId());
             }
+        }
+    }
+
+    private static void idCase() {
+        String queue = queue();
+        try (ServiceBusSenderClient sender = Client.sender(queue)) {
+            for (String[] one : new String[][] {{"Order", "a"}, {"ORDER", "b"}, {"order", "c"}}) {
+                sender.sendMessage(Client.inSession(one[0], one[1]));
+            }
+        }
+        try (ServiceBusSessionReceiverClient sessions = sessions(queue);
+            ServiceBusSessionReceiverClient others = sessions(queue)) {
+            try (ServiceBusReceiverClient receiver = sessions.acceptSession("oRDER")) {
+                Expect.equal("order", receiver.getSessionId().toLowerCase(Locale.ROOT));
+                receiver.setSessionState(new byte[] {7});
+                AmqpException error =
+                    Expect.failure(AmqpException.class, () -> others.acceptSession("Order"));
+                Expect.equal(AmqpErrorCondition.SESSION_CANNOT_BE_LOCKED, error.getErrorCondition());
+                List<ServiceBusReceivedMessage> messages = Client.receive(receiver, 3);
+                Expect.equal(List.of("a", "b", "c"), Client.bodies(messages));
+                messages.forEach(receiver::complete);
+            }
+            try (ServiceBusReceiverClient receiver = acceptFreed(sessions, "ORDER")) {
+                Expect.equal(new byte[] {7}, receiver.getSessionState());
+            }
+        }
+    }
+
+    private static void deferredAfterRenewals() {
+        String queue = queue();
+        send(queue, "a early", "a late");
+        try (ServiceBusSessionReceiverClient sessions = sessions(queue);
+            ServiceBusReceiverClient receiver = sessions.acceptSession("a")) {
+            List<ServiceBusReceivedMessage> deferred = Client.receive(receiver, 2);
+            deferred.forEach(receiver::defer);
+            ServiceBusReceivedMessage early =
+                receiver.receiveDeferredMessage(deferred.get(0).getSequenceNumber());
+            for (int round = 0; round < 3; round++) {
+                Broker.advance(25);
+                receiver.renewSessionLock();
+            }
+            receiver.complete(early);
+            ServiceBusReceivedMessage late =
+                receiver.receiveDeferredMessage(deferred.get(1).getSequenceNumber());
+            Broker.advance(25);
+            receiver.renewSessionLock();
+            Broker.advance(25);
+            receiver.complete(late);
+            Expect.equal(null, receiver.peekMessage());
         }
     }
 }

@@ -30,6 +30,8 @@ final class Transactions {
             lostLock();
             refusedSend();
         });
+        report.add("transaction-rollback-then-settle", Transactions::rollbackThenSettle);
+        report.add("transaction-other-connection", Transactions::otherConnection);
     }
 
     /** Every kind of settlement, single, batched and scheduled sends: nothing before the commit. */
@@ -151,5 +153,37 @@ final class Transactions {
             Expect.failure(AzureException.class, () -> receiver.commitTransaction(transaction));
             Expect.equal(List.of("slow"), Client.bodies(receiver.peekMessages(9)));
         }
+    }
+
+    /** After a rollback a delivery is as it was before, on its link. */
+    private static void rollbackThenSettle() {
+        String queue = Broker.queue();
+        Client.send(queue, "plainly", "in a transaction");
+        try (ServiceBusReceiverClient receiver = Client.receiver(queue)) {
+            List<ServiceBusReceivedMessage> held = Client.receive(receiver, 2);
+            ServiceBusTransactionContext first = receiver.createTransaction();
+            for (ServiceBusReceivedMessage message : held) {
+                receiver.complete(message, new CompleteOptions().setTransactionContext(first));
+            }
+            receiver.rollbackTransaction(first);
+            receiver.complete(held.get(0));
+            ServiceBusTransactionContext second = receiver.createTransaction();
+            receiver.complete(held.get(1), new CompleteOptions().setTransactionContext(second));
+            receiver.commitTransaction(second);
+            Expect.equal(List.of(), Client.bodies(receiver.peekMessages(9)));
+        }
+    }
+
+    private static void otherConnection() {
+        String queue = Broker.queue();
+        try (ServiceBusSenderClient sender = Client.sender(queue);
+            ServiceBusSenderClient stranger = Client.sender(queue)) {
+            ServiceBusTransactionContext transaction = sender.createTransaction();
+            sender.sendMessage(new ServiceBusMessage("mine"), transaction);
+            Expect.failure(AzureException.class,
+                () -> stranger.sendMessage(new ServiceBusMessage("not mine"), transaction));
+            sender.rollbackTransaction(transaction);
+        }
+        Expect.equal(0, Broker.activeMessages(queue));
     }
 }

@@ -73,6 +73,12 @@ final class Client {
         Expect.equal(null, consumer.receive(NOTHING_MS));
     }
 
+    static void nothingComes(String queue) {
+        try (JMSContext context = connect()) {
+            nothingComes(context.createConsumer(context.createQueue(queue)));
+        }
+    }
+
     /** What is left in a queue, taken out of it. */
     static List<String> rest(String queue) throws JMSException {
         List<String> texts = new ArrayList<>();

@@ -6,6 +6,7 @@ import jakarta.jms.JMSContext;
 import jakarta.jms.JMSRuntimeException;
 import jakarta.jms.JMSSecurityRuntimeException;
 import java.util.List;
+import java.util.Map;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
 /** Refusals, and the exceptions Qpid makes of them. */
@@ -15,7 +16,9 @@ final class Errors {
 
     static void add(Report report) {
         report.add("error-not-found", Errors::notFound);
+        report.skip("error-not-found-operations", "JMS only sends and receives, see error-not-found");
         report.add("error-unauthorized", Errors::unauthorized);
+        report.add("strict-claims", Errors::claims);
         report.add("error-quota", Errors::quota);
         report.add("error-too-large", Errors::tooLarge);
     }
@@ -42,6 +45,33 @@ final class Errors {
         Expect.failure(JMSSecurityRuntimeException.class,
             () -> new JmsConnectionFactory(Client.address())
                 .createContext("RootManageSharedAccessKey", "wrong").start());
+    }
+
+    private static JMSContext strictly(String claim) {
+        Map<String, String> parts =
+            Broker.parts(Broker.variable("PEEKLOCK_STRICT_" + claim + "_CONNECTION_STRING"));
+        return new JmsConnectionFactory(parts.get("Endpoint").replace("sb://", "amqp://"))
+            .createContext(parts.get("SharedAccessKeyName"), parts.get("SharedAccessKey"));
+    }
+
+    private static void claims() throws Exception {
+        String queue = Broker.variable("PEEKLOCK_STRICT_QUEUE");
+        try (JMSContext context = strictly("SEND")) {
+            context.createProducer().send(context.createQueue(queue), "sent");
+            Expect.failure(JMSSecurityRuntimeException.class,
+                () -> context.createConsumer(context.createQueue(queue)).receive(1));
+        }
+        try (JMSContext context = strictly("LISTEN")) {
+            Expect.failure(JMSSecurityRuntimeException.class,
+                () -> context.createProducer().send(context.createQueue(queue), "x"));
+            Expect.equal(List.of("sent"),
+                Client.receive(context.createConsumer(context.createQueue(queue)), 1));
+        }
+        try (JMSContext context = strictly("MANAGE")) {
+            context.createProducer().send(context.createQueue(queue), "managed");
+            Expect.equal(List.of("managed"),
+                Client.receive(context.createConsumer(context.createQueue(queue)), 1));
+        }
     }
 
     private static void quota() throws Exception {

@@ -80,6 +80,7 @@ final class Settling {
             Expect.equal("MaxDeliveryCountExceeded", failed.getStringProperty("DeadLetterReason"));
             failed.acknowledge();
         }
+        Broker.advance(61); // it was received and never acknowledged
         Expect.equal(List.of("rejected"), Client.rest(queue + "/$DeadLetterQueue"));
     }
 

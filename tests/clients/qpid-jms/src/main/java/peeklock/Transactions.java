@@ -13,6 +13,8 @@ final class Transactions {
     static void add(Report report) {
         report.add("transaction-commit", Transactions::commit);
         report.add("transaction-rollback", Transactions::rollback);
+        report.add("transaction-rollback-then-settle", Transactions::rollbackThenSettle);
+        report.skip("transaction-other-connection", "a JMS transaction is its session's");
     }
 
     /** Twice, since a session goes on with a new transaction. */
@@ -32,6 +34,26 @@ final class Transactions {
             }
         }
         Expect.equal(List.of("invoice 1", "invoice 2"), Client.rest(invoices));
+    }
+
+    /** The client gives the same deliveries again after a rollback, and settles them in the next one. */
+    private static void rollbackThenSettle() throws Exception {
+        String queue = Broker.queue();
+        Client.send(queue, "a", "b");
+        try (JMSContext context = Client.connect(JMSContext.SESSION_TRANSACTED)) {
+            JMSConsumer consumer = context.createConsumer(context.createQueue(queue));
+            for (int round = 0; round < 3; round++) {
+                Expect.equal(List.of("a", "b"), Client.receive(consumer, 2));
+                Expect.equal(2, Broker.activeMessages(queue));
+                if (round < 2) {
+                    context.rollback();
+                } else {
+                    context.commit();
+                }
+            }
+            Expect.equal(0, Broker.activeMessages(queue));
+        }
+        Expect.equal(0, Broker.activeMessages(queue));
     }
 
     private static void rollback() throws Exception {
