@@ -22,6 +22,11 @@ async function refusal(promise) {
   return [error.statusCode, error.code];
 }
 
+/** Where there is no queue or topic the service answers with an empty list, and so with 200. */
+async function missing(promise) {
+  assert.deepEqual(await refusal(promise), [200, "MessageEntityNotFoundError"]);
+}
+
 export async function queues(t) {
   const admin = administer();
   const name = t.name("queue");
@@ -65,7 +70,7 @@ export async function queues(t) {
   assert.equal(await admin.queueExists(name), true);
   await admin.deleteQueue(name);
   assert.equal(await admin.queueExists(name), false);
-  assert.deepEqual(await refusal(admin.getQueue(name)), [404, "MessageEntityNotFoundError"]);
+  await missing(admin.getQueue(name));
   assert.deepEqual(await refusal(admin.deleteQueue(name)), [404, "MessageEntityNotFoundError"]);
 }
 
@@ -90,7 +95,7 @@ export async function topics(t) {
   assert.equal(await admin.topicExists(name), true);
   await admin.deleteTopic(name);
   assert.equal(await admin.topicExists(name), false);
-  assert.deepEqual(await refusal(admin.getTopic(name)), [404, "MessageEntityNotFoundError"]);
+  await missing(admin.getTopic(name));
 }
 
 export async function subscriptions(t) {
