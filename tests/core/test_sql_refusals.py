@@ -11,6 +11,7 @@ from broker.core.sql.grammar import NESTING_MAX
 END = "the end of the text"
 AFTER_CONDITION = "AND, OR or the end of the text"
 AFTER_VALUE = "an operator or the end of the text"
+AFTER_STATEMENT = "an operator, ';', ',', SET, REMOVE or the end of the text"
 STRANGE = "a value, a name or an operator (names with other characters go in [brackets])"
 
 # Each: offset, what is found there, what is expected instead, the text.
@@ -162,16 +163,18 @@ ACTIONS = [
     (5, END, "'='", "SET a"),
     (6, "'<>'", "'='", "SET a <> 1"),
     (7, END, "a value", "SET a ="),
-    (12, "'='", "an operator, ';', ',' or the end of the text", "SET a = b   = 1"),
+    (12, "'='", AFTER_STATEMENT, "SET a = b   = 1"),
     (8, "a condition", "a value", "SET a = (b = 1)"),
     (8, "a condition", "a value", "SET a = EXISTS(b)"),
-    (10, "'SET'", "an operator, ';', ',' or the end of the text", "SET a = 1 SET b = 2"),
-    (10, "'AND'", "an operator, ';', ',' or the end of the text", "SET a = 1 AND b = 2"),
+    (10, "'AND'", AFTER_STATEMENT, "SET a = 1 AND b = 2"),
+    (10, "'b'", AFTER_STATEMENT, "SET a = 1 b = 2"),
+    (10, "'[SET]'", AFTER_STATEMENT, "SET a = 1 [SET] b = 2"),
+    (13, END, "a property name", "SET a = 1 SET"),
     (10, END, "SET or REMOVE", "SET a = 1,"),
     (10, "';'", "SET or REMOVE", "SET a = 1;;"),
     (11, "'b'", "SET or REMOVE", "SET a = 1, b = 2"),
     (6, END, "a property name", "REMOVE"),
-    (9, "'='", "an operator, ';', ',' or the end of the text", "REMOVE a = 1"),
+    (9, "'='", AFTER_STATEMENT, "REMOVE a = 1"),
     (7, "'text'", "a property name", "REMOVE 'text'"),
     (8, "'('", "'='", "SET prop(a) = 1"),
     (4, "sys.DeliveryCount", "a property that may be changed", "SET sys.DeliveryCount = 0"),

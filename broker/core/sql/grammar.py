@@ -306,20 +306,23 @@ class _Parser(TokenReader):
     # --- actions ------------------------------------------------------------------------------
 
     def action(self, max_statements: int) -> list[Statement]:
-        """`statement { (; | , | ;,) statement } [;]`."""
+        """`statement { [; | , | ;,] statement } [;]`."""
         statements = [self._statement()]
         while not self.at_end():
             semicolon = self.take(";")
             if semicolon and self.at_end():
                 break
-            if not (self.take(",") or semicolon):
-                raise self.refusal("an operator, ';', ',' or the end of the text")
+            if not (self.take(",") or semicolon or self._at_statement()):
+                raise self.refusal("an operator, ';', ',', SET, REMOVE or the end of the text")
             if len(statements) == max_statements:
                 raise ArgumentError(
                     f"The SQL action has more than {max_statements} statements, the limit."
                 )
             statements.append(self._statement())
         return statements
+
+    def _at_statement(self) -> bool:
+        return self.token.source.upper() in {"SET", "REMOVE"}
 
     def _statement(self) -> Statement:
         """`SET property = value | REMOVE property`."""
