@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from broker.core.outlet import Receiver
 
 
+SESSION_MESSAGE_LOCKED_UNTIL_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, which the service sends as the end of a session message's
+own lock. Were it the session's, the .NET SDK would forget the token of a deferred message at that
+time, however often the session is renewed."""
+
+
 class Locks(dict[bytes, "Message"]):
     """What is locked. A mapping, because every settlement begins with looking up its tokens."""
 

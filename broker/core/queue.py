@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.core.deadlines import Due
 from broker.core.effects import Deliver, DrainGoesOn
 from broker.core.index import BLOCK_BITS, MessageIndex
-from broker.core.locks import Locks
+from broker.core.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
 from broker.core.message import MessageState
 from broker.core.outlet import Outlet, Receiver
 from broker.core.overlay import EMPTY
@@ -299,15 +299,17 @@ class Queue:
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock messages that nobody holds; their tokens, in order."""
         if isinstance(holder.outlet, Session):
-            until_ms = holder.outlet.locked_until_ms
-            return self.locks.begin(holder, messages, until_ms, expire=False)
+            return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
         return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
 
     def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
-        """Extend locks, all or none; the new ends, in order. Raises if one is lost."""
+        """Extend locks, all or none; the new ends, in order. Raises if one is lost.
+
+        A lock under a session's has no end to move: it is the session's lock that is renewed.
+        """
         messages = self.locks.of(tokens)
         if self.sessions is not None:
-            return [self.sessions.of(message).locked_until_ms for message in messages]
+            return [message.locked_until_ms for message in messages]
         until_ms = now_ms + self.lock_duration_ms
         self.locks.extend(messages, until_ms)
         return [until_ms] * len(messages)

@@ -97,7 +97,10 @@ class Requests:
     # --- looking and fetching ---------------------------------------------------------------
 
     def peek(self, command: ask.Peek, now_ms: int, turn: Turn) -> list[Message]:
-        """Show messages as they are. Copies: nothing that happens later shows in them."""
+        """Show messages as they are, with the end of their latest lock if they ever had one.
+
+        Copies: nothing that happens later shows in them.
+        """
         queue = self._directory.queue(command.path)
         queue.entity.check_receiving()
         queue.entity.accessed_time_ms = now_ms
@@ -110,7 +113,12 @@ class Requests:
             found.append(message)
             size += message.size
         self._need_bodies(found, turn)
-        return [message.copy() for message in found]
+        shown = []
+        for message in found:
+            twin = message.copy()
+            twin.locked_until_ms = message.locked_until_ms
+            shown.append(twin)
+        return shown
 
     def receive_deferred(
         self, command: ask.ReceiveDeferred, now_ms: int, turn: Turn

@@ -30,6 +30,7 @@ from broker.core.errors import (
     SessionCannotBeLocked,
     SessionLockLost,
 )
+from broker.core.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
 from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.records import SessionStateSet
 from broker.core.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
@@ -205,12 +206,12 @@ def test_an_abandoned_message_comes_next(book):
     )
 
 
-def test_messages_are_locked_until_the_session_is(book):
-    """The session lock is the umbrella: it alone expires."""
+def test_messages_of_a_session_are_locked_without_an_end_of_their_own(book):
+    """The session lock is the umbrella: it alone expires, and its end is on the session."""
     book.run(in_session("x", "a"), attach_receiver(R, session="x"))
     book.run(Advance(10_000))
     (delivered,) = book.deliveries(credit(1))
-    assert UNTIL_MS == delivered.locked_until_ms
+    assert SESSION_MESSAGE_LOCKED_UNTIL_MS == delivered.locked_until_ms
 
 
 def test_receive_and_delete_works_in_a_session(book):
@@ -295,7 +296,8 @@ def test_renewing_a_session_keeps_everything_in_it_locked(book):
     for _ in range(3):
         book.run(Advance(20_000))
         assert book.now_ms + 30_000 == book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
-    assert [book.now_ms + 30_000] == book.ask(RenewLocks(CLIENT, "r", "q", [T1]))
+    ends_ms = book.ask(RenewLocks(CLIENT, "r", "q", [T1]))
+    assert [SESSION_MESSAGE_LOCKED_UNTIL_MS] == ends_ms
     assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
 
 
@@ -468,7 +470,8 @@ def test_deferred_messages_of_a_session_need_its_lock(book):
     with pytest.raises(MessageNotFound):
         book.ask(fetch._replace(session_id="y"))
     ((fetched, lock),) = book.ask(fetch)
-    assert ("a", T2, UNTIL_MS) == (text_of(fetched), lock, fetched.locked_until_ms)
+    until_ms = SESSION_MESSAGE_LOCKED_UNTIL_MS
+    assert ("a", T2, until_ms) == (text_of(fetched), lock, fetched.locked_until_ms)
     book.run(Detach([R]))
     with pytest.raises(SessionLockLost):
         book.ask(fetch)

@@ -13,7 +13,16 @@ from broker.core.commands import ReceiveMode
 from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.entities import TopicDefinition
 from tests.model.model import Model, shown
-from tests.model.things import DEAD, MAIN, TRANSFER_DEAD, Item, Listener, Lock, Place
+from tests.model.things import (
+    DEAD,
+    MAIN,
+    MESSAGE_LOCK_IN_SESSION_UNTIL_MS,
+    TRANSFER_DEAD,
+    Item,
+    Listener,
+    Lock,
+    Place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -175,7 +184,7 @@ def _hand_over(
     in_session = listener.session_id is not None
     until_ms = model.now_ms + definition.lock_duration_ms
     if in_session:
-        until_ms = listener.session_until_ms
+        until_ms = MESSAGE_LOCK_IN_SESSION_UNTIL_MS
     for item, one in zip(items, handed, strict=True):
         assert one.token is not None
         assert until_ms == one.locked_until_ms

@@ -16,6 +16,7 @@ from tests.model.things import (
     DEAD,
     DEFERRED,
     MAIN,
+    MESSAGE_LOCK_IN_SESSION_UNTIL_MS,
     NO_RECEIVING,
     SCHEDULED,
     TRANSFER_DEAD,
@@ -157,7 +158,7 @@ class Model(Traffic):
             self.delete(items)
         elif holder is not None:
             for item in items:
-                item.lock = Lock(None, holder.session_until_ms, holder, in_session=True)
+                item.lock = Lock(None, MESSAGE_LOCK_IN_SESSION_UNTIL_MS, holder, in_session=True)
         else:
             for item in items:
                 item.lock = Lock(None, self.now_ms + place.definition.lock_duration_ms, None)

@@ -58,6 +58,10 @@ class Place:
         return self.path
 
 
+MESSAGE_LOCK_IN_SESSION_UNTIL_MS = 253_402_300_799_999
+"""What a message of a session says: the last millisecond of the year 9999."""
+
+
 @dataclass(eq=False)
 class Lock:
     token: bytes | None

@@ -424,10 +424,7 @@ class Traffic(World):
             assert item is not None
             assert item.lock is not None
             if item.lock.in_session:
-                assert item.session_id is not None
-                holder = self.holder(place, item.session_id)
-                assert holder is not None
-                ends.append(holder.session_until_ms)
+                ends.append(item.lock.until_ms)
             else:
                 assert not isinstance(place.definition, TopicDefinition)
                 item.lock.until_ms = self.now_ms + place.definition.lock_duration_ms

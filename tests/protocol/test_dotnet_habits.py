@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from tests.support.dotnet_links import Received, Receiver
 
 TICKS_OF_1970 = 621_355_968_000_000_000
+LAST_MS = 253_402_300_799_999
+"""What `DateTime.MaxValue` is in AMQP."""
 
 
 # --- connecting and claiming -------------------------------------------------------------------
@@ -419,6 +421,40 @@ def test_session_requests_name_the_link(bench: Bench, client: DotNetClient) -> N
     assert b"halfway" == requests.manage("get-session-state", which, receiver)["session-state"]
     answer = requests.manage("renew-session-lock", which, receiver)
     assert "Timestamp" == type(answer["expiration"]).__name__
+
+
+def test_deferred_message_of_a_session_is_settled_however_late(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """The SDK forgets a token at the message's own locked-until time, so in a session that must be
+    the greatest there is; only the session's time moves when the session is renewed."""
+    queue = bench.queue(RequiresSession=True, LockDuration="PT30S")
+    send(client, queue, b"later", session_id="one")
+    receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
+    (received,) = receiver.receive()
+    assert Timestamp(LAST_MS) == received.annotations["x-opt-locked-until"]
+    receiver.settle(received, DEFERRED)
+    requests, which = client.requests(queue), {"session-id": "one"}
+    body = {
+        **which,
+        "sequence-numbers": Array(ArrayCode.LONG, [Long(1)]),
+        "receiver-settle-mode": UInt(1),
+    }
+    (entry,) = requests.manage("receive-by-sequence-number", body, receiver)["messages"]
+    annotations = sections_of(entry["message"])[0x72]
+    assert Timestamp(LAST_MS) == annotations[Symbol("x-opt-locked-until")]
+    assert Int(1) == annotations[Symbol("x-opt-message-state")]
+    tokens = Array(ArrayCode.UUID, [entry["lock-token"]])
+    ends = []
+    for _ in range(4):
+        bench.broker.advance_clock(20_000)
+        ends.append(requests.manage("renew-session-lock", which, receiver)["expiration"])
+    assert sorted(set(ends)) == ends
+    renewed = requests.manage("renew-lock", {"lock-tokens": tokens}, receiver)["expirations"]
+    assert [Timestamp(LAST_MS)] == renewed.items
+    completed = {**which, "disposition-status": "completed", "lock-tokens": tokens}
+    requests.manage("update-disposition", completed, receiver)
+    assert [] == left_in(client, queue)
 
 
 def test_lost_session_is_told_by_detaching(bench: Bench, client: DotNetClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -80,6 +81,14 @@ class Live:
             assert response.status == 201, text
         finally:
             connection.close()
+
+    def count(self, path: str) -> int:
+        """How many messages an entity holds, whatever their state."""
+        status, content = self.process.request("GET", f"/{path}?api-version=2021-05&enrich=True")
+        found = re.search(r"<MessageCount>(\d+)<", content.decode())
+        assert status == 200, content
+        assert found, content
+        return int(found[1])
 
     def now_ms(self) -> int:
         """The broker's time."""
