@@ -155,7 +155,6 @@ class Arrivals:
                     )
                 if message.annotations:
                     partition_key = reader.partition_key(message.annotations)
-                    # An empty session id goes with any partition key, as in the service.
                     if partition_key is not None and not _agree(partition_key, session_id):
                         return NotAllowed(
                             f"The PartitionKey '{partition_key}' and the SessionId "
@@ -195,11 +194,16 @@ class Arrivals:
     def _within_partition(self, message: Message, message_id: str | None) -> str | None:
         """What tells a message from others where ids are only unique together with a key."""
         key = None if message.session_id is None else session_key(message.session_id)
-        if key is None and message.annotations:
+        if not key and message.annotations:
             key = self._environment.reader.partition_key(message.annotations)
-        return message_id if key is None or message_id is None else f"{key}\0{message_id}"
+        return message_id if not key or message_id is None else f"{key}\0{message_id}"
 
 
 def _agree(partition_key: str, session_id: str) -> bool:
-    """Whether a partition key may stand beside a session id, which decides the partition."""
-    return not session_id or session_key(partition_key) == session_key(session_id)
+    """Whether a partition key may stand beside a session id, which decides the partition.
+
+    Empty counts as not set, of either, as in the service.
+    """
+    if not partition_key or not session_id:
+        return True
+    return session_key(partition_key) == session_key(session_id)

@@ -122,6 +122,8 @@ class SendBatch(NamedTuple):
     messages: Sequence[Message]
     handle: object
     transaction_id: bytes | None = None
+    size_bytes: int = 0
+    """As it was sent, which is what a client's limit is about; 0 for the sum of its messages."""
 
 
 class Settle(NamedTuple):

@@ -70,13 +70,16 @@ class Message:
         self.body: bytes | None = body
         """The bare message (properties section onward) as sent; None while it is only on disk."""
         self.annotations = annotations
-        """The sender's own message annotations, still encoded; empty for most messages."""
+        """The sender's own annotations, still encoded; empty for most messages. A map of message
+        annotations, and after it one of delivery annotations if there are any."""
         self.header = header
-        """Durable flag and priority, packed by the edge; carried, never read here."""
+        """Header fields that are only passed on, packed by the edge; never read here."""
         self.time_to_live_ms = time_to_live_ms
         self.scheduled_enqueue_time_ms = scheduled_enqueue_time_ms
         """When to become active; 0 for at once. Kept after activation: SDKs show it."""
         self.size = len(body) + len(annotations)
+        """What limits count: the bytes the sender sent, which the edge sets where it knows them.
+        Nothing that the broker adds, such as a message id, counts."""
         # --- given by the queue --------------------------------------------------------------
         self.id = 0
         """Key in the store, unique in the whole broker; moves with the message between queues."""
@@ -143,7 +146,7 @@ class MessageReader(Protocol):
         """`group-id`, or None."""
 
     def message_id(self, body: bytes) -> str | None:
-        """The message id as text, or None; binary, uuid and ulong ids get distinct texts."""
+        """The message id as text, whatever its AMQP type, or None."""
 
     def partition_key(self, annotations: bytes) -> str | None:
         """`x-opt-partition-key`, or None."""

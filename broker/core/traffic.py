@@ -77,7 +77,7 @@ class Traffic:
         """Take in messages, all or none."""
         try:
             shipment = Shipment(self._links.sender(command.peer), command.messages, self)
-            self._check_batch(shipment)
+            self._check_batch(shipment, command.size_bytes)
             shipment.check()
             if command.transaction_id is None:
                 shipment.run(now_ms, turn)
@@ -97,12 +97,12 @@ class Traffic:
         if command.transaction_id is not None:
             self._transactions.doom(command.transaction_id, error)
 
-    def _check_batch(self, batch: Shipment) -> None:
+    def _check_batch(self, batch: Shipment, sent_bytes: int) -> None:
         if batch.operations > self._limits.batch_max_messages:
             raise MessageSizeExceeded(
                 f"A batch has at most {self._limits.batch_max_messages} messages."
             )
-        if batch.size_bytes > self._limits.batch_max_bytes:
+        if (sent_bytes or batch.size_bytes) > self._limits.batch_max_bytes:
             raise MessageSizeExceeded(f"A batch has at most {self._limits.batch_max_bytes} bytes.")
 
     def settle(self, command: Settle, now_ms: int, turn: Turn) -> None:

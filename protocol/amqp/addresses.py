@@ -30,6 +30,11 @@ class Address(NamedTuple):
     """Entity path, sub-queue suffix included; empty for `$cbs` and the namespace's own node."""
 
 
+def is_subscription(path: str) -> bool:
+    """Whether a path leads to a subscription or one of its sub-queues."""
+    return "/subscriptions/" in path.lower()
+
+
 def parse(text: str) -> Address:
     """Read a source or target address."""
     path = text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker.core.commands import Peek
 from broker.core.effects import Effect, Reply
 from broker.core.message import MessageState
+from protocol.amqp.addresses import is_subscription
 from protocol.amqp.mapping import wire_error
 from protocol.amqp.sections import encode_delivery
 
@@ -45,6 +46,7 @@ class BrowsingLink:
         self._submit = submit
         self._touch = touch
         self._presettled = presettled
+        self._from_topic = is_subscription(path)
         self._session_id = session_id
         self._from_sequence_number = 0
         self._asking = False
@@ -124,5 +126,7 @@ class BrowsingLink:
     def _send(self, message: Message) -> None:
         self._shown += 1
         tag = self._shown.to_bytes(16, "big")
-        head, body = encode_delivery(message, None, 0)
+        head, body = encode_delivery(
+            message, None, message.locked_until_ms, from_topic=self._from_topic
+        )
         self._engine.send(self._link, [tag], [head], [body], self._presettled)

@@ -60,6 +60,12 @@ class Surroundings:
     peer_name: str = ""
 
 
+BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
+"""What a transfer may have on top of the largest message. Entities refuse a larger message to the
+byte; this only bounds memory, and must let the envelope pass that the Python SDK puts around a batch
+which it has filled to the limit."""
+
+
 class Connection:
     """The broker's side of one AMQP connection."""
 
@@ -72,7 +78,7 @@ class Connection:
             container_id=surroundings.container_id,
             max_frame_size_bytes=self._limits.frame_max_bytes,
             idle_timeout_ms=surroundings.idle_timeout_ms,
-            max_message_size_bytes=self._limits.message_max_bytes,
+            max_message_size_bytes=self._limits.message_max_bytes + BATCH_ENVELOPE_MAX_BYTES,
         )
         self._output = b""
         self._failed = False

@@ -24,6 +24,7 @@ from broker.core.effects import (
     SettleRefused,
 )
 from broker.core.errors import MessageSizeExceeded, UndecodableMessage
+from protocol.amqp.addresses import is_subscription
 from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
 from protocol.amqp.message_ids import identify
 from protocol.amqp.outcomes import ACCEPTED, Outcome, Transactional
@@ -112,7 +113,7 @@ class ClientSender:
 
     def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
         try:
-            messages = read_batch(payload)
+            messages, size_bytes = read_batch(payload)
         except UndecodableMessage as error:
             if kind.settled:
                 wire_error(error, entity=self.path, operation="send")
@@ -126,7 +127,7 @@ class ClientSender:
             self._settle_presettled([delivery])
         elif kind.transaction_id is not None:
             self._transactions[delivery] = kind.transaction_id
-        self._submit(SendBatch(self, identify(messages), handle, kind.transaction_id))
+        self._submit(SendBatch(self, identify(messages), handle, kind.transaction_id, size_bytes))
 
     def _readable(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
@@ -232,6 +233,7 @@ class ClientReceiver:
         self._submit = submit
         self._touch = touch
         self._presettled = presettled
+        self._from_topic = is_subscription(path)
         self._session_filter_descriptor = session_filter_descriptor
         self._unsettled: dict[Delivery, bytes] = {}
         self._transactions: dict[Delivery, bytes] = {}
@@ -303,8 +305,11 @@ class ClientReceiver:
         heads = []
         bodies = []
         tags = []
+        from_topic = self._from_topic
         for message, token in zip(effect.messages, effect.tokens, strict=True):
-            head, body = encode_delivery(message, token, message.locked_until_ms)
+            # What was never locked for this client says nothing about earlier locks.
+            locked_until_ms = 0 if token is None else message.locked_until_ms
+            head, body = encode_delivery(message, token, locked_until_ms, from_topic=from_topic)
             heads.append(head)
             bodies.append(body)
             if token is None:

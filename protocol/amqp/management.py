@@ -17,6 +17,7 @@ from broker.core.errors import ArgumentError, BrokerError, MessageNotFound, NotI
 from config.limits import INT32_MAX
 from protocol.amqp import management_arguments as arguments
 from protocol.amqp import rule_encoding
+from protocol.amqp.addresses import is_subscription
 from protocol.amqp.requests import Request, write_response
 from protocol.amqp.section_reader import body_sections
 from protocol.amqp.sections import encode_message
@@ -126,12 +127,13 @@ def _empty(_value: object, _request: Request) -> Answer:
 
 def _peeked(messages: list[Message], request: Request) -> Answer:
     omits_body = isinstance(request.body, dict) and request.body.get("omit-message-body") is True
+    from_topic = is_subscription(request.link.node.path)
     entries: list[object] = []
     size = 0
     for message in messages:
         if omits_body and message.body is not None:  # a copy, as all that is peeked
             message.body = message.body[: body_sections(message.body)[1]]
-        encoded = encode_message(message)
+        encoded = encode_message(message, None, message.locked_until_ms, from_topic=from_topic)
         size += len(encoded)
         if entries and size > PEEK_REPLY_MAX_BYTES:
             break
@@ -140,12 +142,12 @@ def _peeked(messages: list[Message], request: Request) -> Answer:
 
 
 def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> Answer:
-    del request
+    from_topic = is_subscription(request.link.node.path)
     entries: list[object] = []
     for message, token in pairs:
-        entry: dict[str, object] = {
-            "message": encode_message(message, token, message.locked_until_ms)
-        }
+        locked_until_ms = 0 if token is None else message.locked_until_ms
+        encoded = encode_message(message, token, locked_until_ms, from_topic=from_topic)
+        entry: dict[str, object] = {"message": encoded}
         if token is not None:
             entry["lock-token"] = UUID(bytes=token)
         entries.append(entry)

@@ -27,21 +27,18 @@ _PROPERTIES_UP_TO_ID = _PROPERTIES + b"\xc0\x23\x01" + _STRING_OF_32 + _PREFIX
 
 
 def identify(messages: list[Message]) -> list[Message]:
-    """These messages, each with an id from here on."""
+    """These messages, each with an id from here on. Their sizes stay those of what was sent."""
     for message in messages:
         body = message.body
         assert body is not None, "a message that has just arrived is in memory"
         # Nearly every message has short properties that begin with its id, or none at all.
         if body[:3] != _PROPERTIES:
             message.body = b"".join((_PROPERTIES_UP_TO_ID, b"%016x" % next(_numbers), body))
-            message.size += _ADDED_BYTES
         elif body[3] != 0xC0 or not body[5] or body[6] == _NULL:
             message.body = _with_id(body)
-            message.size += len(message.body) - len(body)
     return messages
 
 
-_ADDED_BYTES = len(_PROPERTIES_UP_TO_ID) + 16
 _LONGER_BY = len(_STRING_OF_32) + 32 - 1
 """An id where a null was."""
 

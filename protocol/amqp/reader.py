@@ -20,13 +20,16 @@ from config.ticks import (
     ticks_of_moment,
     ticks_of_span,
 )
-from protocol.amqp.section_reader import body_sections, entries_of, skip_fields
-from protocol.amqp.section_writer import (
-    ANNOTATIONS,
+from protocol.amqp.changed_properties import (
+    CORRELATION_ID,
     GROUP_ID,
     MESSAGE_ID,
     PROPERTY_FIELDS,
 )
+from protocol.amqp.decimals import as_float
+from protocol.amqp.section_maps import entries_of
+from protocol.amqp.section_reader import body_sections, skip_fields
+from protocol.amqp.section_writer import ANNOTATIONS
 from protocol.amqp.values import (
     Char,
     Decimal,
@@ -71,7 +74,7 @@ class Reader:
         return _text_field(body, GROUP_ID)
 
     def message_id(self, body: bytes) -> str | None:
-        """A text id is itself; any other gets a text no reasonable text id looks like."""
+        """The id as text: SDKs send a received id on as another AMQP type (see `_text`)."""
         return _text_field(body, MESSAGE_ID)
 
     def partition_key(self, annotations: bytes) -> str | None:
@@ -240,11 +243,17 @@ def _annotation(annotations: bytes, name: bytes) -> object:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, str):
-        return str(value)
+    """An id or key as the service compares it: by its text, whatever its AMQP type.
+
+    The Python SDK sends the text ids and partition keys of a received message on as binary, .NET
+    a uuid or ulong id as a string. Binary that is no text gets one that no sender would choose.
+    """
     if isinstance(value, bytes):
-        return f"\x1fbinary:{value.hex()}"
-    return f"\x1f{type(value).__name__.lower()}:{value}"
+        try:
+            return value.decode()
+        except ValueError:
+            return f"\x1fbinary:{value.hex()}"
+    return str(value)
 
 
 # --- conversions -------------------------------------------------------------------------------
@@ -268,7 +277,7 @@ _PLAIN: dict[type, Callable[..., PropertyValue]] = {
     Char: str,
     Symbol: str,
     Float: float,
-    Decimal: lambda value: value.raw,
+    Decimal: as_float,
 }
 
 
@@ -280,6 +289,15 @@ def _property_field(index: int) -> Callable[[Message], PropertyValue]:
         body = _body(message)
         position = _field_position(body, index)
         return None if position < 0 else plain(decode(body, position)[0])
+
+    return read
+
+
+def _id_field(index: int) -> Callable[[Message], PropertyValue]:
+    """A message id or correlation id, which rules compare as text: see `_text`."""
+
+    def read(message: Message) -> PropertyValue:
+        return _text_field(_body(message), index)
 
     return read
 
@@ -314,6 +332,8 @@ def _lock_token(message: Message) -> PropertyValue:
 
 _SYSTEM_PROPERTIES: dict[str, Callable[[Message], PropertyValue]] = {
     **{name: _property_field(index) for name, index in PROPERTY_FIELDS.items()},
+    "messageid": _id_field(MESSAGE_ID),
+    "correlationid": _id_field(CORRELATION_ID),
     **{name: _sender_annotation(annotation) for name, annotation in ANNOTATIONS.items()},
     "scheduledenqueuetimeutc": lambda message: _moment_or_none(message.scheduled_enqueue_time_ms),
     "timetolive": _time_to_live,

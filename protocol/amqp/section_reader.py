@@ -2,7 +2,8 @@
 
 Owns what a sender's encoding becomes in the broker; the body is never decoded here.
 What comes out is canonical: properties, application properties, body and footer, in this order,
-under their short descriptors, with every list and map outside the body checked for shape.
+under their short descriptors, with every list and map outside the body checked for shape. Like the
+service, it writes keys of annotations and footers as symbols and decimals as Microsoft's library does.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.errors import UndecodableMessage
 from broker.core.message import Message
 from protocol.amqp.lifetimes import ABSOLUTE_EXPIRY_TIME, time_to_live
+from protocol.amqp.section_maps import (
+    EMPTY_MAP,
+    check_properties_map,
+    read_annotations,
+    service_properties,
+    symbol_keys,
+)
 from protocol.amqp.values import (
     SIZED_8,
     SIZED_32,
     WIDTHS,
     compound,
-    compound_of,
     decode,
     value_end,
 )
@@ -51,22 +58,6 @@ _SYMBOLIC_DESCRIPTORS = {
     "amqp:footer:map": FOOTER,
 }
 
-SCHEDULED_ENQUEUE_TIME = b"x-opt-scheduled-enqueue-time"
-
-_BROKER_ANNOTATIONS = frozenset(
-    {
-        b"x-opt-sequence-number",
-        b"x-opt-enqueued-time",
-        b"x-opt-locked-until",
-        b"x-opt-message-state",
-        b"x-opt-enqueue-sequence-number",
-        b"x-opt-lock-token",
-        b"x-opt-deadletter-source",
-        SCHEDULED_ENQUEUE_TIME,
-    }
-)
-"""Given by a broker. A sender that passes a received message on still carries them."""
-
 _APPLICATION_PROPERTIES_MARKS = (b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1")
 
 _TIMESTAMP = b"\x83"
@@ -92,7 +83,7 @@ def read_message(data: bytes) -> Message:
             position = 4
             mark = data[4:8]
         if mark == b"\x00\x53\x72\xc1":
-            annotations = _read_annotations(data, position + 3)
+            annotations = read_annotations(data, position + 3)
             position += 5 + data[position + 4]
             mark = data[position : position + 4]
         bare = position
@@ -108,7 +99,9 @@ def read_message(data: bytes) -> Message:
             position += 4
             mark = data[position : position + 4]
         if mark != b"\x00\x53\x75\xb0" and mark in _APPLICATION_PROPERTIES_MARKS:
-            position = _check_properties_map(data, position + 3)
+            position = check_properties_map(data, position + 3)
+            if position < 0:
+                return _read_any(data)
             mark = data[position : position + 4]
         if mark == b"\x00\x53\x75\xb0":
             end = position + 8 + _length32(data, position + 4)[0]
@@ -124,30 +117,42 @@ def read_message(data: bytes) -> Message:
         raise UndecodableMessage("the message ends inside a section") from error
     # Assigning what is set is quicker than passing it all through keywords.
     message = Message(data[bare:])
+    message.size = end
     if header:
         message.header = header
     if time_to_live_ms is not None:
         message.time_to_live_ms = time_to_live_ms
     if annotations is not None:
         message.annotations, message.scheduled_enqueue_time_ms = annotations
-        message.size += len(message.annotations)
     return message
 
 
-def read_batch(data: bytes) -> list[Message]:
+class Batch(NamedTuple):
+    """The messages of a batch transfer."""
+
+    messages: list[Message]
+    size_bytes: int
+    """Of the data sections, which is what a client's limit is about: the Python SDK fills a batch
+    up to it and then adds an envelope that it has not counted."""
+
+
+def read_batch(data: bytes) -> Batch:
     """The messages of a batch transfer, each a data section of its own.
 
     The other sections repeat what the first message says and are passed over.
     """
     messages = []
+    size_bytes = position = 0
     for code, start, end in _sections(data):
         if code == DATA:
             messages.append(read_message(_binary(data, start, end)))
+            size_bytes += end - position
         elif code in (SEQUENCE, VALUE):
             raise UndecodableMessage("a batch must consist of data sections")
+        position = end
     if not messages:
         raise UndecodableMessage("a batch holds no message")
-    return messages
+    return Batch(messages, size_bytes)
 
 
 def body_sections(body: bytes) -> tuple[int, int]:
@@ -212,21 +217,27 @@ def _read_any(data: bytes) -> Message:
     header = scheduled_ms = 0
     time_to_live_ms = None
     properties: tuple[int, int] | None = None
-    annotations = b""
+    annotations = delivery_annotations = b""
     for code, start, end in _sections(data):
         if code in found and code not in (DATA, SEQUENCE):
             raise UndecodableMessage("a message section comes twice")
         if code == HEADER:
             header, time_to_live_ms = _read_header.__wrapped__(data[start:end])
         elif code == MESSAGE_ANNOTATIONS:
-            annotations, scheduled_ms = _read_annotations(data, start)
+            annotations, scheduled_ms = read_annotations(data, start)
+        elif code == DELIVERY_ANNOTATIONS:
+            delivery_annotations = read_annotations(data, start)[0]
+        elif code == PROPERTIES:
+            _check_properties_list(data, start)
+            properties = compound(data, start)[:2]
         else:
             _CHECKS[code](data, start, end)
-        if code == PROPERTIES:
-            properties = compound(data, start)[:2]
-        section = b"\x00\x53" + bytes((code,)) + data[start:end]
         if data[start] == 0x40 and code != VALUE:
             section = b""  # Null says what absence says, and SDKs expect only the latter.
+        else:
+            rewrite = _REWRITES.get(code)
+            value = data[start:end] if rewrite is None else rewrite(data, start)
+            section = b"\x00\x53" + bytes((code,)) + value
         found.setdefault(code, []).append(section)
     if len(found.keys() & {DATA, SEQUENCE, VALUE}) > 1:
         raise UndecodableMessage("a message has bodies of different kinds")
@@ -234,13 +245,17 @@ def _read_any(data: bytes) -> Message:
         raise UndecodableMessage("a message has no sections")
     if properties is not None and properties[1] > ABSOLUTE_EXPIRY_TIME:
         time_to_live_ms = time_to_live(data, *properties, time_to_live_ms)
-    return Message(
+    if delivery_annotations:
+        annotations = (annotations or EMPTY_MAP) + delivery_annotations
+    message = Message(
         b"".join(chain.from_iterable(found.get(code, ()) for code in _BARE_MESSAGE)),
         annotations=annotations,
         header=header,
         time_to_live_ms=time_to_live_ms,
         scheduled_enqueue_time_ms=scheduled_ms,
     )
+    message.size = len(data)
+    return message
 
 
 def _binary(data: bytes, start: int, end: int) -> bytes:
@@ -249,20 +264,11 @@ def _binary(data: bytes, start: int, end: int) -> bytes:
     return data[start + (2 if data[start] == 0xA0 else 5) : end]
 
 
-def _check_map(data: bytes, start: int, _end: int) -> None:
-    for _ in entries_of(data, start):
-        pass
-
-
-def _check_properties_list(data: bytes, start: int, _end: int) -> None:
+def _check_properties_list(data: bytes, start: int) -> None:
     if data[start] in (0xC1, 0xD1):
         raise UndecodableMessage("properties must be a list")
     first, count, end = compound(data, start)
     _check_fields(data, first, count, end)
-
-
-def _check_application_properties(data: bytes, start: int, _end: int) -> None:
-    _check_properties_map(data, start)
 
 
 def _check_sequence(data: bytes, start: int, _end: int) -> None:
@@ -271,18 +277,22 @@ def _check_sequence(data: bytes, start: int, _end: int) -> None:
 
 
 def _check_nothing(_data: bytes, _start: int, _end: int) -> None:
-    """A value may be anything."""
+    """A value may be anything, and maps are checked where they are read."""
 
 
 _CHECKS: dict[int, Callable[[bytes, int, int], object]] = {
-    DELIVERY_ANNOTATIONS: _check_map,
-    PROPERTIES: _check_properties_list,
-    APPLICATION_PROPERTIES: _check_application_properties,
+    APPLICATION_PROPERTIES: _check_nothing,
     DATA: _binary,
     SEQUENCE: _check_sequence,
     VALUE: _check_nothing,
-    FOOTER: _check_map,
+    FOOTER: _check_nothing,
 }
+
+_REWRITES: dict[int, Callable[[bytes, int], bytes]] = {
+    APPLICATION_PROPERTIES: service_properties,
+    FOOTER: symbol_keys,
+}
+"""Sections that are stored as the service writes them, not always as they came."""
 
 
 # --- one section each --------------------------------------------------------------------------
@@ -290,74 +300,42 @@ _CHECKS: dict[int, Callable[[bytes, int, int], object]] = {
 
 @lru_cache(maxsize=512)
 def _read_header(section: bytes) -> tuple[int, int | None]:
-    """Packed durable flag and priority, and the time to live.
+    """The packed flags and priority (see `pack_header`), and the time to live.
 
     Kept for the next message: a sender's headers are mostly the same few bytes.
     """
     fields, end = decode(section)
     if end != len(section) or not (isinstance(fields, list) or fields is None):
         raise UndecodableMessage("a header must be a list")
-    durable, priority, time_to_live_ms = [*(fields or ()), None, None, None][:3]
-    if durable not in (None, True, False):
-        raise UndecodableMessage("durable must be a boolean")
+    durable, priority, time_to_live_ms, first_acquirer = [*(fields or ()), *[None] * 4][:4]
+    for flag in (durable, first_acquirer):
+        if flag is not None and not isinstance(flag, bool):
+            raise UndecodableMessage("durable and first-acquirer must be booleans")
     for number in (priority, time_to_live_ms):
         if number is not None and (not isinstance(number, int) or number < 0):
             raise UndecodableMessage("a header field must be an unsigned number")
     header = pack_header(
-        durable=durable is True, priority=None if priority is None else min(int(priority), 255)
+        durable=durable,
+        priority=None if priority is None else min(int(priority), 255),
+        first_acquirer=first_acquirer,
     )
     # Some clients write 0 for none; a message that is dead on arrival is of use to nobody.
     return header, int(time_to_live_ms) if time_to_live_ms else None
 
 
-def pack_header(*, durable: bool, priority: int | None) -> int:
-    """What `Message.header` carries: the flag below, the priority plus one above, 0 for none."""
-    return durable | (0 if priority is None else priority + 1) << 1
+def pack_header(
+    *, durable: bool | None = None, priority: int | None = None, first_acquirer: bool | None = None
+) -> int:
+    """What `Message.header` carries: the header fields the broker passes on and never looks at.
 
-
-def _read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
-    """The sender's own annotations as a map, and the scheduled enqueue time."""
-    scheduled_ms = 0
-    kept: list[bytes] = []
-    for name, position, middle, end in entries_of(data, start):
-        if name not in _BROKER_ANNOTATIONS:
-            kept.append(data[position:end])
-        elif name == SCHEDULED_ENQUEUE_TIME:
-            moment = decode(data, middle)[0]
-            if moment is not None and not isinstance(moment, int):
-                raise UndecodableMessage("the scheduled enqueue time must be a timestamp")
-            scheduled_ms = max(0, int(moment or 0))
-    return compound_of(0xC1, 2 * len(kept), b"".join(kept)) if kept else b"", scheduled_ms
-
-
-def entries_of(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
-    """Of every entry of a map: text of the key, where the key, its value and the next begin.
-
-    A key that is no text has none: reserved annotations have numbers (AMQP 1.0 §3.2.10).
+    From the lowest bit: durable is true (1 bit), the priority plus one or 0 for none (9 bits),
+    durable is false (1 bit), first-acquirer (2 bits: 0 absent, 1 true, 2 false).
     """
-    if data[start] in (0x45, 0xC0, 0xD0):
-        raise UndecodableMessage("a list where a map should be")
-    position, count, limit = compound(data, start)
-    if count & 1:
-        raise UndecodableMessage("a map has a key without a value")
-    entries = []
-    for _ in range(count >> 1):
-        code = data[position]
-        middle = value_end(data, position)
-        name = data[position + _TEXT_OFFSETS[code] : middle] if code in _TEXT_OFFSETS else b""
-        if not name.isascii():
-            decode(data, position)  # Refuses what is not UTF-8.
-        end = value_end(data, middle)
-        if not 0x40 <= data[middle] < 0xC0:
-            decode(data, middle)  # Sizes tell nothing about what is inside.
-        entries.append((name, position, middle, end))
-        position = end
-    if position != limit:
-        raise UndecodableMessage("a map is not as long as its entries")
-    return entries
+    header = (durable is True) | (0 if priority is None else priority + 1) << 1
+    return header | (durable is False) << 10 | _PACKED_FLAGS[first_acquirer] << 11
 
 
-_TEXT_OFFSETS = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}
+_PACKED_FLAGS = {None: 0, True: 1, False: 2}
 
 
 def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
@@ -389,33 +367,3 @@ def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
         count -= 1
     if position != end:
         raise UndecodableMessage("properties are not as long as their fields")
-
-
-def _check_properties_map(data: bytes, start: int) -> int:
-    """Refuse application properties that cannot be taken apart later; else tell where they end."""
-    if data[start] in (0x45, 0xC0, 0xD0):
-        raise UndecodableMessage("application properties must be a map")
-    position, count, limit = compound(data, start)
-    if count & 1:
-        raise UndecodableMessage("a map has a key without a value")
-    while count:
-        code = data[position]
-        if code == 0xA1:
-            middle = position + 2 + data[position + 1]
-        elif code in _TEXT_OFFSETS:
-            middle = value_end(data, position)
-        else:
-            raise UndecodableMessage("an application property's name must be text")
-        if not data[position + _TEXT_OFFSETS[code] : middle].isascii():
-            decode(data, position)  # Refuses what is not UTF-8.
-        code = data[middle]
-        if code == 0xA1:
-            position = middle + 2 + data[middle + 1]
-        else:
-            position = value_end(data, middle)
-            if not 0x40 <= code < 0xC0:
-                decode(data, middle)
-        count -= 2
-    if position != limit:
-        raise UndecodableMessage("a map is not as long as its entries")
-    return limit

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker.core.message import MessageState
 from broker.core.overlay import Overlay
+from config.entities import UNLIMITED_MS
 from protocol.amqp.sections import (
     delivery_tag,
     encode_delivery,
@@ -47,6 +48,7 @@ from tests.support.amqp_messages import (
     messages,
     overlays,
     sdk_encoded,
+    sections_of,
     taken,
 )
 from tests.support.amqp_values import typed
@@ -65,7 +67,7 @@ def test_a_plain_delivery_hands_out_the_stored_body():
 def test_the_types_of_the_sections_are_those_sdks_cast_to(annotations):
     """Java, Go and .NET cast without looking, so the AMQP type matters as much as the value."""
     message = taken(annotations=annotations, delivery_count=2, state=MessageState.DEFERRED)
-    sections = delivered(message)
+    sections = delivered(message, with_state=True)
     assert typed([None, None, None, None, UInt(2)]) == typed(sections[0x70])
     assert typed({Symbol("x-opt-lock-token"): UUID(bytes=TOKEN)}) == typed(sections[0x71])
     own = {
@@ -77,7 +79,9 @@ def test_the_types_of_the_sections_are_those_sdks_cast_to(annotations):
     }
     if annotations:
         own[Symbol("mine")] = Int(1)
-    assert typed(own) == typed(sections[0x72])
+    assert own.keys() == sections[0x72].keys()
+    for name, value in own.items():
+        assert typed(value) == typed(sections[0x72][name])
     assert PROPERTIES.value == sections[0x73]
     assert b"body" == sections[0x75]
 
@@ -91,21 +95,75 @@ def test_without_a_lock_nothing_is_said_about_one(annotations):
     assert 12 == sections[0x72][Symbol("x-opt-sequence-number")]
 
 
-@pytest.mark.parametrize("durable", [True, False])
+USUAL = {"x-opt-enqueued-time", "x-opt-sequence-number"}
+FROM_ELSEWHERE = "x-opt-enqueue-sequence-number"
+STATE = "x-opt-message-state"
+LOCK = "x-opt-locked-until"
+
+
+@pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
+@pytest.mark.parametrize(
+    ("token", "options", "number", "expected"),
+    [
+        pytest.param(TOKEN, {}, 12, {LOCK}, id="peek-lock"),
+        pytest.param(None, {}, 12, set(), id="receive and delete"),
+        pytest.param(TOKEN, {"from_topic": True}, 12, {LOCK, FROM_ELSEWHERE}, id="subscription"),
+        pytest.param(TOKEN, {}, 11, {LOCK, FROM_ELSEWHERE}, id="numbered elsewhere"),
+        pytest.param(None, {"with_state": True}, 12, {STATE}, id="peek"),
+        pytest.param(TOKEN, {"with_state": True}, 12, {LOCK, STATE}, id="deferred"),
+    ],
+)
+def test_a_delivery_has_the_annotations_the_service_gives_it(
+    annotations, token, options, number, expected
+):
+    """The Go and Python SDKs' own live tests count them."""
+    message = taken(annotations=annotations, enqueue_sequence_number=number)
+    found = set(delivered(message, token, **options)[0x72])
+    assert USUAL | expected | ({"mine"} if annotations else set()) == found
+
+
+def test_a_forwarded_message_shows_its_first_number_even_if_it_is_the_same():
+    message = taken(enqueue_sequence_number=12, overlay=Overlay(hops=1))
+    assert 12 == delivered(message)[0x72][Symbol(FROM_ELSEWHERE)]
+
+
+@pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
+def test_a_peeked_message_says_until_when_it_was_locked(annotations):
+    """Without a token: who peeks holds no lock."""
+    encoding = encode_message(taken(annotations=annotations), None, LOCKED_UNTIL_MS)
+    sections = sections_of(encoding)
+    assert typed(Timestamp(LOCKED_UNTIL_MS)) == typed(sections[0x72][Symbol(LOCK)])
+    assert 0x71 not in sections
+
+
+@pytest.mark.parametrize("token", [TOKEN, None], ids=["locked", "unlocked"])
+def test_delivery_annotations_come_back_beside_the_lock_token(token):
+    sent = Described(ULong(0x71), {Symbol("mine"): "yes", Symbol("x-opt-lock-token"): "stale"})
+    sections = delivered(taken(encoded(sent, PROPERTIES, DATA)), token)
+    expected: dict[Symbol, object] = {Symbol("mine"): "yes"}
+    if token:
+        expected[Symbol("x-opt-lock-token")] = UUID(bytes=token)
+    assert typed(expected) == typed(sections[0x71])
+
+
+@pytest.mark.parametrize("first_acquirer", [None, True, False])
+@pytest.mark.parametrize("durable", [None, True, False])
 @pytest.mark.parametrize("priority", [None, 0, 4, 255])
 @pytest.mark.parametrize("time_to_live_ms", [None, 1000])
 @pytest.mark.parametrize("token", [TOKEN, None])
-def test_the_header_repeats_what_the_sender_said(durable, priority, time_to_live_ms, token):
+def test_the_header_repeats_what_the_sender_said(
+    first_acquirer, durable, priority, time_to_live_ms, token
+):
     message = taken(
-        header=pack_header(durable=durable, priority=priority),
+        header=pack_header(durable=durable, priority=priority, first_acquirer=first_acquirer),
         time_to_live_ms=time_to_live_ms,
         delivery_count=9,
     )
     expected = [
-        durable or None,
+        durable,
         None if priority is None else UByte(priority),
         None if time_to_live_ms is None else UInt(time_to_live_ms),
-        None,
+        first_acquirer,
         UInt(9),
     ]
     assert typed(expected) == typed(delivered(message, token)[0x70])
@@ -119,23 +177,45 @@ def test_a_properties_section_is_always_there(overlay):
 
 @pytest.mark.parametrize("count", range(14))
 @pytest.mark.parametrize("overlay", [None, Overlay(system={"to": encode("there")})])
-def test_a_time_to_live_shows_in_the_properties(count, overlay):
-    """Expiry and creation time are those of this queue, however many fields the sender wrote."""
+def test_a_time_to_live_leaves_the_sender_s_times_alone(count, overlay):
+    """Creation and expiry time are the sender's, however many fields it wrote."""
     fields = [*"abcdefgh", Timestamp(1), Timestamp(2), "group", UInt(3), "reply-group"][:count]
     data = encoded(*([Described(ULong(0x73), fields)] if count else []), DATA)
     sections = delivered(taken(data, time_to_live_ms=5000, overlay=overlay))
-    expected = fields + [None] * (10 - count)
-    expected[8:10] = [Timestamp(NOW_MS + 5000), Timestamp(NOW_MS)]
+    expected: list[object] = [*fields]
     if overlay is not None:
+        expected += [None] * (3 - count)
         expected[2] = "there"
     assert typed(expected) == typed(sections[0x73])
+    assert UInt(5000) == sections[0x70][2]
     assert b"body" == sections[0x75]
 
 
-def test_a_time_to_live_beyond_a_uint_is_cut_in_the_header_only():
-    sections = delivered(taken(time_to_live_ms=2**40))
+@pytest.mark.parametrize("overlay", [None, Overlay(system={"to": encode("there")})])
+@pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ([], [NOW_MS + 2**40, NOW_MS]),
+        ([None, Timestamp(5)], [5 + 2**40, 5]),
+        ([Timestamp(6), Timestamp(5)], [6, 5]),
+        ([Timestamp(6)], [6]),
+    ],
+)
+def test_a_time_to_live_too_long_for_a_header_shows_in_the_properties(
+    overlay, annotations, sent, expected
+):
+    """SDKs take it from there, and what the sender wrote is not touched."""
+    data = encoded(Described(ULong(0x73), [*[None] * 8, *sent]), DATA)
+    message = taken(data, time_to_live_ms=2**40, overlay=overlay, annotations=annotations)
+    sections = delivered(message)
     assert 0xFFFFFFFF == sections[0x70][2]
-    assert NOW_MS + 2**40 == sections[0x73][8]
+    assert typed([Timestamp(at_ms) for at_ms in expected]) == typed(sections[0x73][8:])
+    assert b"body" == sections[0x75]
+
+
+def test_a_time_to_live_without_end_is_in_no_section_but_the_header():
+    assert PROPERTIES.value == delivered(taken(time_to_live_ms=UNLIMITED_MS))[0x73]
 
 
 def test_an_overlay_changes_application_properties():
@@ -231,12 +311,13 @@ def test_many_annotations_take_the_long_form():
     message = taken(encoded(Described(ULong(0x72), annotations), DATA))
     found = delivered(message)[0x72]
     assert annotations.items() <= found.items()
-    assert 205 == len(found)
+    assert 204 == len(found)
 
 
 def test_a_message_in_one_piece_is_the_delivery():
     message = taken()
-    assert b"".join(encode_delivery(message, None, 0)) == encode_message(message)
+    parts = encode_delivery(message, None, 0, with_state=True)
+    assert b"".join(parts) == encode_message(message)
 
 
 @given(st.binary(min_size=16, max_size=16))
@@ -291,7 +372,7 @@ def test_what_could_be_read_can_be_delivered(data, overlay, time_to_live_ms):
         AmqpAnnotatedMessage(sequence_body=[[1, 2], ["a"]], delivery_annotations={"d": 1}),
         AmqpAnnotatedMessage(
             data_body=b"d",
-            header=AmqpMessageHeader(durable=True, priority=3),
+            header=AmqpMessageHeader(durable=False, priority=3, first_acquirer=False),
             properties=AmqpMessageProperties(message_id="m", user_id=b"u", creation_time=1),
             annotations={"x": "y"},
         ),
@@ -309,11 +390,11 @@ def test_messages_of_the_python_sdk_come_back_as_they_were(message):
     assert sent.application_properties == received.application_properties
     sent_annotations = sent.message_annotations or {}
     assert sent_annotations.items() <= (received.message_annotations or {}).items()
-    times = ("absolute_expiry_time", "creation_time")
+    sent_delivery_annotations = sent.delivery_annotations or {}
+    assert sent_delivery_annotations.items() <= (received.delivery_annotations or {}).items()
     for name in sent.properties._fields if sent.properties else ():
-        if name not in times or sent.header is None or sent.header.ttl is None:
-            assert getattr(sent.properties, name) == getattr(received.properties, name)
-    for name in ("durable", "priority", "ttl"):
+        assert getattr(sent.properties, name) == getattr(received.properties, name)
+    for name in ("durable", "priority", "ttl", "first_acquirer"):
         assert getattr(sent.header, name, None) == getattr(received.header, name)
 
 

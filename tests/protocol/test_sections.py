@@ -58,8 +58,7 @@ def test_the_bare_message_is_kept_as_it_came():
     assert encode({Symbol("x-opt-partition-key"): "key"}) == message.annotations
     assert pack_header(durable=True, priority=7) == message.header
     assert 5000 == message.time_to_live_ms
-    kept = encoded(PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER)
-    assert len(kept) + len(message.annotations) == message.size
+    assert len(data) == message.size
 
 
 def test_sections_may_come_in_any_order():
@@ -95,8 +94,10 @@ def test_any_section_may_be_left_out(present):
     # Delivery annotations at the end send the same message the careful way.
     careful = read_message(encoded(*chosen, DELIVERY_ANNOTATIONS))
     assert encoded(*kept) == message.body
-    for name in ("body", "annotations", "header", "time_to_live_ms", "size"):
+    for name in ("body", "annotations", "header", "time_to_live_ms"):
         assert getattr(careful, name) == getattr(message, name)
+    assert len(encoded(*chosen)) == message.size
+    assert len(encoded(*chosen, DELIVERY_ANNOTATIONS)) == careful.size
 
 
 @pytest.mark.parametrize(
@@ -154,13 +155,15 @@ def test_every_kind_of_body_is_kept(body, footer):
     [
         ([], 0, None),
         ([None, None, None], 0, None),
-        ([False], 0, None),
+        ([False], pack_header(durable=False), None),
         ([True], pack_header(durable=True, priority=None), None),
         ([True, UByte(0)], pack_header(durable=True, priority=0), None),
-        ([None, UByte(255)], pack_header(durable=False, priority=255), None),
+        ([None, UByte(255)], pack_header(priority=255), None),
+        ([False, UByte(255)], pack_header(durable=False, priority=255), None),
+        ([None, None, None, False], pack_header(first_acquirer=False), None),
         ([None, None, UInt(0)], 0, None),
         ([None, None, UInt(0xFFFFFFFF)], 0, 0xFFFFFFFF),
-        ([None, None, UInt(7), True, UInt(3)], 0, 7),
+        ([None, None, UInt(7), True, UInt(3)], pack_header(first_acquirer=True), 7),
     ],
 )
 def test_headers_are_read(fields, header, time_to_live_ms):
@@ -250,6 +253,57 @@ def test_null_sections_count_as_absent():
     assert encode(DATA) == read_message(data).body
 
 
+def test_keys_of_annotations_and_footers_become_symbols():
+    """As the service sends them on; what no symbol can be stays as it is."""
+    values = [Int(number) for number in range(5)]
+    keys = ["a", Symbol("b"), "ä", ULong(4), "long" * 100]
+    entries = dict(zip(keys, values, strict=True))
+    sections = [Described(ULong(code), entries) for code in (0x71, 0x72)]
+    message = read_message(encoded(*sections, DATA, Described(ULong(0x78), entries)))
+    keys = [Symbol("a"), Symbol("b"), "ä", ULong(4), Symbol("long" * 100)]
+    expected = dict(zip(keys, values, strict=True))
+    own, position = decode(message.annotations)
+    assert typed(expected) == typed(own)
+    assert typed(expected) == typed(decode(message.annotations, position)[0])
+    assert bare(DATA, Described(ULong(0x78), expected)) == message.body
+
+
+def test_delivery_annotations_are_kept_without_the_broker_s():
+    """A token of another lock would be taken for this one's."""
+    data = encoded(
+        Described(ULong(0x71), {Symbol("x-opt-lock-token"): UUID(int=1), "mine": "kept"}), DATA
+    )
+    message = read_message(data)
+    own, position = decode(message.annotations)
+    assert {} == own
+    assert typed({Symbol("mine"): "kept"}) == typed(decode(message.annotations, position)[0])
+    assert len(data) == message.size
+
+
+@pytest.mark.parametrize("name", ["x-opt-partition-key", "x-opt-via-partition-key"])
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("ä key", "ä key"),
+        ("ä key".encode(), "ä key"),
+        (b"long" * 100, "long" * 100),
+        (b"\xff", b"\xff"),
+        (None, None),
+    ],
+)
+def test_a_partition_key_that_comes_as_binary_becomes_text(name, sent, kept):
+    """The Python SDK sends received keys so, and .NET and Go cannot read them so."""
+    message = read_message(encoded(Described(ULong(0x72), {Symbol(name): sent}), DATA))
+    assert typed({Symbol(name): kept}) == typed(decode(message.annotations)[0])
+
+
+def test_binary_names_of_application_properties_become_strings():
+    properties = {b"a": 1, "b": b"2", b"long" * 100: "3", "ä".encode(): None}
+    message = read_message(encoded(PROPERTIES, Described(ULong(0x74), properties), DATA))
+    expected = {"a": 1, "b": b"2", "long" * 100: "3", "ä": None}
+    assert bare(PROPERTIES, Described(ULong(0x74), expected), DATA) == message.body
+
+
 MALFORMED = {
     "nothing": b"",
     "no descriptor": b"\x40",
@@ -269,10 +323,15 @@ MALFORMED = {
     "properties as map": encode(Described(ULong(0x73), {"a": 1})) + encode(DATA),
     "header as map": encode(Described(ULong(0x70), {"a": 1})) + encode(DATA),
     "durable as text": encode(Described(ULong(0x70), ["yes"])) + encode(DATA),
+    "durable as number": encode(Described(ULong(0x70), [UInt(1)])) + encode(DATA),
+    "first-acquirer as text": encode(Described(ULong(0x70), [*[None] * 3, "no"])) + encode(DATA),
     "negative time to live": encode(Described(ULong(0x70), [None, None, Int(-1)])) + encode(DATA),
     "odd map": b"\x00\x53\x74\xc1\x04\x01\xa1\x01a" + encode(DATA),
     "application properties as list": encode(Described(ULong(0x74), ["a", 1])) + encode(DATA),
     "numeric property name": encode(Described(ULong(0x74), {1: 1})) + encode(DATA),
+    "binary property name not UTF-8": b"\x00\x53\x74\xc1\x05\x02\xa0\x01\xff\x40" + encode(DATA),
+    "footer as list": encode(DATA) + encode(Described(ULong(0x78), ["a", 1])),
+    "delivery annotations as list": encode(Described(ULong(0x71), ["a", 1])) + encode(DATA),
     "property name not UTF-8": b"\x00\x53\x74\xc1\x05\x02\xa1\x01\xff\x40" + encode(DATA),
     "property list that lies": b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xc0\x01\x05" + encode(DATA),
     "annotation name not UTF-8": b"\x00\x53\x72\xc1\x05\x02\xa3\x01\xff\x40" + encode(DATA),
@@ -311,7 +370,8 @@ def test_a_batch_of_the_python_sdk_is_taken_apart():
         batch.add_message(original)
     output = bytearray()
     encode_payload(output, batch._message)
-    messages = read_batch(bytes(output))
+    messages, size_bytes = read_batch(bytes(output))
+    assert batch.size_in_bytes == size_bytes
     assert [read_message(sdk_encoded(original)).body for original in originals] == [
         message.body for message in messages
     ]
@@ -327,7 +387,8 @@ def test_what_envelopes_a_batch_is_passed_over():
         Described(ULong(0x75), inner),
         Described(ULong(0x75), encode(DATA)),
     )
-    first, second = read_batch(batch)
+    (first, second), size_bytes = read_batch(batch)
+    assert len(encode(Described(ULong(0x75), inner))) + len(encode(DATA)) + 5 == size_bytes
     assert encoded(PROPERTIES, DATA) == first.body
     assert 5000 == first.time_to_live_ms
     assert encode(DATA) == second.body

@@ -67,8 +67,9 @@ def taken(data=None, **fields):
     return message
 
 
-def delivered(message, token=TOKEN):
-    return sections_of(b"".join(encode_delivery(message, token, LOCKED_UNTIL_MS)))
+def delivered(message, token=TOKEN, **options):
+    until_ms = 0 if token is None else LOCKED_UNTIL_MS
+    return sections_of(b"".join(encode_delivery(message, token, until_ms, **options)))
 
 
 def sdk_encoded(message):
