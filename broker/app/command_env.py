@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.app import tls
 from broker.app.listener import address_text
 from broker.app.server import SHOWN_AS_LOCALHOST
+from config.settings import IdentityClients
 from protocol.http.managed_identity import PATH
 from protocol.identity.managed_identity import ManagedIdentity
 
@@ -63,9 +64,12 @@ def _variables(settings: Settings) -> dict[str, str]:
         # SDKs do not take a port here: messaging goes to 5671, administration to 443 by itself.
         "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": host,
         "SERVICEBUS_ADMIN_FULLY_QUALIFIED_NAMESPACE": http,
-        "IDENTITY_ENDPOINT": f"http://{http}{PATH}",
-        "IDENTITY_HEADER": ManagedIdentity(settings.shared_access_key).secret,
     }
+    if settings.identity_clients is not IdentityClients.NONE:
+        variables |= {
+            "IDENTITY_ENDPOINT": f"http://{http}{PATH}",
+            "IDENTITY_HEADER": ManagedIdentity(settings.shared_access_key).secret,
+        }
     if settings.tls_certificate is None:
         authority = tls.own_certificate(settings.tls_folder, settings.tls_names).authority
         assert authority is not None

@@ -35,7 +35,10 @@ _CLOUD_HOSTS = (".servicebus.windows.net",)
 
 def is_for_service_bus(resource: str) -> bool:
     """Whether a resource that a token is asked for is Service Bus, as the SDKs name it."""
-    host = (urlsplit(resource).hostname or "").lower()
+    try:
+        host = (urlsplit(resource).hostname or "").lower()
+    except ValueError:  # brackets that are no IPv6 address
+        return False
     return host in _HOSTS or host.endswith(_CLOUD_HOSTS)
 
 
@@ -59,7 +62,9 @@ class ManagedIdentity:
 
     def knows(self, secret: str) -> bool:
         """Whether a client has shown the right secret."""
-        return hmac.compare_digest(secret.encode(), self.secret.encode())
+        # A header may hold any bytes; those that are no text arrive as surrogates.
+        shown = secret.encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(shown, self.secret.encode())
 
     def token(self, resource: str, now_ms: int) -> str:
         """A token that the broker takes, in strict authorization too."""

@@ -109,6 +109,12 @@ def test_dotenv_has_quotes_only_where_they_are_needed(env):
     assert lines["SERVICEBUS_CA_FILE"].startswith("'")
 
 
+def test_no_identity_is_printed_where_nobody_gets_a_token(variables, monkeypatch):
+    """A credential would only be refused."""
+    monkeypatch.setenv("PEEKLOCK_IDENTITY_CLIENTS", "none")
+    assert not {"IDENTITY_ENDPOINT", "IDENTITY_HEADER"} & variables().keys()
+
+
 def test_an_unknown_port_cannot_be_told(capsys):
     """The broker picks it when it starts."""
     assert 2 == main(["env", "--amqp-port", "0"])

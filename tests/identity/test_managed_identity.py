@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -80,6 +81,7 @@ def test_what_is_no_token_of_ours_is_left_to_others(token):
         ("https://storage.azure.com/", False),
         ("https://servicebus.azure.net.evil.example", False),
         ("servicebus", False),
+        ("https://[servicebus.azure.net", False),
         ("", False),
     ],
 )
@@ -188,6 +190,16 @@ def test_refusals_are_told_in_json(strict_broker, status, query, headers):
     assert content["message"]
     assert "access_token" not in text
     assert SECRET not in text
+
+
+def test_a_secret_that_is_no_text_is_refused(strict_broker):
+    """Whatever bytes it has."""
+    with socket.create_connection((HOST, strict_broker.http_port), timeout=10) as connection:
+        connection.sendall(
+            f"GET /msi/token?resource={RESOURCE} HTTP/1.1\r\nHost: localhost\r\n".encode()
+            + b"X-IDENTITY-HEADER: \xff\xfe\r\nConnection: close\r\n\r\n"
+        )
+        assert b" 401 " in connection.recv(4096).partition(b"\r\n")[0]
 
 
 def test_neither_secret_nor_token_is_in_the_log(strict_broker):
