@@ -56,7 +56,8 @@ For one client:
               administration: the same connection_verify, or
                 REQUESTS_CA_BUNDLE={bundle}, for asyncio
                 SSL_CERT_FILE={bundle}
-              both, for a whole environment: cat {ca} >> "$(python -m certifi)"
+              all but asyncio's administration, for a whole environment:
+                cat {ca} >> "$(python -m certifi)"
   JavaScript  NODE_EXTRA_CA_CERTS={ca}
   Java        keytool -importcert -noprompt -alias peeklock -file {ca} \\
                 -keystore peeklock.p12 -storetype PKCS12 -storepass changeit

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import certifi
 import pytest
 
 from broker.__main__ import main
@@ -133,28 +134,40 @@ def broker(tmp_path_factory):
 @pytest.mark.parametrize(
     ("program", "kind", "reaching"),
     [
-        (MESSAGING, "blocking", {"VERIFY"}),
-        (MESSAGING, "asynchronous", {"VERIFY"}),
-        (ADMINISTRATION, "blocking", {"VERIFY", "REQUESTS_CA_BUNDLE"}),
+        (MESSAGING, "blocking", {"VERIFY", "CERTIFI"}),
+        (MESSAGING, "asynchronous", {"VERIFY", "CERTIFI"}),
+        (ADMINISTRATION, "blocking", {"VERIFY", "CERTIFI", "REQUESTS_CA_BUNDLE"}),
         (ADMINISTRATION, "asynchronous", {"VERIFY", "SSL_CERT_FILE"}),
     ],
 )
-def test_what_reaches_the_python_sdk_is_what_the_guide_says(broker, program, kind, reaching):
-    """Each variable by itself; those that do not reach it leave the certificate untrusted."""
+def test_what_reaches_the_python_sdk_is_what_the_guide_says(
+    broker, tmp_path, program, kind, reaching
+):
+    """Each means by itself; those that do not reach it leave the certificate untrusted.
+
+    `CERTIFI` stands for an authority that was added to what certifi holds.
+    """
     process, authority = broker
+    (tmp_path / "certifi.py").write_text(
+        "import os, pathlib\n"
+        "def where(): return os.environ.get('CERTIFI', os.environ['USUAL'])\n"
+        "def contents(): return pathlib.Path(where()).read_text()\n"
+    )
     key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
     given = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("VERIFY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+        if name not in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     } | {
+        "PYTHONPATH": str(tmp_path),
+        "USUAL": certifi.where(),
         "KIND": kind,
         "STRING": f"Endpoint=sb://localhost;{key}",
         "ADMINISTRATION_STRING": f"Endpoint=sb://localhost:{process.http_port};{key}",
         "MESSAGING_ENDPOINT": f"sb://localhost:{process.amqp_port}",
     }
     worked = set()
-    for variable in ("VERIFY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+    for variable in ("VERIFY", "CERTIFI", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         done = subprocess.run(
             [sys.executable, "-c", program],
             env=given | {variable: str(authority)},
