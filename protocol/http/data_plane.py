@@ -73,7 +73,8 @@ class DataPlane:
                 case paths.LockedMessage():
                     return await self._settle(request, resource)
         except EntityNotFound as error:
-            raise Gone(str(error)) from None
+            missing = EntityNotFound(f"sb://{request.host}/{error.path}")
+            raise Gone(str(missing)) from None
         except MessageLockLost as error:
             raise NoSuchLock(str(error)) from None
 

@@ -298,6 +298,7 @@ def test_an_entity_that_does_not_exist_is_gone(harness):
     ):
         answer = request(harness.port, method, path)
         assert 410 == answer.status, path
+        assert f"The messaging entity 'sb://127.0.0.1:{harness.port}/missing" in answer.text
         assert b"could not be found" in answer.body
 
 
