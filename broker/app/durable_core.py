@@ -16,6 +16,7 @@ import structlog
 
 from broker.app import undeclared
 from broker.app.committer import Committer
+from broker.app.rule_compiler import RuleCompiler
 from broker.app.turns import TurnLoop
 from broker.core.errors import ServerBusy
 from broker.core.identifiers import MessageIds, lock_tokens
@@ -74,7 +75,10 @@ class DurableCore:
         self._restoring = False
         self.namespaces: dict[str, Namespace] = {}
         self.default_namespace = next(iter(topology.namespaces))
-        self.turns = TurnLoop(self.namespaces, clock, self._read_payloads, self._start_again)
+        self._rule_compiler = RuleCompiler(settings.limits)
+        self.turns = TurnLoop(
+            self.namespaces, clock, self._read_payloads, self._start_again, self._rule_compiler
+        )
         self._committer = Committer(
             self._store, self._release, self._commit_failed, watcher.committed
         )
@@ -119,6 +123,7 @@ class DurableCore:
         self.turns.drop("The broker is stopping.")
         self._committer.close()
         self._reads.shutdown(wait=True)
+        self._rule_compiler.close()
         self._store.close()
 
     @property

@@ -8,10 +8,12 @@ touched connection is flushed once.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.rule_compiler import HAVE_RULES
 from broker.core.commands import PayloadsLoaded, Tick
 from broker.core.effects import PayloadsNeeded, Reply
 from broker.core.errors import ServerBusy
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from broker.app.clock import Clock
     from broker.app.committer import Committer
+    from broker.app.rule_compiler import RuleCompiler
     from broker.core.commands import Command, Peer
     from broker.core.effects import Effect
     from broker.core.errors import BrokerError
@@ -54,7 +57,9 @@ class TurnLoop:
         clock: Clock,
         read_payloads: Callable[[Sequence[int]], None],
         failed: Callable[[Exception], None],
+        rule_compiler: RuleCompiler | None = None,
     ) -> None:
+        self._rule_compiler = rule_compiler
         self._namespaces = namespaces
         self._clock = clock
         self._read_payloads = read_payloads
@@ -77,11 +82,27 @@ class TurnLoop:
         self._committer = committer
 
     def submit(self, namespace: Namespace, command: Command) -> None:
-        """Run a command in the next turn."""
+        """Run a command in the next turn. One with long rules is compiled first, and runs in the
+        turn after that."""
+        if type(command) in HAVE_RULES and self._compile(namespace, command):
+            return
         self._inbox.append((namespace, command))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._run)
+
+    def _compile(self, namespace: Namespace, command: Command) -> bool:
+        """Whether the command waits for its rules to be compiled."""
+
+        def run(compiled: Command) -> None:
+            if self._namespaces.get(namespace.name) is namespace:  # else it was given up meanwhile
+                self.submit(namespace, compiled)
+
+        def finished(compiled: Command) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(run, compiled)
+
+        return self._rule_compiler is not None and self._rule_compiler.start(command, finished)
 
     def touch(self, connection: Flushable) -> None:
         """Flush this connection at the end of the next turn."""

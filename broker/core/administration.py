@@ -140,7 +140,7 @@ class Administration:
                     f"The topic '{topic.path}' has {limits.subscriptions_per_topic_max} "
                     "subscriptions, which is the most it can."
                 )
-            rules = self._rules.compile_first(definition.rules, now_ms)
+            rules = self._rules.compile_first(definition.rules, now_ms, command.compiled)
             topic.accessed_time_ms = now_ms
         elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
             raise QuotaExceeded(

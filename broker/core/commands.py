@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.core.effects import Effect
     from broker.core.errors import BrokerError
     from broker.core.message import Message
+    from broker.core.rules import CompiledRule
     from config.entities import EntityDefinition, RuleDefinition
 
 
@@ -268,6 +269,8 @@ class CreateEntity(NamedTuple):
     request: object
     path: str
     definition: EntityDefinition
+    compiled: Sequence[CompiledRule | BrokerError] = ()
+    """The rules of a subscription, all of them, if they have been compiled already."""
 
 
 class UpdateEntity(NamedTuple):
@@ -322,6 +325,8 @@ class AddRule(NamedTuple):
     path: str
     rule: RuleDefinition
     replace: bool = False
+    compiled: Sequence[CompiledRule | BrokerError] = ()
+    """The rule, if it has been compiled already, or why it cannot be."""
 
 
 class RemoveRule(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.core.definitions import rule_from_json
 from broker.core.errors import (
     ArgumentError,
+    BrokerError,
     EntityAlreadyExists,
     EntityNotFound,
     NotAllowed,
@@ -65,7 +66,8 @@ class RuleAdministration:
             rule = replace(rule, created_time_ms=rule.created_time_ms or now_ms)
         else:
             rule = replace(rule, created_time_ms=earlier.created_time_ms)
-        turn.records.append(RulesStored([self._put(subscription, self._compile(rule))]))
+        compiled = self._compile(rule, command.compiled)
+        turn.records.append(RulesStored([self._put(subscription, compiled)]))
         return rule
 
     def remove_rule(self, command: ask.RemoveRule, now_ms: int, turn: Turn) -> None:
@@ -98,12 +100,20 @@ class RuleAdministration:
 
     # --- with their subscription --------------------------------------------------------------
 
-    def compile_first(self, rules: Sequence[RuleDefinition], now_ms: int) -> list[CompiledRule]:
+    def compile_first(
+        self,
+        rules: Sequence[RuleDefinition],
+        now_ms: int,
+        compiled: Sequence[CompiledRule | BrokerError] = (),
+    ) -> list[CompiledRule]:
         """The rules a subscription will be created with. Raises if it cannot have them."""
         self._check_count(len(rules))
         return [
-            self._compile(replace(rule, created_time_ms=rule.created_time_ms or now_ms))
-            for rule in rules
+            self._compile(
+                replace(rule, created_time_ms=rule.created_time_ms or now_ms),
+                compiled[index : index + 1],
+            )
+            for index, rule in enumerate(rules)
         ]
 
     def create_first(
@@ -151,11 +161,18 @@ class RuleAdministration:
                 f"A subscription has at most {self._limits.rules_per_subscription_max} rules."
             )
 
-    def _compile(self, rule: RuleDefinition) -> CompiledRule:
+    def _compile(
+        self, rule: RuleDefinition, compiled: Sequence[CompiledRule | BrokerError] = ()
+    ) -> CompiledRule:
+        """The rule ready to run, compiled now unless it has been."""
         if len(rule.name) > self._limits.name_max_characters:
             raise ArgumentError(
                 f"A rule's name has at most {self._limits.name_max_characters} characters."
             )
+        for ready in compiled:
+            if isinstance(ready, BrokerError):
+                raise ready
+            return ready._replace(definition=rule)
         return compile_rule(rule, self._limits)
 
     def _put(

@@ -21,6 +21,14 @@ CONTRADICTIONS = {
     "session states of no entity": OF_NO_ENTITY.format(table="session_states"),
     "message ids of no entity": OF_NO_ENTITY.format(table="message_ids"),
     "sequence numbers of no entity": OF_NO_ENTITY.format(table="sequence_numbers"),
+    "rules of no entity": OF_NO_ENTITY.format(table="rules"),
+    "rules without a name": (
+        "SELECT * FROM rules WHERE json_extract(definition, '$.name') IS NULL"
+    ),
+    "names of rules given out twice": (
+        "SELECT * FROM rules GROUP BY entity_id, lower(json_extract(definition, '$.name')) "
+        "HAVING count(*) > 1"
+    ),
     "messages without a body": (
         "SELECT * FROM messages WHERE payload_id NOT IN (SELECT id FROM payloads)"
     ),
@@ -49,7 +57,7 @@ CONTRADICTIONS = {
         "SELECT * FROM entities WHERE NOT json_valid(definition) OR definition = '{}'"
     ),
 }
-TABLES = ("entities", "messages", "payloads", "session_states", "message_ids")
+TABLES = ("entities", "messages", "payloads", "session_states", "message_ids", "rules")
 
 
 def look_at(path: Path) -> Report:

@@ -53,6 +53,12 @@ def test_a_sound_file_has_no_contradiction(tmp_path: Path):
             "session states of no entity",
         ),
         ("INSERT INTO message_ids VALUES (2, 'id', 0)", "message ids of no entity"),
+        ('INSERT INTO rules VALUES (2, 1, \'{"name": "r"}\')', "rules of no entity"),
+        ("INSERT INTO rules VALUES (1, 1, '{}')", "rules without a name"),
+        (
+            'INSERT INTO rules VALUES (1, 1, \'{"name": "r"}\'), (1, 2, \'{"name": "R"}\')',
+            "names of rules given out twice",
+        ),
         (MESSAGE.format(id=2, entity=1, number=0, payload=9), "messages without a body"),
         (PAYLOAD.format(id=2), "bodies of no message"),
         (MESSAGE.format(id=2, entity=1, number=1, payload=1), "numbers given out twice"),

@@ -180,15 +180,22 @@ class _Parser(TokenReader):
 
     def _additive(self) -> Node:
         """`multiplicative { (+|-) multiplicative }`."""
-        return self._arithmetic(("+", "-"), self._multiplicative)
+        start = self.token
+        first = self._sign()
+        if not self.at("+", "-", "*", "/", "%"):
+            return first  # nearly always: one value, and no arithmetic around it
+        first = self._arithmetic(("*", "/", "%"), self._sign, start, first)
+        return self._arithmetic(("+", "-"), self._multiplicative, start, first)
 
     def _multiplicative(self) -> Node:
         """`sign { (*|/|%) sign }`."""
-        return self._arithmetic(("*", "/", "%"), self._sign)
-
-    def _arithmetic(self, operators: tuple[str, ...], operand: Callable[[], Node]) -> Node:
         start = self.token
-        first = operand()
+        return self._arithmetic(("*", "/", "%"), self._sign, start, self._sign())
+
+    def _arithmetic(
+        self, operators: tuple[str, ...], operand: Callable[[], Node], start: Token, first: Node
+    ) -> Node:
+        """The rest of a chain of these operators, whose first operand has been read."""
         if not self.at(*operators):
             return first
         value = self._value(first, start)

@@ -31,15 +31,17 @@ class TokenKind(Enum):
     END = "end"
 
 
-_WORDS = frozenset({TokenKind.KEYWORD, TokenKind.SYMBOL})
-
-
 class Token(NamedTuple):
     kind: TokenKind
     value: str
     """A name or text without its quotes, a keyword in capitals, anything else as written."""
     position: int
     source: str
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a keyword or a symbol: a name or text may look like one."""
+        return self.kind is TokenKind.SYMBOL or self.kind is TokenKind.KEYWORD
 
     @property
     def description(self) -> str:
@@ -73,11 +75,17 @@ def tokenize(text: str) -> list[Token]:
     """All tokens, the last of them END. Raises `SqlSyntaxError`."""
     tokens: list[Token] = []
     position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
+    end = len(text)
+    match_token = _TOKEN.match
+    while position < end:
+        match = match_token(text, position)
         if match is None:
             raise _unreadable(text, position)
-        if match.lastgroup != "space":
+        group = match.lastgroup
+        if group == "symbol":  # half of all tokens
+            symbol = match.group()
+            tokens.append(Token(TokenKind.SYMBOL, symbol, position, symbol))
+        elif group != "space":
             kind, value = _classify(match)
             tokens.append(Token(kind, value, position, match.group()))
         position = match.end()
@@ -92,16 +100,14 @@ class TokenReader:
         self._text = text
         self._tokens = tokenize(text)
         self._index = 0
-
-    @property
-    def token(self) -> Token:
+        self.token = self._tokens[0]
         """The one it stands at."""
-        return self._tokens[self._index]
 
     def advance(self) -> Token:
         """Step over a token, and give it. END is never stepped over."""
-        token = self._tokens[self._index]
+        token = self.token
         self._index += 1
+        self.token = self._tokens[self._index]
         return token
 
     def at_end(self) -> bool:
@@ -109,7 +115,8 @@ class TokenReader:
 
     def at(self, *words: str) -> bool:
         """Whether it stands at one of these keywords or symbols."""
-        return self.token.kind in _WORDS and self.token.value in words
+        token = self.token
+        return token.value in words and token.is_word
 
     def followed_by(self, symbol: str) -> bool:
         """Whether the next token but one is this."""
@@ -118,9 +125,12 @@ class TokenReader:
 
     def take(self, word: str) -> bool:
         """Step over this keyword or symbol, if it stands there."""
-        taken = self.at(word)
-        self._index += taken
-        return taken
+        token = self.token
+        if token.value != word or not token.is_word:
+            return False
+        self._index += 1
+        self.token = self._tokens[self._index]
+        return True
 
     def expect(self, word: str, expected: str | None = None) -> None:
         """Step over this keyword or symbol, or refuse what stands in its place."""

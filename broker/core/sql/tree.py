@@ -7,11 +7,11 @@ node, so that the depth of a tree is the depth of its parentheses and not the le
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from broker.core.message import PropertyValue
 
@@ -120,16 +120,32 @@ Node = Value | Condition
 Statement = Assign | Remove
 
 
+_CHILDREN: dict[type, Callable[..., Iterable[Node]]] = {
+    PropertyCall: lambda node: (node.name,),
+    Sign: lambda node: (node.operand,),
+    Arithmetic: lambda node: (node.first, *(operand for _, operand in node.rest)),
+    Comparison: lambda node: (node.left, node.right),
+    IsNull: lambda node: (node.operand,),
+    Exists: lambda node: (node.operand,),
+    In: lambda node: (node.operand, *node.items),
+    Like: lambda node: (
+        (node.operand, node.pattern)
+        if node.escape is None
+        else (node.operand, node.pattern, node.escape)
+    ),
+    Not: lambda node: (node.operand,),
+    And: lambda node: node.operands,
+    Or: lambda node: node.operands,
+}
+"""By type, what is directly below a node; types that are not here have nothing below."""
+
+
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it."""
-    yield node
-    for member in fields(node):
-        yield from _nodes_in(getattr(node, member.name))
-
-
-def _nodes_in(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield from walk(value)
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes_in(item)
+    """The node and everything below it, in any order. Takes no stack, however large the tree."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        below = _CHILDREN.get(type(one))
+        if below is not None:
+            waiting.extend(below(one))
