@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
 DELETE_TOKEN = "delete-token"  # noqa: S105
+ANSWER_MAX_BYTES = 4 * 1024
 PYTHON_SDK = "azsdk-python-servicebus"
 """`product` in the open frame of azure-servicebus; also part of its user agent."""
 
@@ -56,6 +57,11 @@ class CbsNode:
             self.refuse(request, error)
         else:
             self._answer(request, 202, "Accepted")
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """A status and a sentence."""
+        del request
+        return ANSWER_MAX_BYTES
 
     def refuse(self, request: Request, error: BrokerError) -> None:
         """Say why a request was not taken."""

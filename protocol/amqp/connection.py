@@ -21,6 +21,7 @@ from protocol.amqp.management import ManagementNode
 from protocol.amqp.mapping import wire_error
 from protocol.amqp.nodes import Nodes
 from protocol.amqp.permits import Permits
+from protocol.amqp.requests import ResponseLink
 from protocol.amqp.sasl import SaslServer
 from protocol.identity import NEVER_MS
 
@@ -143,13 +144,13 @@ class Connection:
     def pause(self) -> None:
         """The socket takes no more for now."""
         for peer in self._peers.values():
-            if isinstance(peer, ClientReceiver):
+            if isinstance(peer, ClientReceiver | ResponseLink):
                 peer.pause()
 
     def resume(self) -> None:
         """The socket takes more again."""
-        for peer in self._peers.values():
-            if isinstance(peer, ClientReceiver):
+        for peer in list(self._peers.values()):
+            if isinstance(peer, ClientReceiver | ResponseLink):
                 peer.resume()
 
     def close(self, error: BrokerError) -> None:

@@ -36,6 +36,8 @@ ALL_SESSIONS_SENTINEL_MS = 253_402_300_800_000
 PEEK_REPLY_MAX_BYTES = 900_000
 """A reply is one message; clients limit what they take."""
 
+LARGE_ANSWER_BYTES = 1024 * 1024
+
 OK, NO_CONTENT = 200, 204
 
 
@@ -55,6 +57,8 @@ class Operation:
     claim: str
     command: Callable[[ManagementNode, Request, dict[str, Any]], Command]
     answer: Callable[[Any, Request], Answer]
+    answer_max_bytes: int = 4 * 1024
+    """About how large an answer can be."""
 
 
 class ManagementNode:
@@ -75,7 +79,7 @@ class ManagementNode:
     def handle(self, request: Request) -> None:
         """Run a request; its answer comes when what it promises is durable."""
         name = str(request.properties.get("operation") or "")
-        operation = OPERATIONS.get(name.removeprefix(PREFIX))
+        operation = _operation(request)
         try:
             if operation is None:
                 raise NotImplementedHere(f"'{name}' is not an operation of $management.")
@@ -86,6 +90,11 @@ class ManagementNode:
             self._submit(operation.command(self, request, request.body))
         except BrokerError as error:
             self.refuse(request, error)
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """About how large the answer to a request can be."""
+        operation = _operation(request)
+        return 0 if operation is None else operation.answer_max_bytes
 
     def receive(self, effect: Effect) -> None:
         """Answer a request."""
@@ -116,6 +125,11 @@ class ManagementNode:
             "com.microsoft:tracking-id": refusal.tracking_id,
         }
         self._respond(request, write_response(request, properties, {}))
+
+
+def _operation(request: Request) -> Operation | None:
+    name = str(request.properties.get("operation") or "")
+    return OPERATIONS.get(name.removeprefix(PREFIX))
 
 
 # --- writing answers -------------------------------------------------------------------------
@@ -259,8 +273,11 @@ OPERATIONS: dict[str, Operation] = {
             arguments.optional_text(body, "session-id"),
         ),
         _peeked,
+        LARGE_ANSWER_BYTES,
     ),
-    "receive-by-sequence-number": Operation("Listen", _receive_deferred, _received),
+    "receive-by-sequence-number": Operation(
+        "Listen", _receive_deferred, _received, LARGE_ANSWER_BYTES
+    ),
     "schedule-message": Operation(
         "Send",
         lambda node, request, body: commands.Schedule(
@@ -300,8 +317,9 @@ OPERATIONS: dict[str, Operation] = {
             node, request, node.path, arguments.text(body, "session-id")
         ),
         lambda value, _: Answer(OK, {"session-state": value}),
+        LARGE_ANSWER_BYTES,
     ),
-    "get-message-sessions": Operation("Listen", _list_sessions, _sessions),
+    "get-message-sessions": Operation("Listen", _list_sessions, _sessions, LARGE_ANSWER_BYTES),
     "batch-delete-messages": Operation(
         "Listen",
         lambda node, request, body: commands.DeleteMessages(
@@ -338,5 +356,6 @@ OPERATIONS: dict[str, Operation] = {
             arguments.count(body, "top", 100),
         ),
         _rules,
+        LARGE_ANSWER_BYTES,
     ),
 }

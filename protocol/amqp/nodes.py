@@ -19,6 +19,7 @@ from protocol.amqp.cbs import CbsNode
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
+from protocol.amqp.request_intake import RequestIntake
 from protocol.amqp.requests import Request, RequestLink, ResponseLink
 from protocol.identity import LISTEN, SEND
 
@@ -81,6 +82,7 @@ class Nodes:
         self._submit_later = submit_later
         self._touch = touch
         self._responses: list[ResponseLink] = []
+        self._intake = RequestIntake()
         self._management: dict[str, ManagementNode] = {}
         self._cbs = CbsNode(permits, grants_changed, has_entity, self._respond)
 
@@ -95,6 +97,7 @@ class Nodes:
 
     def clear(self) -> None:
         """All links are gone."""
+        self._intake.clear()
         self._responses.clear()
         self._management.clear()
 
@@ -207,7 +210,7 @@ class Nodes:
     def _attach_requests(
         self, link: EngineLink, node: Address, answerer: RequestNode, limit_bytes: int
     ) -> RequestLink:
-        peer = RequestLink(self._engine, link, node, answerer, self._touch)
+        peer = RequestLink(self._engine, link, node, answerer, self._intake, self._touch)
         peer.attach(limit_bytes)
         return peer
 
@@ -217,6 +220,7 @@ class Nodes:
             link,
             node,
             attach.target_address,
+            self._intake,
             self._touch,
             presettled=attach.snd_settle_mode == SETTLED_MODE,
         )
@@ -250,8 +254,9 @@ class Nodes:
         ]
         chosen = named or in_session or candidates
         if chosen:
-            chosen[-1].respond(response)
+            chosen[-1].respond(request, response)
         else:
+            self._intake.left(request)
             log.info("response.dropped", node=node)
 
 

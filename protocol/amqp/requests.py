@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from protocol.amqp.addresses import Address
     from protocol.amqp.engine import Delivery, Engine, EngineLink, TransferKind
     from protocol.amqp.outcomes import Outcome
+    from protocol.amqp.request_intake import RequestIntake
 
 PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
 REQUEST_CREDIT = 200
-MAX_WAITING_RESPONSES = 10_000
 
 
 @dataclass(slots=True)
@@ -40,6 +40,11 @@ class Request:
     properties: Mapping[str, object] = field(default_factory=dict)
     body: object = None
     transaction_id: bytes | None = None
+    delivery: Delivery | None = None
+    """To be settled when the request is started; None where the client settled it."""
+    size_bytes: int = 0
+    answer_bytes: int = 0
+    """What its answer takes, or may take at most while it is not known."""
     extra: dict[str, object] = field(default_factory=dict)
     """What the node wants to remember until it answers."""
 
@@ -49,6 +54,9 @@ class RequestNode(Protocol):
 
     def handle(self, request: Request) -> None:
         """Run a request; it is answered now or later."""
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """About how large its answer can be."""
 
     def refuse(self, request: Request, error: BrokerError) -> None:
         """Answer a request with an error."""
@@ -63,12 +71,14 @@ class RequestLink:
         link: EngineLink,
         node: Address,
         answerer: RequestNode,
+        intake: RequestIntake,
         touch: Callable[[], None],
     ) -> None:
         self._engine = engine
         self.link = link
         self.node = node
         self._answerer = answerer
+        self._intake = intake
         self._touch = touch
         self._answered = 0
 
@@ -82,44 +92,60 @@ class RequestLink:
     def on_transfers(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> None:
-        """Requests arrived: each is taken over at once, its answer is a message of its own."""
+        """Requests arrived: the answer of each is a message of its own."""
+        if kind.settled:
+            self._engine.settle(self.link, deliveries, None)
         for delivery, payload in zip(deliveries, payloads, strict=True):
             if len(payload) > self.link.max_message_size_bytes:
                 beginning = payload[:OVERSIZE_KEPT_BYTES]
                 self._refuse_oversize(delivery, len(payload), kind.settled, beginning)
                 continue
-            request = Request(self, transaction_id=kind.transaction_id)
+            request = Request(
+                self,
+                transaction_id=kind.transaction_id,
+                delivery=None if kind.settled else delivery,
+                size_bytes=len(payload),
+            )
             try:
                 read_request(request, payload)
             except UndecodableMessage as error:
-                self._refuse(delivery, kind.settled, request, error)
+                self._refuse(request, error)
             else:
-                self._engine.settle(self.link, [delivery], None if kind.settled else ACCEPTED)
-                self._answerer.handle(request)
-        self._count_answered(len(deliveries))
+                self._intake.take(request)
+        self._touch()
+
+    def start(self, request: Request) -> None:
+        """There is room for the answer: take the request over."""
+        if request.delivery is not None:
+            self._engine.settle(self.link, [request.delivery], ACCEPTED)
+        self._answerer.handle(request)
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """About how large the answer to a request can be."""
+        return self._answerer.answer_max_bytes(request)
 
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
         """A request over the link's limit arrived in parts."""
         self._refuse_oversize(delivery, size_bytes, settled, beginning)
-        self._count_answered(1)
+        self._touch()
 
     def _refuse_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        request = Request(self)
+        request = Request(self, delivery=None if settled else delivery)
+        if settled:
+            self._engine.settle(self.link, [delivery], None)
         with suppress(UndecodableMessage):
             read_request(request, beginning)
         error = MessageSizeExceeded(
             f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
             f"({self.link.max_message_size_bytes} bytes) currently allowed on the link."
         )
-        self._refuse(delivery, settled, request, error)
+        self._refuse(request, error)
 
-    def _refuse(
-        self, delivery: Delivery, settled: bool, request: Request, error: BrokerError
-    ) -> None:
+    def _refuse(self, request: Request, error: BrokerError) -> None:
         """Refuse a request that was not read to its end: with an answer if its id could be read,
         for which every SDK waits, else by ending the link.
 
@@ -127,18 +153,26 @@ class RequestLink:
         of a request and wait until their time is up. The Python SDK learns from the outcome what was
         wrong, and from the detach only that something was.
         """
-        if request.message_id is not None:
-            self._engine.settle(self.link, [delivery], None if settled else ACCEPTED)
-            self._answerer.refuse(request, error)
+        if request.message_id is None:
+            self.end(error, request.delivery)
             return
+        if request.delivery is not None:
+            self._engine.settle(self.link, [request.delivery], ACCEPTED)
+        self._answerer.refuse(request, error)
+
+    def end(self, error: BrokerError, delivery: Delivery | None = None) -> None:
+        """End the link, over this delivery if one is given."""
         refusal = wire_error(error, entity=self.node.path, operation="request")
-        if not settled:
+        if delivery is not None:
             self._engine.settle_refused(self.link, [delivery], refusal)
         self._engine.detach(self.link, refusal)
+        self._intake.forget(self)
         self._touch()
 
-    def _count_answered(self, count: int) -> None:
-        """Give back the credit of requests, many at a time."""
+    def return_credit(self, count: int) -> None:
+        """Give back the credit of requests whose answers have left, many at a time."""
+        if self.link.closed:
+            return
         self._answered += count
         if self._answered * 2 >= REQUEST_CREDIT:
             self._engine.grant(self.link, self._answered)
@@ -146,7 +180,8 @@ class RequestLink:
         self._touch()
 
     def on_detach(self) -> None:
-        """Nothing is held for a request link."""
+        """What waits is not done."""
+        self._intake.forget(self)
 
 
 class ResponseLink:
@@ -158,40 +193,57 @@ class ResponseLink:
         link: EngineLink,
         node: Address,
         address: str | None,
+        intake: RequestIntake,
         touch: Callable[[], None],
         *,
         presettled: bool,
     ) -> None:
         self._engine = engine
+        self._intake = intake
         self.link = link
         self.node = node
         self.address = address
         """The client's own end, where it named one: requests may say `reply-to` with it."""
         self._touch = touch
         self._presettled = presettled
-        self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING_RESPONSES)
+        self._waiting: deque[tuple[Request, bytes]] = deque()
+        self._is_paused = False
+        self._is_sending = False
         self._count = 0
 
     def attach(self) -> None:
         """Let the client begin."""
         self._engine.attach(self.link)
 
-    def respond(self, response: bytes) -> None:
+    def respond(self, request: Request, response: bytes) -> None:
         """Send a response, or keep it until there is credit for it."""
-        self._waiting.append(response)
+        self._waiting.append((request, response))
+        self._intake.answered(request, len(response))
         self.on_flow()
         self._touch()
 
     def on_flow(self) -> None:
-        """Send what credit allows."""
+        """Send what credit, the session's window and the socket allow."""
+        if self._is_sending:
+            return  # an answer that leaves lets the next request begin, which may be answered here
         engine, link, waiting = self._engine, self.link, self._waiting
-        while waiting and engine.credit(link) > 0:
-            self._count += 1
-            tag = self._count.to_bytes(16, "big")
-            engine.send(link, [tag], [waiting.popleft()], [b""], self._presettled)
-        if engine.draining(link):
+        self._is_sending = True
+        try:
+            while waiting and self._may_send():
+                request, response = waiting.popleft()
+                self._count += 1
+                tag = self._count.to_bytes(16, "big")
+                engine.send(link, [tag], [response], [b""], self._presettled)
+                self._intake.left(request)
+        finally:
+            self._is_sending = False
+        if engine.draining(link) and not waiting:
             engine.drained(link)
         self._touch()
+
+    def _may_send(self) -> bool:
+        engine, link = self._engine, self.link
+        return not self._is_paused and engine.credit(link) > 0 and not engine.queued(link)
 
     def on_outcomes(
         self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
@@ -201,13 +253,19 @@ class ResponseLink:
 
     def on_detach(self) -> None:
         """Responses nobody will take are dropped."""
+        dropped = list(self._waiting)
         self._waiting.clear()
+        for request, _ in dropped:
+            self._intake.left(request)
 
     def pause(self) -> None:
-        """Responses are few; they may wait in the engine."""
+        """The socket takes no more for now."""
+        self._is_paused = True
 
     def resume(self) -> None:
-        """See `pause`."""
+        """The socket takes more again."""
+        self._is_paused = False
+        self.on_flow()
 
 
 def read_request(request: Request, payload: bytes) -> None:
