@@ -78,6 +78,8 @@ class AttachSender(NamedTuple):
     path: str
     via: str | None = None
     """Transfer destination: messages sent to `path` go on to this entity."""
+    connection: object = None
+    """Where it comes from: a transaction is good on the connection that declared it."""
 
 
 class AttachReceiver(NamedTuple):
@@ -87,6 +89,8 @@ class AttachReceiver(NamedTuple):
     path: str
     mode: ReceiveMode
     session: SessionRequest | None = None
+    connection: object = None
+    """Where it comes from: a transaction is good on the connection that declared it."""
 
 
 class Detach(NamedTuple):
@@ -129,7 +133,8 @@ class SendBatch(NamedTuple):
 
 class Settle(NamedTuple):
     """Settle locks taken through the peer's queue; tokens are independent. Answered by `Settled`
-    and, for those whose lock is lost, `SettleRefused`."""
+    and, for those whose lock is lost, `SettleRefused`. In a transaction `SettlementHeld` comes
+    first, and `Settled` when it commits."""
 
     peer: Peer
     tokens: Sequence[bytes]
@@ -161,6 +166,7 @@ class SettleByToken(NamedTuple):
     settlement: Settlement
     session_id: str | None = None
     transaction_id: bytes | None = None
+    connection: object = None
 
 
 class Peek(NamedTuple):
@@ -193,6 +199,7 @@ class Schedule(NamedTuple):
     path: str
     messages: Sequence[Message]
     transaction_id: bytes | None = None
+    connection: object = None
 
 
 class CancelScheduled(NamedTuple):
@@ -203,6 +210,7 @@ class CancelScheduled(NamedTuple):
     path: str
     sequence_numbers: Sequence[int]
     transaction_id: bytes | None = None
+    connection: object = None
 
 
 class RenewSessionLock(NamedTuple):
@@ -367,6 +375,8 @@ class Declare(NamedTuple):
     request: object
     transaction_id: bytes | None = None
     """One that the client has been told already; None: one is made."""
+    connection: object = None
+    """Where it comes from: a transaction is good on the connection that declared it."""
 
 
 class Discharge(NamedTuple):
@@ -376,6 +386,7 @@ class Discharge(NamedTuple):
     request: object
     transaction_id: bytes
     fail: bool
+    connection: object = None
 
 
 # --- from the server itself --------------------------------------------------------------------

@@ -90,11 +90,28 @@ class Settled(NamedTuple):
     settlement: Settlement
 
 
+class SettlementHeld(NamedTuple):
+    """These settlements wait for their transaction, and the messages stay locked. If it commits,
+    `Settled` follows; if it is rolled back, nothing does, and all is as before."""
+
+    to: Peer
+    handles: Sequence[object]
+    settlement: Settlement
+    transaction_id: bytes
+
+
 class SettleRefused(NamedTuple):
     """These settlements changed nothing."""
 
     to: Peer
     handles: Sequence[object]
+    error: BrokerError
+
+
+class TransactionRefused(NamedTuple):
+    """What the peer did under a transaction cannot be part of it, and the peer wanted no answer."""
+
+    to: Peer
     error: BrokerError
 
 
@@ -125,7 +142,9 @@ Effect = (
     | Drained
     | DrainGoesOn
     | Settled
+    | SettlementHeld
     | SettleRefused
+    | TransactionRefused
     | Reply
     | PayloadsNeeded
 )

@@ -134,9 +134,25 @@ class SessionCannotBeLocked(BrokerError):
         )
 
 
+class PartitionMismatch(NotAllowed):
+    """Not allowed, which .NET turns into its InvalidOperationException, as documented."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "All operations of a transaction on a partitioned entity must have the same partition "
+            "key, and this one has another than those before it."
+        )
+
+
 class TransactionUnknown(BrokerError):
     condition = "amqp:transaction:unknown-id"
     status = 400
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The transaction is not known on this connection: it has ended or timed out, or "
+            "another connection declared it."
+        )
 
 
 class TransactionRolledBack(BrokerError):

@@ -35,6 +35,7 @@ class Sender(NamedTuple):
     entity: Entity
     destination: str | None
     """Where they go on to, if the entity is only on their way."""
+    connection: object = None
 
 
 class Links:
@@ -69,6 +70,11 @@ class Links:
         """The receiver that was attached as this peer."""
         return self._receivers.get(peer) or self._lingering.get(peer)
 
+    def connection(self, peer: Peer) -> object:
+        """The connection of an attached link."""
+        link = self._senders.get(peer) or self.receiver(peer)
+        return None if link is None else link.connection
+
     def fetcher(self, peer: Peer, queue: Queue) -> Receiver:
         """Who holds what a peer fetches by number; if its connection breaks, that is given up too."""
         receiver = self._lingering.get(peer)
@@ -91,7 +97,7 @@ class Links:
             turn.effects.append(Refused(command.peer, error))
             return
         entity = queue.entity
-        self._senders[command.peer] = Sender(entity, command.via)
+        self._senders[command.peer] = Sender(entity, command.via, command.connection)
         entity.senders[command.peer] = None
         entity.accessed_time_ms = now_ms
         turn.effects.append(SenderAttached(command.peer, entity.max_message_bytes))
@@ -101,7 +107,7 @@ class Links:
         try:
             queue = receivable(self._directory, command.path)
             self._check_receivers(queue, sessionful=command.session is not None)
-            receiver = Receiver(command.peer, queue, command.mode)
+            receiver = Receiver(command.peer, queue, command.mode, command.connection)
             if queue.sessions is not None and command.session is not None:
                 queue.sessions.request(receiver, command.session, now_ms, turn)
             else:

@@ -269,7 +269,7 @@ class Namespace:
             turn.effects.append(Reply(command.peer, command.request, error=error))
             transaction_id = getattr(command, "transaction_id", None)
             if transaction_id is not None:
-                self._transactions.doom(transaction_id, error)
+                self._transactions.doom(transaction_id, command.connection, error)
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
         self._environment.arrived += read_back

@@ -35,6 +35,7 @@ class Receiver:
         "__weakref__",
         "burst",
         "burst_bytes",
+        "connection",
         "delivered",
         "draining",
         "held",
@@ -46,8 +47,11 @@ class Receiver:
         "queue",
     )
 
-    def __init__(self, peer: Peer, queue: Queue, mode: ReceiveMode) -> None:
+    def __init__(
+        self, peer: Peer, queue: Queue, mode: ReceiveMode, connection: object = None
+    ) -> None:
         self.peer = peer
+        self.connection = connection
         self.queue = queue
         self.locks = mode is ReceiveMode.PEEK_LOCK
         self.outlet: Outlet | Session | None = None

@@ -17,12 +17,15 @@ from broker.core.errors import (
     MessageNotFound,
     MessageSizeExceeded,
     NotAllowed,
+    PartitionMismatch,
     QuotaExceeded,
 )
 from broker.core.links import receivable, sendable
 from broker.core.message import MessageState
+from broker.core.partitions import partition_keys
 from broker.core.session_ids import session_key
 from broker.core.settlement import check_settlement, settle_locked
+from broker.core.traffic import give_up_mismatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -90,7 +93,11 @@ class Requests:
                 queue.sessions.held(command.session_id)  # if not even that, the session is lost
             raise MessageLockLost
         if command.transaction_id is not None:
-            self._traffic.hold_settlement(command.transaction_id, queue, tokens, command.settlement)
+            try:
+                self._traffic.hold_by_token(command, queue, tokens)
+            except PartitionMismatch:
+                give_up_mismatched(queue, tokens, now_ms, turn)
+                raise
         elif tokens:
             settle_locked(queue, tokens, command.settlement, now_ms, turn)
 
@@ -204,7 +211,7 @@ class Requests:
         self._arrivals.check(queue.entity, command.messages)
         if command.transaction_id is not None:
             step = ScheduledLater(queue, command.messages, self._arrivals)
-            self._transactions.hold(command.transaction_id, step)
+            self._transactions.hold(command.transaction_id, command.connection, step)
             return step.reserve()
         self._arrivals.accept(queue.entity, command.messages, now_ms, turn)
         return [
@@ -220,7 +227,7 @@ class Requests:
         step = CancelledLater(queue, list(dict.fromkeys(command.sequence_numbers)))
         step.check()
         if command.transaction_id is not None:
-            self._transactions.hold(command.transaction_id, step)
+            self._transactions.hold(command.transaction_id, command.connection, step)
         else:
             step.run(now_ms, turn)
 
@@ -283,7 +290,7 @@ class Requests:
 class ScheduledLater:
     """Messages scheduled under a transaction: they have their numbers before they are there."""
 
-    __slots__ = ("_arrivals", "_messages", "_queue", "operations", "size_bytes", "tokens")
+    __slots__ = ("_arrivals", "_messages", "_queue", "operations", "partition_keys", "size_bytes")
 
     def __init__(self, queue: Queue, messages: Sequence[Message], arrivals: Arrivals) -> None:
         self._queue = queue
@@ -291,7 +298,7 @@ class ScheduledLater:
         self._arrivals = arrivals
         self.operations = len(messages)
         self.size_bytes = sum(message.size for message in messages)
-        self.tokens: Sequence[bytes] = ()
+        self.partition_keys = partition_keys(queue.entity, messages)
 
     def reserve(self) -> list[int]:
         """Numbers by which the messages will be known until their time comes."""
@@ -319,14 +326,14 @@ class ScheduledLater:
 class CancelledLater:
     """Scheduled messages to delete: under a transaction they stay until it is discharged."""
 
-    __slots__ = ("_numbers", "_queue", "operations", "size_bytes", "tokens")
+    __slots__ = ("_numbers", "_queue", "operations", "partition_keys", "size_bytes")
 
     def __init__(self, queue: Queue, numbers: Sequence[int]) -> None:
         self._queue = queue
         self._numbers = numbers
         self.operations = len(numbers)
         self.size_bytes = 0
-        self.tokens: Sequence[bytes] = ()
+        self.partition_keys: Sequence[tuple[int, str]] = ()
 
     def check(self) -> None:
         """Raises if one of them is gone, or its time has come."""

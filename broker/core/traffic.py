@@ -8,23 +8,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.effects import Accepted, SendRefused, Settled, SettleRefused
+from broker.core.effects import (
+    Accepted,
+    SendRefused,
+    Settled,
+    SettlementHeld,
+    SettleRefused,
+    TransactionRefused,
+)
 from broker.core.errors import (
     BrokerError,
     EntityDisabled,
     MessageLockLost,
     MessageSizeExceeded,
+    PartitionMismatch,
+    TransactionUnknown,
 )
+from broker.core.held_settlement import HeldSettlement
+from broker.core.partitions import partition_keys
 from broker.core.settlement import check_settlement, return_locked, settle_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.core.arrivals import Arrivals
-    from broker.core.commands import Send, SendBatch, Settle, Settlement
+    from broker.core.commands import Send, SendBatch, Settle, SettleByToken
     from broker.core.directory import Directory
     from broker.core.links import Links, Sender
     from broker.core.message import Message
+    from broker.core.outlet import Receiver
     from broker.core.queue import Queue
     from broker.core.transactions import Transactions
     from broker.core.turn import Turn
@@ -65,7 +77,7 @@ class Traffic:
             if command.transaction_id is None:
                 shipment.run(now_ms, turn)
             else:
-                self._transactions.hold(command.transaction_id, shipment)
+                self._transactions.hold(command.transaction_id, shipment.connection, shipment)
         except BrokerError as error:
             self._refuse_sending(command, handles, error, turn)
             return
@@ -82,7 +94,7 @@ class Traffic:
             if command.transaction_id is None:
                 shipment.run(now_ms, turn)
             else:
-                self._transactions.hold(command.transaction_id, shipment)
+                self._transactions.hold(command.transaction_id, shipment.connection, shipment)
         except BrokerError as error:
             self._refuse_sending(command, [command.handle], error, turn)
             return
@@ -93,9 +105,14 @@ class Traffic:
     def _refuse_sending(
         self, command: Send | SendBatch, handles: Iterable[object], error: BrokerError, turn: Turn
     ) -> None:
+        handles = list(handles)
         turn.effects += [SendRefused(command.peer, handle, error) for handle in handles]
-        if command.transaction_id is not None:
-            self._transactions.doom(command.transaction_id, error)
+        if command.transaction_id is None:
+            return
+        if None in handles and isinstance(error, TransactionUnknown):
+            turn.effects.append(TransactionRefused(command.peer, error))
+        connection = self._links.connection(command.peer)
+        self._transactions.doom(command.transaction_id, connection, error)
 
     def _check_batch(self, batch: Shipment, sent_bytes: int) -> None:
         if batch.operations > self._limits.batch_max_messages:
@@ -124,42 +141,75 @@ class Traffic:
             check_settlement(queue, command.settlement)
             if command.transaction_id is None:
                 settle_locked(queue, live, command.settlement, now_ms, turn)
+                turn.counts.append((command.peer, command.settlement.kind.value, len(live)))
+                answer: Settled | SettlementHeld = Settled(
+                    command.peer, _answered(handles), command.settlement
+                )
             else:
-                forgotten = [one for one, its in zip(live, handles, strict=True) if its is None]
-                self.hold_settlement(
-                    command.transaction_id, queue, live, command.settlement, forgotten
+                self._hold_of_link(receiver, command, live, handles)
+                answer = SettlementHeld(
+                    command.peer, _answered(handles), command.settlement, command.transaction_id
                 )
         except BrokerError as error:
             self._refuse_settling(command, handles, error, turn)
+            if isinstance(error, PartitionMismatch):
+                give_up_mismatched(queue, live, now_ms, turn)
             return
-        turn.counts.append((command.peer, command.settlement.kind.value, len(live)))
-        if answered := _answered(handles):
-            turn.effects.append(Settled(command.peer, answered, command.settlement))
+        if answer.handles:
+            turn.effects.append(answer)
 
-    def hold_settlement(
+    def _hold_of_link(
         self,
-        transaction_id: bytes,
-        queue: Queue,
+        receiver: Receiver,
+        command: Settle,
         tokens: Sequence[bytes],
-        settlement: Settlement,
-        forgotten: Sequence[bytes] = (),
+        handles: Sequence[object],
     ) -> None:
-        """Settle under a transaction. Raises if that cannot be held.
+        """Settle deliveries under a transaction. Said twice, it is the same settlement: SDKs settle
+        on their side once they have the provisional answer."""
+        assert command.transaction_id is not None
+        transaction = self._transactions.find(command.transaction_id, receiver.connection)
+        new: dict[bytes, object] = {}
+        for token, handle in zip(tokens, handles, strict=True):
+            held = transaction.settlements.get(token)
+            if held is None:
+                new[token] = handle
+            elif not held.is_repeated_by(command.peer, command.settlement):
+                raise MessageLockLost
+            elif handle is None:
+                held.stop_answering(token)
+        if new:
+            step = HeldSettlement(
+                receiver.queue, list(new), command.settlement, command.peer, list(new.values())
+            )
+            self._hold(command.transaction_id, receiver.connection, step)
 
-        Those forgotten their receiver will not settle again, whatever becomes of the transaction.
-        """
-        if any(self._transactions.settles(transaction_id, token) for token in tokens):
+    def hold_by_token(self, command: SettleByToken, queue: Queue, tokens: Sequence[bytes]) -> None:
+        """Settle by token under a transaction. Raises if that cannot be held."""
+        assert command.transaction_id is not None
+        transaction = self._transactions.find(command.transaction_id, command.connection)
+        if any(token in transaction.settlements for token in tokens):
             raise MessageLockLost
-        step = HeldSettlement(queue, tokens, settlement, forgotten)
-        self._transactions.hold(transaction_id, step)
+        step = HeldSettlement(queue, tokens, command.settlement)
+        self._hold(command.transaction_id, command.connection, step)
+
+    def _hold(self, transaction_id: bytes, connection: object, step: HeldSettlement) -> None:
+        self._transactions.hold(transaction_id, connection, step)
+        transaction = self._transactions.find(transaction_id, connection)
+        transaction.settlements.update(dict.fromkeys(step.tokens, step))
 
     def _refuse_settling(
         self, command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
     ) -> None:
-        if answered := _answered(handles):
+        answered = _answered(handles)
+        if answered:
             turn.effects.append(SettleRefused(command.peer, answered, error))
-        if command.transaction_id is not None:
-            self._transactions.doom(command.transaction_id, error)
+        if command.transaction_id is None:
+            return
+        if len(answered) < len(handles) and isinstance(error, TransactionUnknown):
+            turn.effects.append(TransactionRefused(command.peer, error))
+        connection = self._links.connection(command.peer)
+        self._transactions.doom(command.transaction_id, connection, error)
 
     # --- where messages go ------------------------------------------------------------------
 
@@ -196,13 +246,24 @@ class Traffic:
 class Shipment:
     """Messages of one sender, on their way in: a step of a transaction, or done at once."""
 
-    __slots__ = ("_sender", "_traffic", "messages", "tokens")
+    __slots__ = ("_sender", "_traffic", "messages")
 
     def __init__(self, sender: Sender, messages: Sequence[Message], traffic: Traffic) -> None:
         self._sender = sender
         self._traffic = traffic
         self.messages = messages
-        self.tokens: Sequence[bytes] = ()
+
+    @property
+    def connection(self) -> object:
+        """Where they come from."""
+        return self._sender.connection
+
+    @property
+    def partition_keys(self) -> list[tuple[int, str]]:
+        """See `Step`. What goes on to another entity is not of a partition here."""
+        if self._sender.destination is not None:
+            return []
+        return partition_keys(self._sender.entity, self.messages)
 
     @property
     def operations(self) -> int:
@@ -231,44 +292,10 @@ class Shipment:
         """They were never here."""
 
 
-class HeldSettlement:
-    """A settlement that waits for its transaction; until then the messages stay locked."""
-
-    __slots__ = ("_forgotten", "_queue", "_settlement", "size_bytes", "tokens")
-
-    def __init__(
-        self,
-        queue: Queue,
-        tokens: Sequence[bytes],
-        settlement: Settlement,
-        forgotten: Sequence[bytes],
-    ) -> None:
-        self._queue = queue
-        self.tokens = tokens
-        self._settlement = settlement
-        self._forgotten = forgotten
-        self.size_bytes = 0
-
-    @property
-    def operations(self) -> int:
-        """How many messages."""
-        return len(self.tokens)
-
-    def check(self) -> None:
-        """Raises if a lock is lost."""
-        if any(token not in self._queue.locks for token in self.tokens):
-            raise MessageLockLost
-
-    def run(self, now_ms: int, turn: Turn) -> None:
-        """Settle."""
-        settle_locked(self._queue, self.tokens, self._settlement, now_ms, turn)
-
-    def undo(self, now_ms: int, turn: Turn) -> None:
-        """The deliveries failed, as far as their receivers still know of them: they do not."""
-        locks = self._queue.locks
-        lost = [locks[token] for token in self._forgotten if token in locks]
-        if lost:
-            return_locked(self._queue, lost, now_ms, turn, failed=True)
+def give_up_mismatched(queue: Queue, tokens: Iterable[bytes], now_ms: int, turn: Turn) -> None:
+    """Give back messages whose settlement was refused because of their partition. The service does
+    so, as a test of the .NET SDK notes (`TransactionThrowsWhenOperationsOfDifferentPartitions...`)."""
+    return_locked(queue, [queue.locks[token] for token in tokens], now_ms, turn, failed=True)
 
 
 def _sort_out(

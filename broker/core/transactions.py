@@ -3,6 +3,8 @@
 Owns holding and discharging; what each step does is in the step. Nothing of a transaction shows
 before it is discharged, and its settlements leave their messages locked until then. Rolled back,
 messages stay locked for the receivers that can still settle them, and go back from those that cannot.
+A transaction is known only on the connection that declared it, and of a partitioned entity it takes
+one partition.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from broker.core.effects import Reply
 from broker.core.errors import (
     BrokerError,
     NotAllowed,
+    PartitionMismatch,
     QuotaExceeded,
     TransactionRolledBack,
     TransactionUnknown,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from broker.core.commands import Declare, Discharge, Peer
     from broker.core.environment import Environment
+    from broker.core.held_settlement import HeldSettlement
     from broker.core.turn import Turn
 
 
@@ -39,8 +43,8 @@ class Step(Protocol):
         """How much memory it holds."""
 
     @property
-    def tokens(self) -> Iterable[bytes]:
-        """Locks it will settle: no other step may."""
+    def partition_keys(self) -> Iterable[tuple[int, str]]:
+        """Ids of partitioned entities it concerns, each with the key of a partition there."""
 
     def check(self) -> None:
         """Raises if it could not be done now."""
@@ -56,22 +60,30 @@ class Transaction:
     """Steps in the order they came."""
 
     __slots__ = (
+        "connection",
         "deadline_ms",
         "id",
         "operations",
         "owner",
+        "partitions",
         "refusal",
+        "settlements",
         "size_bytes",
         "steps",
-        "tokens",
     )
 
-    def __init__(self, transaction_id: bytes, owner: Peer, deadline_ms: int) -> None:
+    def __init__(
+        self, transaction_id: bytes, owner: Peer, connection: object, deadline_ms: int
+    ) -> None:
         self.id = transaction_id
         self.owner = owner
+        self.connection = connection
         self.deadline_ms = deadline_ms
         self.steps: list[Step] = []
-        self.tokens: set[bytes] = set()
+        self.settlements: dict[bytes, HeldSettlement] = {}
+        """By the lock they will settle: no other step may."""
+        self.partitions: dict[int, str] = {}
+        """By id of a partitioned entity: the key of the one partition this is about."""
         self.operations = 0
         self.size_bytes = 0
         self.refusal: BrokerError | None = None
@@ -106,6 +118,7 @@ class Transactions:
         transaction = Transaction(
             command.transaction_id or self._environment.new_lock_token(),
             command.peer,
+            command.connection,
             now_ms + limits.transaction_timeout_ms,
         )
         self._open[transaction.id] = transaction
@@ -113,11 +126,16 @@ class Transactions:
         self._environment.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
         turn.effects.append(Reply(command.peer, command.request, transaction.id))
 
-    def hold(self, transaction_id: bytes, step: Step) -> None:
-        """Keep a step until discharge. Raises if the transaction is unknown or full."""
+    def find(self, transaction_id: bytes, connection: object) -> Transaction:
+        """The open transaction. Raises if there is none that this connection has declared."""
         transaction = self._open.get(transaction_id)
-        if transaction is None:
-            raise TransactionUnknown("The transaction is not known: it has ended or timed out.")
+        if transaction is None or transaction.connection is not connection:
+            raise TransactionUnknown
+        return transaction
+
+    def hold(self, transaction_id: bytes, connection: object, step: Step) -> None:
+        """Keep a step until discharge. Raises if the transaction is unknown or full."""
+        transaction = self.find(transaction_id, connection)
         limits = self._environment.limits
         if transaction.operations + step.operations > limits.transaction_max_operations:
             raise QuotaExceeded(
@@ -127,32 +145,35 @@ class Transactions:
             raise QuotaExceeded(
                 f"A transaction can hold at most {limits.transaction_max_bytes} bytes."
             )
+        partitions = dict(transaction.partitions)
+        for entity_id, key in step.partition_keys:
+            if partitions.setdefault(entity_id, key) != key:
+                raise PartitionMismatch
+        transaction.partitions = partitions
         transaction.steps.append(step)
-        transaction.tokens.update(step.tokens)
         transaction.operations += step.operations
         transaction.size_bytes += step.size_bytes
 
-    def doom(self, transaction_id: bytes, refusal: BrokerError) -> None:
+    def doom(self, transaction_id: bytes, connection: object, refusal: BrokerError) -> None:
         """Something asked under it was refused: it cannot be done as a whole any more.
 
         The client was told, but not every client listens: the Java SDK takes any answer to a send
-        in a transaction for success, and would lose the message with the commit.
+        in a transaction for success, and would lose the message with the commit. What was refused
+        to another connection never was part of it.
         """
         transaction = self._open.get(transaction_id)
-        if transaction is not None and transaction.refusal is None:
+        if transaction is None or transaction.connection is not connection:
+            return
+        if transaction.refusal is None:
             transaction.refusal = refusal
-
-    def settles(self, transaction_id: bytes, token: bytes) -> bool:
-        """Whether the transaction already has a step that settles this lock."""
-        transaction = self._open.get(transaction_id)
-        return transaction is not None and token in transaction.tokens
 
     def discharge(self, command: Discharge, now_ms: int, turn: Turn) -> None:
         """Do all of it in this turn, or drop all of it."""
-        transaction = self._open.get(command.transaction_id)
         error: BrokerError | None = None
-        if transaction is None:
-            error = TransactionUnknown("The transaction is not known: it has ended or timed out.")
+        try:
+            transaction = self.find(command.transaction_id, command.connection)
+        except TransactionUnknown as unknown:
+            error = unknown
         else:
             self._close(transaction)
             if not command.fail:

@@ -13,7 +13,7 @@ from cproton_ffi import lib
 
 from broker.core.errors import UndecodableMessage
 from protocol.amqp.outcomes import data_bytes, set_condition, set_data, text
-from protocol.amqp.values import Described, decode, encode_map_entries, encode_symbol
+from protocol.amqp.values import Array, Described, decode, encode_map_entries, encode_symbol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +46,8 @@ class Attach:
     properties: dict[str, object] = field(default_factory=dict)
     copies: bool = False
     """The client wants to look at messages and leave them where they are."""
+    outcomes: frozenset[str] = frozenset()
+    """What the source of the link understands; empty where it does not say."""
 
 
 def read_attach(link: Any) -> Attach:
@@ -64,7 +66,19 @@ def read_attach(link: Any) -> Attach:
         filter=_filters(decoded_map(lib.pn_terminus_filter(source))),
         properties=decoded_map(lib.pn_link_remote_properties(link)),
         copies=not is_receiver and _wants_copies(source),
+        outcomes=_symbols(lib.pn_terminus_outcomes(source)),
     )
+
+
+def _symbols(data: Any) -> frozenset[str]:
+    """One symbol or an array of them."""
+    encoded = data_bytes(data)
+    try:
+        value = decode(encoded)[0] if encoded else None
+    except UndecodableMessage:
+        return frozenset()
+    items = value.items if isinstance(value, Array) else [value]
+    return frozenset(item for item in items if isinstance(item, str))
 
 
 def _wants_copies(source: Any) -> bool:

@@ -6,7 +6,7 @@ declare: SDKs do so before they put a token, and what is done in a transaction a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from broker.core.commands import Declare, Detach, Discharge
@@ -27,6 +27,14 @@ DECLARE, DISCHARGE = 0x31, 0x32
 COORDINATOR_CREDIT = 100
 
 
+class Asked(NamedTuple):
+    """A declare or discharge."""
+
+    delivery: Delivery
+    settled: bool
+    """The client takes no outcome."""
+
+
 class CoordinatorLink:
     """A link on which the client declares and discharges transactions."""
 
@@ -37,12 +45,16 @@ class CoordinatorLink:
         submit: Callable[[Command], None],
         submit_later: Callable[[Command], bool],
         touch: Callable[[], None],
+        *,
+        rejects: bool = True,
     ) -> None:
         self._engine = engine
         self._link = link
         self._submit = submit
         self._submit_later = submit_later
         self._touch = touch
+        self._rejects = rejects
+        """Whether the client understands that a request is rejected (AMQP 1.0, section 4.5.4)."""
 
     def attach(self, max_message_size_bytes: int) -> None:
         """Let the client begin."""
@@ -55,12 +67,12 @@ class CoordinatorLink:
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> None:
         """Declare or discharge; the answer is the delivery's outcome."""
-        del kind
         for delivery, payload in zip(deliveries, payloads, strict=True):
+            asked = Asked(delivery, kind.settled)
             try:
-                command = self._command(delivery, payload)
+                command = self._command(asked, payload)
             except BrokerError as error:
-                self._refuse(delivery, error)
+                self._refuse(asked, error)
             else:
                 if not (isinstance(command, Declare) and self._promise(delivery)):
                     self._submit(command)
@@ -71,8 +83,8 @@ class CoordinatorLink:
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
         """Nothing a coordinator understands is large."""
-        del settled, beginning
-        self._refuse(delivery, self._too_large(size_bytes))
+        del beginning
+        self._refuse(Asked(delivery, settled), self._too_large(size_bytes))
         self._engine.grant(self._link, 1)
         self._touch()
 
@@ -88,25 +100,26 @@ class CoordinatorLink:
 
     def receive(self, effect: Effect) -> None:
         """Answer a declare or discharge."""
-        if isinstance(effect, Reply) and effect.request is not None:
+        if isinstance(effect, Reply) and isinstance(effect.request, Asked):
+            deliveries = [effect.request.delivery]
             if effect.error is not None:
                 self._refuse(effect.request, effect.error)
             elif isinstance(effect.value, bytes):
-                self._engine.settle(self._link, [effect.request], Declared(effect.value))
+                self._engine.settle(self._link, deliveries, Declared(effect.value))
             else:
-                self._engine.settle(self._link, [effect.request], ACCEPTED)
+                self._engine.settle(self._link, deliveries, ACCEPTED)
             self._touch()
 
     def _promise(self, delivery: Delivery) -> bool:
         """Answer a declare that comes before the key that selects a namespace: the transaction
         begins in the one that will be selected."""
         transaction_id = uuid4().bytes
-        promised = self._submit_later(Declare(self, None, transaction_id))
+        promised = self._submit_later(Declare(self, None, transaction_id, self._engine))
         if promised:
             self._engine.settle(self._link, [delivery], Declared(transaction_id))
         return promised
 
-    def _command(self, delivery: Delivery, payload: bytes) -> Command:
+    def _command(self, asked: Asked, payload: bytes) -> Command:
         if len(payload) > self._link.max_message_size_bytes:
             raise self._too_large(len(payload))
         section = None
@@ -119,14 +132,20 @@ class CoordinatorLink:
         if isinstance(request, Described):
             fields = request.value if isinstance(request.value, list) else []
             if request.descriptor in (DECLARE, "amqp:declare:list"):
-                return Declare(self, delivery)
+                return Declare(self, asked, None, self._engine)
             if request.descriptor in (DISCHARGE, "amqp:discharge:list") and fields:
                 transaction_id = fields[0]
                 if isinstance(transaction_id, bytes):
                     fail = len(fields) > 1 and bool(fields[1])
-                    return Discharge(self, delivery, transaction_id, fail)
+                    return Discharge(self, asked, transaction_id, fail, self._engine)
         raise NotImplementedHere("A coordinator takes declare and discharge, and nothing else.")
 
-    def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
+    def _refuse(self, asked: Asked, error: BrokerError) -> None:
+        """Reject a request. Who sent it settled, or cannot be told so, gets the error with the end
+        of the link."""
         refusal = wire_error(error, operation="transaction")
-        self._engine.settle_refused(self._link, [delivery], refusal)
+        if asked.settled or not self._rejects:
+            self._engine.detach(self._link, refusal)
+            self.on_detach()
+        else:
+            self._engine.settle_refused(self._link, [asked.delivery], refusal)

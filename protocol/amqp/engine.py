@@ -491,6 +491,14 @@ class Engine:
                 _update(delivery, write_outcome(delivery, outcome))
             _settle(delivery)
 
+    def update(self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
+        """Say something about deliveries without settling them; both sides go on to know them."""
+        if link.closed:
+            return
+        for delivery in deliveries:
+            if link.unsettled.get(delivery) is delivery:
+                _update(delivery, write_outcome(delivery, outcome))
+
     def settle_refused(
         self, link: EngineLink, deliveries: Sequence[Delivery], error: WireError
     ) -> None:

@@ -21,13 +21,15 @@ from broker.core.effects import (
     SenderAttached,
     SendRefused,
     Settled,
+    SettlementHeld,
     SettleRefused,
+    TransactionRefused,
 )
 from broker.core.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.addresses import is_subscription
 from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
 from protocol.amqp.message_ids import identify
-from protocol.amqp.outcomes import ACCEPTED, Outcome, Transactional
+from protocol.amqp.outcomes import ACCEPTED, Outcome, Received, Transactional
 from protocol.amqp.sections import delivery_tag, encode_delivery, read_batch, read_message
 from protocol.amqp.values import Described, Long, Symbol, ULong, encode
 
@@ -196,6 +198,13 @@ class ClientSender:
         self._transactions.pop(effect.handle, None)
         self._refuse(effect.handle, effect.error)
 
+    def _transaction_refused(self, effect: TransactionRefused) -> None:
+        """The client sent settled messages in a transaction that is not known: nothing else can
+        tell it that they are lost."""
+        error = wire_error(effect.error, entity=self.path, operation="send")
+        self._engine.detach(self._link, error)
+        self.on_detach()
+
     def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
         refusal = wire_error(error, entity=self.path, operation="send", host=self._link.host)
         self._engine.settle_refused(self._link, [delivery], refusal)
@@ -236,7 +245,9 @@ class ClientReceiver:
         self._from_topic = is_subscription(path)
         self._session_filter_descriptor = session_filter_descriptor
         self._unsettled: dict[Delivery, bytes] = {}
-        self._transactions: dict[Delivery, bytes] = {}
+        """Lock tokens of what the client may still settle."""
+        self._held: set[Delivery] = set()
+        """Those of them that wait for a transaction."""
         self._untagged = 0
         self._paused = False
 
@@ -250,19 +261,25 @@ class ClientReceiver:
         if isinstance(outcome, Transactional):
             transaction_id = outcome.transaction_id
             outcome = outcome.outcome
-        unsettled = self._unsettled
+        if isinstance(outcome, Received) and not settled:
+            return  # how far it has got says nothing about what it wants
+        # In a transaction the client may settle again, if it is rolled back.
+        is_last_word = settled or transaction_id is None
+        token_of = self._unsettled.pop if is_last_word else self._unsettled.get
         tokens: list[bytes] = []
         known: list[Any] = []
         for delivery in deliveries:
-            token = unsettled.pop(delivery, None)
+            token = token_of(delivery, None)
             if token is not None:
                 tokens.append(token)
                 known.append(delivery)
+        if not is_last_word:
+            self._held.update(known)
+        elif self._held:
+            self._held.difference_update(deliveries)
         if settled:
             self._engine.settle(self._link, deliveries, None)
             known = [None] * len(tokens)
-        elif transaction_id is not None:
-            self._transactions.update(dict.fromkeys(known, transaction_id))
         if tokens:
             self._submit(Settle(self, tokens, known, settlement_of(outcome), transaction_id))
 
@@ -273,6 +290,7 @@ class ClientReceiver:
     def on_detach(self) -> None:
         """The client is done with this link; its locks stand until they expire."""
         self._unsettled.clear()
+        self._held.clear()
         self._submit(Detach([self]))
 
     def pause(self) -> None:
@@ -330,22 +348,32 @@ class ClientReceiver:
         self._offer_credit(self._engine.draining(self._link))
 
     def _settled(self, effect: Settled) -> None:
-        handles = [handle for handle in effect.handles if handle is not None]
-        answer = ANSWERS[effect.settlement.kind]
-        if self._transactions:
-            for handle in handles:
-                transaction_id = self._transactions.pop(handle, None)
-                outcome = Transactional(transaction_id, answer) if transaction_id else answer
-                self._engine.settle(self._link, [handle], outcome)
-        else:
-            self._engine.settle(self._link, handles, answer)
+        self._forget(effect.handles)
+        self._engine.settle(self._link, effect.handles, ANSWERS[effect.settlement.kind])
+
+    def _settlement_held(self, effect: SettlementHeld) -> None:
+        """The provisional answer (AMQP 1.0, section 4.4.2): SDKs wait for it, and not for more."""
+        answer = Transactional(effect.transaction_id, ANSWERS[effect.settlement.kind])
+        self._engine.update(self._link, effect.handles, answer)
 
     def _settle_refused(self, effect: SettleRefused) -> None:
         error = wire_error(effect.error, entity=self.path, operation="settle")
-        handles = [handle for handle in effect.handles if handle is not None]
-        for handle in handles:
-            self._transactions.pop(handle, None)
-        self._engine.settle_refused(self._link, handles, error)
+        self._forget(effect.handles)
+        self._engine.settle_refused(self._link, effect.handles, error)
+
+    def _forget(self, handles: Sequence[Delivery]) -> None:
+        """Deliveries end that waited for a transaction."""
+        if self._held:
+            for handle in self._held.intersection(handles):
+                self._held.remove(handle)
+                self._unsettled.pop(handle, None)
+
+    def _transaction_refused(self, effect: TransactionRefused) -> None:
+        """The client settled deliveries in a transaction that is not known. There is no answer to
+        a settled disposition, so the link ends with the error."""
+        error = wire_error(effect.error, entity=self.path, operation="settle")
+        self._engine.detach(self._link, error)
+        self.on_detach()
 
     def _attached(self, effect: ReceiverAttached) -> None:
         if effect.session_id is None:
@@ -377,6 +405,7 @@ class ClientReceiver:
             effect.error, entity=self.path, operation="receiver ended", host=self._link.host
         )
         self._unsettled.clear()
+        self._held.clear()
         # A client may be settling one of these just now, and some SDKs wait for the answer even
         # after the link has ended.
         self._engine.settle_refused(self._link, list(self._link.unsettled), error)
@@ -389,6 +418,7 @@ _SENDER_EFFECTS: dict[type, Callable[[ClientSender, Any], None]] = {
     Detached: ClientSender._detached,
     Accepted: ClientSender._accepted,
     SendRefused: ClientSender._send_refused,
+    TransactionRefused: ClientSender._transaction_refused,
 }
 
 _RECEIVER_EFFECTS: dict[type, Callable[[ClientReceiver, Any], None]] = {
@@ -399,5 +429,7 @@ _RECEIVER_EFFECTS: dict[type, Callable[[ClientReceiver, Any], None]] = {
     Drained: ClientReceiver._drained,
     DrainGoesOn: ClientReceiver._drain_goes_on,
     Settled: ClientReceiver._settled,
+    SettlementHeld: ClientReceiver._settlement_held,
     SettleRefused: ClientReceiver._settle_refused,
+    TransactionRefused: ClientReceiver._transaction_refused,
 }

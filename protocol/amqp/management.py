@@ -259,6 +259,7 @@ OPERATIONS: dict[str, Operation] = {
             arguments.settlement(body),
             arguments.optional_text(body, "session-id"),
             request.transaction_id,
+            request.link.connection,
         ),
         _empty,
     ),
@@ -286,6 +287,7 @@ OPERATIONS: dict[str, Operation] = {
             node.path,
             [arguments.message(entry) for entry in arguments.items(body, "messages")],
             request.transaction_id,
+            request.link.connection,
         ),
         lambda value, _: Answer(
             OK,
@@ -300,6 +302,7 @@ OPERATIONS: dict[str, Operation] = {
             node.path,
             arguments.integers(body, "sequence-numbers"),
             request.transaction_id,
+            request.link.connection,
         ),
         _empty,
     ),

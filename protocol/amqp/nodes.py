@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.amqp")
 
 SETTLED_MODE = 1
+REJECTED = "amqp:rejected:list"
 CBS_REQUEST_MAX_BYTES = 64 * 1024
 """A token and what is said about it: anybody may attach here, before any token is checked."""
 MANAGEMENT_REQUEST_MAX_BYTES = 16 * 1024 * 1024
@@ -114,7 +115,7 @@ class Nodes:
     def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
         """The peer of a link to whatever its address names. Raises if there is no such thing."""
         if attach.is_receiver and attach.target_is_coordinator:
-            return self._attach_coordinator(link)
+            return self._attach_coordinator(link, attach)
         text = attach.target_address if attach.is_receiver else attach.source_address
         if attach.dynamic:
             raise NotImplementedHere(
@@ -153,7 +154,7 @@ class Nodes:
             self._touch,
             self._limits,
         )
-        self._submit(AttachSender(peer, path, destination))
+        self._submit(AttachSender(peer, path, destination, self._engine))
         return peer
 
     def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
@@ -170,7 +171,7 @@ class Nodes:
             session_filter_descriptor=descriptor,
         )
         mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
-        self._submit(AttachReceiver(peer, path, mode, session))
+        self._submit(AttachReceiver(peer, path, mode, session, self._engine))
         return peer
 
     def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
@@ -202,8 +203,15 @@ class Nodes:
         request = SessionRequest(None if session_id is None else str(session_id), int(timeout_ms))
         return request, wanted.descriptor
 
-    def _attach_coordinator(self, link: EngineLink) -> CoordinatorLink:
-        peer = CoordinatorLink(self._engine, link, self._submit, self._submit_later, self._touch)
+    def _attach_coordinator(self, link: EngineLink, attach: Attach) -> CoordinatorLink:
+        peer = CoordinatorLink(
+            self._engine,
+            link,
+            self._submit,
+            self._submit_later,
+            self._touch,
+            rejects=not attach.outcomes or REJECTED in attach.outcomes,
+        )
         peer.attach(COORDINATOR_REQUEST_MAX_BYTES)
         return peer
 

@@ -82,6 +82,11 @@ class RequestLink:
         self._touch = touch
         self._answered = 0
 
+    @property
+    def connection(self) -> object:
+        """Where its requests come from: what a transaction belongs to."""
+        return self._engine
+
     def attach(self, max_message_size_bytes: int) -> None:
         """Let the client begin."""
         self.link.max_message_size_bytes = max_message_size_bytes

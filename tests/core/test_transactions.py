@@ -8,12 +8,14 @@ from broker.core.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
+    AttachReceiver,
     AttachSender,
     CancelScheduled,
     Declare,
     Detach,
     Discharge,
     Peek,
+    ReceiveMode,
     Schedule,
     Send,
     SendBatch,
@@ -25,6 +27,8 @@ from broker.core.errors import (
     EntityNotFound,
     MessageLockLost,
     MessageSizeExceeded,
+    NotAllowed,
+    PartitionMismatch,
     QuotaExceeded,
     TransactionRolledBack,
     TransactionUnknown,
@@ -47,7 +51,9 @@ from tests.support.playbook import (
     S,
     SendRefused,
     Settled,
+    SettlementHeld,
     SettleRefused,
+    TransactionRefused,
     credit,
     deleted,
     message,
@@ -85,14 +91,21 @@ def texts(book, path="q"):
 def test_nothing_shows_before_the_discharge(book):
     """Sends are accepted and settlements answered, provisionally and without a record."""
     assert book >> send_in(T2, "b") << Accepted(S, ["b"])
-    assert book >> Settle(R, [T1], ["h"], COMPLETE, T2) << Settled(R, ["h"], COMPLETE)
+    assert book >> Settle(R, [T1], ["h"], COMPLETE, T2) << SettlementHeld(R, ["h"], COMPLETE, T2)
     assert ["a"] == texts(book)
 
 
 def test_a_discharge_does_all_of_it_in_one_turn(book):
     """In the order it was asked for."""
     book.run(send_in(T2, "b", "c"), Settle(R, [T1], ["h"], COMPLETE, T2))
-    assert book >> discharge() << stored(2, 3) << deleted(1) << Reply(COORDINATOR, "discharge")
+    assert (
+        book
+        >> discharge()
+        << stored(2, 3)
+        << deleted(1)
+        << Settled(R, ["h"], COMPLETE)
+        << Reply(COORDINATOR, "discharge")
+    )
     assert ["b", "c"] == texts(book)
 
 
@@ -124,7 +137,13 @@ def test_several_entities_in_one_transaction(book):
 def test_every_settlement_can_be_part(book, settlement, left):
     """Not only completing."""
     book.run(Settle(R, [T1], ["h"], settlement, T2))
-    assert book >> discharge() << updated(1) << Reply(COORDINATOR, "discharge")
+    assert (
+        book
+        >> discharge()
+        << updated(1)
+        << Settled(R, ["h"], settlement)
+        << Reply(COORDINATOR, "discharge")
+    )
     assert left == texts(book)
 
 
@@ -232,6 +251,153 @@ def test_an_unsettled_delivery_stays_locked_after_a_rollback(book):
     book.run(Settle(R, [T1], ["h"], COMPLETE, T2), credit(2))
     assert book >> discharge(fail=True) << Reply(COORDINATOR, "discharge")
     assert book >> Settle(R, [T1], ["i"], COMPLETE) << deleted(1) << Settled(R, ["i"], COMPLETE)
+
+
+def test_what_was_rolled_back_is_settled_by_a_second_transaction(book):
+    """Or by token; the delivery is as it was."""
+    book.run(Settle(R, [T1], ["h"], COMPLETE, T2), discharge(fail=True))
+    book.run(Declare(COORDINATOR, "declare"))
+    assert book >> Settle(R, [T1], ["h"], ABANDON, T3) << SettlementHeld(R, ["h"], ABANDON, T3)
+    book.run(discharge(T3, fail=True))
+    assert ["a"] == texts(book)
+    book.ask(SettleByToken(CLIENT, "s", "q", [T1], COMPLETE))
+    assert [] == texts(book)
+
+
+def test_the_same_said_twice_is_one_settlement(book):
+    """A client may repeat itself, or settle on its side once it has the provisional answer."""
+    held = SettlementHeld(R, ["h"], COMPLETE, T2)
+    assert book >> Settle(R, [T1], ["h"], COMPLETE, T2) << held
+    assert book >> Settle(R, [T1], ["h"], COMPLETE, T2) << held
+    assert book >> Settle(R, [T1], [None], COMPLETE, T2)
+    assert book >> discharge() << deleted(1) << Reply(COORDINATOR, "discharge")
+
+
+def test_what_was_settled_after_the_provisional_answer_stays_locked_after_a_rollback(book):
+    """It was asked for unsettled, so its lock is as good as before, by token."""
+    book.run(Settle(R, [T1], ["h"], COMPLETE, T2), Settle(R, [T1], [None], COMPLETE, T2))
+    assert book >> discharge(fail=True) << Reply(COORDINATOR, "discharge")
+    book.ask(SettleByToken(CLIENT, "s", "q", [T1], COMPLETE))
+    assert [] == texts(book)
+
+
+def test_a_settled_disposition_or_send_in_an_unknown_transaction_is_told(book):
+    """There is no answer of its own that could tell it."""
+    unknown = token(99)
+    refused = TransactionRefused(R, TransactionUnknown)
+    assert book >> Settle(R, [T1], [None], COMPLETE, unknown) << refused
+    assert (
+        book
+        >> Send(S, [message("b")], [None], unknown)
+        << SendRefused(S, None, TransactionUnknown)
+        << TransactionRefused(S, TransactionUnknown)
+    )
+
+
+# --- connections -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_connections():
+    """Links of two connections to one queue; each has declared a transaction, T2 and T3."""
+    book = Playbook(attach=False)
+    peers = {}
+    for name in ("one", "two"):
+        sender, receiver, coordinator = (Named(f"{kind} {name}") for kind in "SRC")
+        book.run(
+            AttachSender(sender, "q", None, name),
+            AttachReceiver(receiver, "q", ReceiveMode.PEEK_LOCK, None, name),
+        )
+        peers[name] = sender, receiver, coordinator
+    sender, receiver, _ = peers["one"]
+    book.run(Send(sender, [message("a")], [None]), credit(1, to=receiver))
+    for name, (_, _, coordinator) in peers.items():
+        book.run(Declare(coordinator, "declare", None, name))
+    return book, peers
+
+
+def test_a_transaction_is_known_on_its_own_connection_only(two_connections):
+    """Whatever is asked under it elsewhere is refused, and is no part of it."""
+    book, peers = two_connections
+    sender, receiver, coordinator = peers["two"]
+    there = Send(sender, [message("b")], ["b"], T2)
+    assert book >> there << SendRefused(sender, "b", TransactionUnknown)
+    settle = Settle(receiver, [T1], ["h"], COMPLETE, T2)
+    assert book >> settle << SettleRefused(receiver, ["h"], TransactionUnknown)
+    for request in (
+        SettleByToken(CLIENT, "s", "q", [T1], COMPLETE, None, T2, "two"),
+        Schedule(CLIENT, "s", "q", [message("c", at_ms=START_MS + 9)], T2, "two"),
+    ):
+        with pytest.raises(TransactionUnknown):
+            book.ask(request)
+    unknown = Reply(coordinator, "d", None, TransactionUnknown)
+    assert book >> Discharge(coordinator, "d", T2, False, "two") << unknown
+    _, receiver, coordinator = peers["one"]
+    held = SettlementHeld(receiver, ["h"], COMPLETE, T2)
+    assert book >> Settle(receiver, [T1], ["h"], COMPLETE, T2) << held
+    assert (
+        book
+        >> Discharge(coordinator, "d", T2, False, "one")
+        << deleted(1)
+        << Settled(receiver, ["h"], COMPLETE)
+        << Reply(coordinator, "d")
+    )
+
+
+# --- partitions --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def partitioned():
+    """A partitioned queue with messages of two partition keys delivered under T1 and T2."""
+    book = Playbook(QueueDefinition(enable_partitioning=True))
+    book.run(send(message("a", partition_key="1"), message("b", partition_key="2")), credit(2))
+    book.run(Declare(COORDINATOR, "declare"))
+    return book
+
+
+def keyed(text, key):
+    return Send(S, [message(text, partition_key=key)], [text], T3)
+
+
+def test_sends_of_a_transaction_have_one_partition_key(partitioned):
+    book = partitioned
+    assert book >> keyed("c", "1") << Accepted(S, ["c"])
+    assert book >> keyed("d", "2") << SendRefused(S, "d", PartitionMismatch)
+    assert book >> keyed("e", "1") << Accepted(S, ["e"])
+    assert book >> keyed("f", None) << Accepted(S, ["f"])
+    batch = SendBatch(
+        S, [message("g", partition_key="1"), message("h", partition_key="3")], "x", T3
+    )
+    assert book >> batch << SendRefused(S, "x", PartitionMismatch)
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+def test_settlements_of_a_transaction_are_in_one_partition(partitioned, by_token):
+    """The service gives back the message that was in the way."""
+    book = partitioned
+    book.run(Settle(R, [T1], ["h"], COMPLETE, T3))
+    if by_token:
+        with pytest.raises(NotAllowed):
+            book.ask(SettleByToken(CLIENT, "s", "q", [T2], COMPLETE, None, T3))
+    else:
+        turn = book.run(Settle(R, [T2], ["i"], COMPLETE, T3))
+        assert isinstance(turn.effects[0].error, NotAllowed)
+    book.run(discharge(T3, fail=True))
+    with pytest.raises(MessageLockLost):
+        book.ask(SettleByToken(CLIENT, "s", "q", [T2], COMPLETE))
+    book.ask(SettleByToken(CLIENT, "s", "q", [T1], COMPLETE))
+    (left,) = book.ask(Peek(CLIENT, "p", "q", 0, 9))
+    assert ("b", 1) == (text_of(left), left.delivery_count)
+
+
+def test_a_session_id_is_a_partition_key():
+    """In any case of letters."""
+    book = Playbook(QueueDefinition(enable_partitioning=True, requires_session=True))
+    book.run(Declare(COORDINATOR, "declare"))
+    for session, refused in (("x", False), ("X", False), ("y", True)):
+        turn = book.run(Send(S, [message("a", session=session)], ["a"], T1))
+        assert refused is isinstance(turn.effects[0], SendRefused)
 
 
 def test_a_transaction_with_a_refusal_can_be_rolled_back(book):

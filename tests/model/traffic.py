@@ -48,6 +48,10 @@ class Bundle:
     doomed: bool = False
     forgotten: list[Callable[[], list[Item]]] = field(default_factory=list)
     """By step: what receivers settled on their side and will not settle again."""
+    said: dict[bytes, tuple[Peer, Settlement]] = field(default_factory=dict)
+    """By token: who settles it, and how."""
+    handles: dict[bytes, tuple[Peer, object, SettlementKind]] = field(default_factory=dict)
+    """By token: who is told when it is committed."""
 
 
 class Route(NamedTuple):
@@ -213,8 +217,7 @@ class Traffic(World):
                     handles.append(handle)
             self._take(route, taken, command.transaction_id)
         except Refusal as refusal:
-            for handle in handles:
-                self.answers.append(("send refused", command.peer, handle, refusal.error))
+            self._send_refused(command.peer, handles, refusal.error)
             self._doom(command.transaction_id)
         else:
             self._accepted(command.peer, handles)
@@ -226,10 +229,16 @@ class Traffic(World):
             self._check_all(route, items)
             self._take(route, items, command.transaction_id)
         except Refusal as refusal:
-            self.answers.append(("send refused", command.peer, command.handle, refusal.error))
+            self._send_refused(command.peer, [command.handle], refusal.error)
             self._doom(command.transaction_id)
         else:
             self._accepted(command.peer, [command.handle])
+
+    def _send_refused(self, peer: Peer, handles: Sequence[object], error: str) -> None:
+        for handle in handles:
+            self.answers.append(("send refused", peer, handle, error))
+        if error == "TransactionUnknown" and None in handles:
+            self.answers.append(("transaction refused", peer, error))
 
     def _accepted(self, peer: Peer, handles: Sequence[object]) -> None:
         for handle in handles:
@@ -328,6 +337,7 @@ class Traffic(World):
         del self.bundles[command.transaction_id]
         for _, run in bundle.steps:
             run()
+        self.answers += [("settled", *told) for told in bundle.handles.values()]
 
     def _roll_back(self, bundle: Bundle) -> None:
         self.bundles = {k: b for k, b in self.bundles.items() if b is not bundle}
@@ -353,21 +363,54 @@ class Traffic(World):
             return
         try:
             self._check_settlement(sub, command.settlement)
-            self._settle(place, sub, list(live), command.settlement, command.transaction_id)
             if command.transaction_id is not None:
-                forgotten = [token for token, handle in live.items() if handle is None]
-                self.bundles[command.transaction_id].forgotten.append(
-                    lambda: [
-                        item for token in forgotten if (item := self.locked(place, sub, token))
-                    ]
-                )
+                self._settle_later(command, listener, live)
+                return
+            self._settle(place, sub, list(live), command.settlement, None)
         except Refusal as refusal:
             for handle in live.values():
                 self._settle_refused(command, handle, refusal.error)
+            if refusal.error == "TransactionUnknown" and None in live.values():
+                self.answers.append(("transaction refused", command.peer, refusal.error))
             return
-        for handle in live.values():
+        self._settled("settled", command, live)
+
+    def _settled(self, word: str, command: ask.Settle, handles: dict[bytes, object]) -> None:
+        for handle in handles.values():
             if handle is not None:
-                self.answers.append(("settled", command.peer, handle, command.settlement.kind))
+                self.answers.append((word, command.peer, handle, command.settlement.kind))
+
+    def _settle_later(
+        self, command: ask.Settle, listener: Listener, handles: dict[bytes, object]
+    ) -> None:
+        """Settle deliveries under a transaction; said again, the same is no second settlement."""
+        assert command.transaction_id is not None
+        bundle = self.bundles.get(command.transaction_id)
+        if bundle is None:
+            raise Refusal("TransactionUnknown")
+        word = command.peer, command.settlement
+        if any(bundle.said.get(token, word) != word for token in handles):
+            raise Refusal("MessageLockLost")
+        new = {token: handle for token, handle in handles.items() if token not in bundle.tokens}
+        if any(token not in bundle.said for token in handles if token not in new):
+            raise Refusal("MessageLockLost")  # by token, through management
+        if new:
+            place, sub = listener.place, listener.sub
+            self._settle(place, sub, list(new), command.settlement, command.transaction_id)
+            bundle.forgotten.append(
+                lambda: [
+                    item
+                    for token, handle in new.items()
+                    if handle is None and (item := self.locked(place, sub, token))
+                ]
+            )
+        for token, handle in handles.items():
+            bundle.said[token] = word
+            if handle is None:
+                bundle.handles.pop(token, None)
+            elif token in new:
+                bundle.handles[token] = command.peer, handle, command.settlement.kind
+        self._settled("settlement held", command, handles)
 
     def _settle_refused(self, command: ask.Settle, handle: object, error: str) -> None:
         if handle is not None:

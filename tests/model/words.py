@@ -103,6 +103,11 @@ def told_by(effect: Effect, value: object) -> Iterator[tuple[object, ...]]:
         case tell.Settled():
             for handle in effect.handles:
                 yield "settled", effect.to, handle, effect.settlement.kind
+        case tell.SettlementHeld():
+            for handle in effect.handles:
+                yield "settlement held", effect.to, handle, effect.settlement.kind
+        case tell.TransactionRefused():
+            yield "transaction refused", effect.to, type(effect.error).__name__
         case tell.SettleRefused():
             for handle in effect.handles:
                 yield "settle refused", effect.to, handle, type(effect.error).__name__

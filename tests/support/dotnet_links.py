@@ -273,10 +273,11 @@ class Receiver:
         self.client.write(frame("disposition", *fields, channel=self.link.channel))
 
     def settled(self, delivery_id: int) -> Described:
+        """The answer to a settlement: in a transaction the delivery stays unsettled."""
         about = _is_about(delivery_id, by_receiver=False)
         answer = self.client.expect("disposition", self.link.channel, about)
-        assert answer[DISPOSITION_SETTLED] is True
         state: Described = answer[DISPOSITION_STATE]
+        assert bool(answer[DISPOSITION_SETTLED]) is (0x34 != state.descriptor)
         assert isinstance(state.value, list)
         if state.descriptor == 0x25 and state.value and state.value[0] is not None:
             condition, description, info = state.value[0].value

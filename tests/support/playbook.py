@@ -181,7 +181,9 @@ Reply: Any = effects.Reply
 SenderAttached: Any = effects.SenderAttached
 SendRefused: Any = effects.SendRefused
 Settled: Any = effects.Settled
+SettlementHeld: Any = effects.SettlementHeld
 SettleRefused: Any = effects.SettleRefused
+TransactionRefused: Any = effects.TransactionRefused
 
 
 class Stored(NamedTuple):

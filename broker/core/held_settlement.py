@@ -1,0 +1,88 @@
+"""A settlement that waits for its transaction: a step of it, see `transactions.py`.
+
+Until the discharge the messages stay locked and their deliveries unsettled, with a provisional
+answer (AMQP 1.0, section 4.4.2). A commit settles both. After a rollback both are as before, so that
+the receiver can settle again; only what it had settled on its own side goes back to the queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.effects import Settled
+from broker.core.errors import MessageLockLost
+from broker.core.partitions import partition_keys
+from broker.core.settlement import return_locked, settle_locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.core.commands import Peer, Settlement
+    from broker.core.queue import Queue
+    from broker.core.turn import Turn
+
+
+class HeldSettlement:
+    """Locks of one queue that are settled alike when their transaction commits."""
+
+    __slots__ = ("_forgotten", "_handles", "_peer", "_queue", "settlement", "size_bytes", "tokens")
+
+    def __init__(
+        self,
+        queue: Queue,
+        tokens: Sequence[bytes],
+        settlement: Settlement,
+        peer: Peer | None = None,
+        handles: Sequence[object] = (),
+    ) -> None:
+        self._queue = queue
+        self.tokens = tokens
+        self.settlement = settlement
+        self._peer = peer
+        """The link whose deliveries are settled; None for a settlement by token."""
+        self._handles: dict[bytes, object] = dict(zip(tokens, handles, strict=False))
+        self._forgotten = [token for token, handle in self._handles.items() if handle is None]
+        """What the receiver has settled on its side, and so will not settle again."""
+        self.size_bytes = 0
+
+    @property
+    def operations(self) -> int:
+        """How many messages."""
+        return len(self.tokens)
+
+    @property
+    def partition_keys(self) -> Iterable[tuple[int, str]]:
+        """See `Step`."""
+        messages = [self._queue.locks[token] for token in self.tokens]
+        return partition_keys(self._queue.entity, messages)
+
+    def is_repeated_by(self, peer: Peer, settlement: Settlement) -> bool:
+        """Whether the same link says the same again."""
+        return self._peer is peer and self.settlement == settlement
+
+    def stop_answering(self, token: bytes) -> None:
+        """The receiver has settled a delivery after the provisional answer: it wants no other. It
+        asked unsettled, so its lock outlives a rollback, to be settled by token."""
+        self._handles.pop(token, None)
+
+    def check(self) -> None:
+        """Raises if a lock is lost."""
+        if any(token not in self._queue.locks for token in self.tokens):
+            raise MessageLockLost
+
+    def run(self, now_ms: int, turn: Turn) -> None:
+        """Settle."""
+        settle_locked(self._queue, self.tokens, self.settlement, now_ms, turn)
+        if self._peer is None:
+            return
+        turn.counts.append((self._peer, self.settlement.kind.value, len(self.tokens)))
+        answered = [handle for handle in self._handles.values() if handle is not None]
+        if answered:
+            turn.effects.append(Settled(self._peer, answered, self.settlement))
+
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """Give back what no receiver knows of any more, as a failed delivery each."""
+        locks = self._queue.locks
+        lost = [locks[token] for token in self._forgotten if token in locks]
+        if lost:
+            return_locked(self._queue, lost, now_ms, turn, failed=True)
