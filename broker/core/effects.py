@@ -83,11 +83,12 @@ class DrainGoesOn(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """These settlements took effect."""
+    """These settlements took effect, on their own or with a transaction."""
 
     to: Peer
     handles: Sequence[object]
     settlement: Settlement
+    transaction_id: bytes | None = None
 
 
 class SettlementHeld(NamedTuple):

@@ -25,16 +25,27 @@ if TYPE_CHECKING:
 class HeldSettlement:
     """Locks of one queue that are settled alike when their transaction commits."""
 
-    __slots__ = ("_forgotten", "_handles", "_peer", "_queue", "settlement", "size_bytes", "tokens")
+    __slots__ = (
+        "_forgotten",
+        "_handles",
+        "_peer",
+        "_queue",
+        "_transaction_id",
+        "settlement",
+        "size_bytes",
+        "tokens",
+    )
 
     def __init__(
         self,
+        transaction_id: bytes,
         queue: Queue,
         tokens: Sequence[bytes],
         settlement: Settlement,
         peer: Peer | None = None,
         handles: Sequence[object] = (),
     ) -> None:
+        self._transaction_id = transaction_id
         self._queue = queue
         self.tokens = tokens
         self.settlement = settlement
@@ -78,7 +89,9 @@ class HeldSettlement:
         turn.counts.append((self._peer, self.settlement.kind.value, len(self.tokens)))
         answered = [handle for handle in self._handles.values() if handle is not None]
         if answered:
-            turn.effects.append(Settled(self._peer, answered, self.settlement))
+            turn.effects.append(
+                Settled(self._peer, answered, self.settlement, self._transaction_id)
+            )
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """Give back what no receiver knows of any more, as a failed delivery each."""

@@ -180,9 +180,14 @@ class Traffic:
                 held.stop_answering(token)
         if new:
             step = HeldSettlement(
-                receiver.queue, list(new), command.settlement, command.peer, list(new.values())
+                transaction.id,
+                receiver.queue,
+                list(new),
+                command.settlement,
+                command.peer,
+                list(new.values()),
             )
-            self._hold(command.transaction_id, receiver.connection, step)
+            self._hold(transaction.id, receiver.connection, step)
 
     def hold_by_token(self, command: SettleByToken, queue: Queue, tokens: Sequence[bytes]) -> None:
         """Settle by token under a transaction. Raises if that cannot be held."""
@@ -190,8 +195,8 @@ class Traffic:
         transaction = self._transactions.find(command.transaction_id, command.connection)
         if any(token in transaction.settlements for token in tokens):
             raise MessageLockLost
-        step = HeldSettlement(queue, tokens, command.settlement)
-        self._hold(command.transaction_id, command.connection, step)
+        step = HeldSettlement(transaction.id, queue, tokens, command.settlement)
+        self._hold(transaction.id, command.connection, step)
 
     def _hold(self, transaction_id: bytes, connection: object, step: HeldSettlement) -> None:
         self._transactions.hold(transaction_id, connection, step)

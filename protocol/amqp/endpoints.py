@@ -45,11 +45,15 @@ OVERSIZE_KEPT_BYTES = 1024
 class EngineSession:
     """An AMQP session: a channel that links share."""
 
-    __slots__ = ("links", "pointer")
+    __slots__ = ("has_coordinator", "links", "pointer", "via")
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.links: dict[EngineLink, None] = {}
+        self.has_coordinator = False
+        """A link to the transaction coordinator was attached in it."""
+        self.via: str | None = None
+        """See `via.py`."""
 
 
 class EngineLink:

@@ -32,6 +32,7 @@ from protocol.amqp.message_ids import identify
 from protocol.amqp.outcomes import ACCEPTED, Outcome, Received, Transactional
 from protocol.amqp.sections import delivery_tag, encode_delivery, read_batch, read_message
 from protocol.amqp.values import Described, Long, Symbol, ULong, encode
+from protocol.amqp.via import note_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,6 +157,7 @@ class ClientSender:
         self._touch()
 
     def _attached(self, effect: SenderAttached) -> None:
+        note_use(self._link.session, self.path)
         self._max_message_size_bytes = effect.max_message_size_bytes
         batch_max_bytes = min(self._batch_max_bytes, effect.max_message_size_bytes)
         self._engine.attach(
@@ -348,8 +350,12 @@ class ClientReceiver:
         self._offer_credit(self._engine.draining(self._link))
 
     def _settled(self, effect: Settled) -> None:
+        answer = ANSWERS[effect.settlement.kind]
+        if effect.transaction_id is not None:
+            # The Java SDK waits for a state of the type it sent, until the delivery is settled.
+            answer = Transactional(effect.transaction_id, answer)
         self._forget(effect.handles)
-        self._engine.settle(self._link, effect.handles, ANSWERS[effect.settlement.kind])
+        self._engine.settle(self._link, effect.handles, answer)
 
     def _settlement_held(self, effect: SettlementHeld) -> None:
         """The provisional answer (AMQP 1.0, section 4.4.2): SDKs wait for it, and not for more."""
@@ -376,6 +382,7 @@ class ClientReceiver:
         self.on_detach()
 
     def _attached(self, effect: ReceiverAttached) -> None:
+        note_use(self._link.session, self.path)
         if effect.session_id is None:
             self._engine.attach(self._link)
         else:

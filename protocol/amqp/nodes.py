@@ -21,6 +21,7 @@ from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
 from protocol.amqp.request_intake import RequestIntake
 from protocol.amqp.requests import Request, RequestLink, ResponseLink
+from protocol.amqp.via import check_receiving
 from protocol.identity import LISTEN, SEND
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Nodes:
 
     def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
         self._permits.rest(link, (LISTEN, path))
+        check_receiving(link.session, path)
         session, descriptor = self._session_request(attach)
         presettled = attach.snd_settle_mode == SETTLED_MODE
         peer = ClientReceiver(
@@ -212,6 +214,7 @@ class Nodes:
             self._touch,
             rejects=not attach.outcomes or REJECTED in attach.outcomes,
         )
+        link.session.has_coordinator = True
         peer.attach(COORDINATOR_REQUEST_MAX_BYTES)
         return peer
 

@@ -103,7 +103,7 @@ def test_a_discharge_does_all_of_it_in_one_turn(book):
         >> discharge()
         << stored(2, 3)
         << deleted(1)
-        << Settled(R, ["h"], COMPLETE)
+        << Settled(R, ["h"], COMPLETE, T2)
         << Reply(COORDINATOR, "discharge")
     )
     assert ["b", "c"] == texts(book)
@@ -141,7 +141,7 @@ def test_every_settlement_can_be_part(book, settlement, left):
         book
         >> discharge()
         << updated(1)
-        << Settled(R, ["h"], settlement)
+        << Settled(R, ["h"], settlement, T2)
         << Reply(COORDINATOR, "discharge")
     )
     assert left == texts(book)
@@ -339,7 +339,7 @@ def test_a_transaction_is_known_on_its_own_connection_only(two_connections):
         book
         >> Discharge(coordinator, "d", T2, False, "one")
         << deleted(1)
-        << Settled(receiver, ["h"], COMPLETE)
+        << Settled(receiver, ["h"], COMPLETE, T2)
         << Reply(coordinator, "d")
     )
 

@@ -21,12 +21,15 @@ TIMEOUT_S = 10
 class Transfer(MessagingHandler, TransactionHandler):
     """Takes one message from a queue and sends its reply to another, in one transaction."""
 
-    def __init__(self, url: str, source: str, target: str, *, commit: bool) -> None:
+    def __init__(
+        self, url: str, source: str, target: str, *, commit: bool, settle_early: bool
+    ) -> None:
         super().__init__(prefetch=0, auto_accept=False)
         self._url = url
         self._source = source
         self._target = target
         self._commit = commit
+        self._settle_early = settle_early
         self.outcome = ""
 
     def on_start(self, event: Event) -> None:
@@ -34,7 +37,9 @@ class Transfer(MessagingHandler, TransactionHandler):
         self._receiver = event.container.create_receiver(self._connection, self._source)
         self._sender = event.container.create_sender(self._connection, self._target)
         self._container = event.container
-        self._container.declare_transaction(self._connection, handler=self)
+        self._container.declare_transaction(
+            self._connection, handler=self, settle_before_discharge=self._settle_early
+        )
 
     def on_transaction_declared(self, event: Event) -> None:
         self._transaction = event.transaction
@@ -75,15 +80,17 @@ class Transfer(MessagingHandler, TransactionHandler):
         pytest.param(False, "aborted", ["question"], [], id="rollback"),
     ],
 )
+@pytest.mark.parametrize("settle_early", [False, True])
 def test_taking_and_sending_in_one_transaction(
-    live: Live, commit: bool, outcome: str, left: list[str], sent: list[str]
+    live: Live, commit: bool, outcome: str, left: list[str], sent: list[str], settle_early: bool
 ) -> None:
-    """After a commit both have happened; after a rollback neither has."""
+    """After a commit both have happened; after a rollback neither has. The client may settle the
+    delivery with the discharge, or before it."""
     source, target = live.queue(), live.queue()
     url = f"127.0.0.1:{live.process.amqp_port}"
     connection = BlockingConnection(url, timeout=TIMEOUT_S)
     send(connection, source, "question")
-    transfer = Transfer(url, source, target, commit=commit)
+    transfer = Transfer(url, source, target, commit=commit, settle_early=settle_early)
     Container(transfer).run()
     assert outcome == transfer.outcome
     assert left == drain(connection, source)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.amqp.values import Array, ArrayCode, Long, Timestamp, UInt
-from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
+from tests.support.dotnet_bench import SESSION_FILTER, bodies, left_in, send
 from tests.support.dotnet_links import (
     ACCEPTED,
     DEFERRED,
@@ -114,3 +114,40 @@ def test_transaction_of_another_connection_is_not_left_out(
         sender = other.sender(queue, transaction=transaction_id)
         sender.send(message(b"too soon"), outcome=0x25)
         assert [] == left_in(other, queue)
+
+
+@pytest.mark.parametrize("sends_first", [True, False])
+def test_only_the_first_entity_of_a_coordinated_session_is_received_from(
+    bench: Bench, client: DotNetClient, sends_first: bool
+) -> None:
+    """Others are sent to via that one; a session made again may begin with another."""
+    first, second = bench.queue(), bench.queue()
+    channel = client.begin()
+    Controller(client, channel)
+    if sends_first:
+        client.sender(first, channel).send(message(b"one"))
+    else:
+        client.receiver(first, channel)
+    client.sender(second, channel).send(message(b"two"))
+    with pytest.raises(Refused) as refused:
+        client.receiver(second, channel)
+    assert "amqp:not-allowed" == refused.value.condition
+    client.receiver(first.upper(), channel)
+    client.receiver(f"{first}/$DeadLetterQueue", channel)
+    again = client.begin()
+    Controller(client, again)
+    assert [b"two"] == bodies(client.receiver(second, again).receive())
+
+
+def test_a_session_without_a_coordinator_receives_from_anywhere(
+    bench: Bench, client: DotNetClient
+) -> None:
+    """Nor does a link that was refused decide about others."""
+    channel = client.begin()
+    for _ in range(2):
+        client.receiver(bench.queue(), channel)
+    coordinated = client.begin()
+    Controller(client, coordinated)
+    with pytest.raises(Refused):
+        client.receiver("nowhere", coordinated)
+    client.receiver(bench.queue(), coordinated)

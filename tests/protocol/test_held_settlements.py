@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from tests.support.dotnet_links import Received, Receiver
 
 UNKNOWN = b"no such transact"
+
+
+def parts(value: Any) -> Any:
+    """The fields of a described list."""
+    return value.value
 
 
 def settle_silently(receiver: Receiver, one: Received, outcome: Described) -> None:
@@ -62,10 +67,12 @@ def test_a_commit_settles_what_was_provisional(
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
     state = receiver.settle(received, transactional(transaction_id, outcome))
-    assert (0x34, transaction_id) == (state.descriptor, state.value[0])
-    assert code == state.value[1].descriptor
+    assert (0x34, transaction_id) == (state.descriptor, parts(state)[0])
+    assert code == parts(state)[1].descriptor
     controller.discharge(transaction_id, fail=False)
-    assert code == settled_by_broker(receiver, received).descriptor
+    last = settled_by_broker(receiver, received)
+    assert (0x34, transaction_id) == (last.descriptor, parts(last)[0])
+    assert code == parts(last)[1].descriptor
 
 
 @pytest.mark.parametrize("session", [None, "one"], ids=["plain", "session"])
@@ -74,8 +81,9 @@ def test_after_a_rollback_the_delivery_is_settled_on_its_link(
 ) -> None:
     queue = bench.queue(RequiresSession=session is not None)
     send(client, queue, b"in", session_id=session)
-    filters = None if session is None else {SESSION_FILTER: session}
-    receiver = client.receiver(queue, filters=filters)
+    receiver = client.receiver(
+        queue, filters=None if session is None else {SESSION_FILTER: session}
+    )
     (received,) = receiver.receive()
     controller = Controller(client, client.begin())
     for outcome in (ACCEPTED, ABANDONED, REJECTED):
@@ -206,7 +214,7 @@ def test_a_settled_send_in_an_unknown_transaction_ends_the_link(
 def test_a_discharge_of_an_unknown_transaction_is_rejected(client: DotNetClient) -> None:
     state = Controller(client, client.begin())._command(described(0x32, UNKNOWN, False))
     assert 0x25 == state.descriptor
-    assert "amqp:transaction:unknown-id" == state.value[0].value[0]
+    assert "amqp:transaction:unknown-id" == parts(parts(state)[0])[0]
 
 
 def test_a_transaction_is_unknown_on_another_connection(bench: Bench, client: DotNetClient) -> None:
@@ -222,7 +230,7 @@ def test_a_transaction_is_unknown_on_another_connection(bench: Bench, client: Do
             receiver.settle(received, transactional(transaction_id, ACCEPTED))
         assert "amqp:transaction:unknown-id" == refused.value.condition
         state = Controller(other, other.begin())._command(described(0x32, transaction_id, False))
-        assert "amqp:transaction:unknown-id" == state.value[0].value[0]
+        assert "amqp:transaction:unknown-id" == parts(parts(state)[0])[0]
         tokens = Array(ArrayCode.UUID, [received.lock_token])
         request = {"disposition-status": "completed", "lock-tokens": tokens}
         with pytest.raises(Refused) as refused:
@@ -244,7 +252,7 @@ def test_operations_of_a_transaction_stay_in_one_partition(
     sender = client.sender(queue, transaction=transaction_id)
     sender.send(keyed["1"], outcome=0x34)
     refused = sender.send(keyed["2"], outcome=0x25)[DISPOSITION_STATE]
-    assert "amqp:not-allowed" == refused.value[0].value[0]
+    assert "amqp:not-allowed" == parts(parts(refused)[0])[0]
     controller.discharge(transaction_id, fail=True)
     plain = client.sender(queue)
     for payload in keyed.values():
