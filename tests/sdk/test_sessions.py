@@ -231,3 +231,34 @@ def test_request_and_reply_over_sessions(live: Live) -> None:
                     )
                 server.complete_message(request)
             assert ["4"] == bodies(receive(waiting, 1))
+
+
+def test_a_session_lock_outlasts_its_end_by_a_moment(live: Live) -> None:
+    """A receiver that waits exactly the lock time still settles and renews."""
+    queue = live.queue(RequiresSession=True)
+    send(live, queue, "a", session_id="s")
+    with live.client() as client, client.get_queue_receiver(queue, session_id="s") as receiver:
+        (message,) = receive(receiver, 1)
+        live.advance(seconds=30)
+        receiver.complete_message(message)
+        receiver.session.renew_lock()
+        live.advance(seconds=29)
+        assert receiver.session.get_state() is None
+
+
+def test_session_ids_are_compared_without_case(live: Live) -> None:
+    """The session goes by the id that named it first; each message keeps its own."""
+    queue = live.queue(RequiresSession=True)
+    send(live, queue, "1", session_id="Größe")
+    send(live, queue, "2", session_id="GRÖßE")
+    with live.client() as client:
+        with client.get_queue_receiver(queue, session_id="größe") as receiver:
+            assert "Größe" == receiver.session.session_id
+            receiver.session.set_state(b"state")
+            messages = receive(receiver, 2)
+            assert ["1", "2"] == bodies(messages)
+            assert ["Größe", "GRÖßE"] == [message.session_id for message in messages]
+            for message in messages:
+                receiver.complete_message(message)
+        with client.get_queue_receiver(queue, session_id="GRÖßE") as receiver:
+            assert b"state" == receiver.session.get_state()
