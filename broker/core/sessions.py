@@ -370,7 +370,8 @@ class Sessions:
             ]
         chosen.sort()
         if after_session_id is not None:
-            skip = bisect_right(chosen, after_session_id)
+            known = self.get(after_session_id)
+            skip = bisect_right(chosen, after_session_id if known is None else known.id)
         return chosen[skip : skip + top]
 
     def _open(self, session_id: str) -> Session:

@@ -98,6 +98,7 @@ def test_requests_take_any_spelling(book):
     assert UNTIL_MS == book.ask(RenewSessionLock(CLIENT, "r", "q", "blue"))
     assert ["1"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9, "bLUE"))]
     assert ["Blue"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    assert [] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "BLUE"))
     book.run(Settle(R, [T1], ["h"], DEFER))
     fetch = ReceiveDeferred(CLIENT, "f", "q", [1], ReceiveMode.PEEK_LOCK, "BLUE")
     assert ["1"] == [text_of(m) for m, _ in book.ask(fetch)]
