@@ -18,6 +18,7 @@ from protocol.amqp.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
     RELEASED_CODE,
+    Transactional,
     read_outcome,
     read_transaction_id,
 )
@@ -212,7 +213,7 @@ class Arrivals:
                 if settled is not group_settled or (
                     outcome is not group_outcome and outcome != group_outcome
                 ):
-                    if deliveries and not link.closed:
+                    if deliveries and _counts(link, group_outcome):
                         self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
                     deliveries = []
                     group_outcome, group_settled = outcome, settled
@@ -221,9 +222,15 @@ class Arrivals:
             if not event or _event_type(event) != _DELIVERY:
                 break
             delivery = unsettled.get(_event_delivery(event))
-        if deliveries and not link.closed:
+        if deliveries and _counts(link, group_outcome):
             self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
         return None
+
+
+def _counts(link: EngineLink, outcome: Outcome | None) -> bool:
+    """Whether the handler is to hear of an outcome. Of a link that we have ended only what belongs
+    to a transaction, which must not be committed without it."""
+    return not link.closed or isinstance(outcome, Transactional)
 
 
 def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:

@@ -248,8 +248,8 @@ class ClientReceiver:
         self._session_filter_descriptor = session_filter_descriptor
         self._unsettled: dict[Delivery, bytes] = {}
         """Lock tokens of what the client may still settle."""
-        self._held: set[Delivery] = set()
-        """Those of them that wait for a transaction."""
+        self._held: dict[Delivery, bytes] = {}
+        """Those of them that wait for a transaction, or waited for one that was rolled back."""
         self._untagged = 0
         self._paused = False
 
@@ -265,6 +265,8 @@ class ClientReceiver:
             outcome = outcome.outcome
         if isinstance(outcome, Received) and not settled:
             return  # how far it has got says nothing about what it wants
+        if settled and transaction_id is not None and self._held:
+            deliveries = self._let_go(deliveries, transaction_id)
         # In a transaction the client may settle again, if it is rolled back.
         is_last_word = settled or transaction_id is None
         token_of = self._unsettled.pop if is_last_word else self._unsettled.get
@@ -275,15 +277,30 @@ class ClientReceiver:
             if token is not None:
                 tokens.append(token)
                 known.append(delivery)
-        if not is_last_word:
-            self._held.update(known)
+        if transaction_id is not None and not settled:
+            self._held.update(dict.fromkeys(known, transaction_id))
         elif self._held:
-            self._held.difference_update(deliveries)
+            for delivery in deliveries:
+                self._held.pop(delivery, None)
         if settled:
             self._engine.settle(self._link, deliveries, None)
             known = [None] * len(tokens)
         if tokens:
             self._submit(Settle(self, tokens, known, settlement_of(outcome), transaction_id))
+
+    def _let_go(self, deliveries: list[Delivery], transaction_id: bytes) -> list[Delivery]:
+        """The client settles what it had asked for unsettled in the same transaction, once it has
+        the provisional answer; that may be after the discharge. This asks for nothing: the commit
+        completes the message all the same, and after a rollback its lock stands. The others."""
+        others = []
+        for delivery in deliveries:
+            if self._held.get(delivery) == transaction_id:
+                del self._held[delivery]
+                self._unsettled.pop(delivery, None)
+                self._engine.settle(self._link, [delivery], None)
+            else:
+                others.append(delivery)
+        return others
 
     def on_flow(self) -> None:
         """Credit, drain or the session window changed."""
@@ -368,18 +385,21 @@ class ClientReceiver:
         self._engine.settle_refused(self._link, effect.handles, error)
 
     def _forget(self, handles: Sequence[Delivery]) -> None:
-        """Deliveries end that waited for a transaction."""
+        """Deliveries end that waited for a transaction. The client may have let go of one, and its
+        memory may be another's by now: see `EngineLink.unsettled`."""
         if self._held:
-            for handle in self._held.intersection(handles):
-                self._held.remove(handle)
-                self._unsettled.pop(handle, None)
+            for handle in handles:
+                if self._link.unsettled.get(handle) is handle:
+                    self._held.pop(handle, None)
+                    self._unsettled.pop(handle, None)
 
     def _transaction_refused(self, effect: TransactionRefused) -> None:
         """The client settled deliveries in a transaction that is not known. There is no answer to
-        a settled disposition, so the link ends with the error."""
+        a settled disposition, so the link ends with the error. What it has sent meanwhile for other
+        transactions still counts, or they would be committed in part."""
         error = wire_error(effect.error, entity=self.path, operation="settle")
         self._engine.detach(self._link, error)
-        self.on_detach()
+        self._submit(Detach([self]))
 
     def _attached(self, effect: ReceiverAttached) -> None:
         note_use(self._link.session, self.path)

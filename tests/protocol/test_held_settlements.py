@@ -267,3 +267,29 @@ def test_operations_of_a_transaction_stay_in_one_partition(
     controller.discharge(transaction_id, fail=True)
     receiver.settle(first, ACCEPTED)
     assert [b"2"] == left_in(client, queue)
+
+
+@pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
+def test_a_client_may_settle_after_the_discharge_too(
+    bench: Bench, client: DotNetClient, fail: bool
+) -> None:
+    """It had sent the discharge before it had the provisional answer: no error, and no harm."""
+    queue = bench.queue()
+    send(client, queue, b"in", b"next")
+    receiver = client.receiver(queue)
+    (received,) = receiver.receive()
+    controller = Controller(client, client.begin())
+    transaction_id = controller.declare()
+    state = transactional(transaction_id, ACCEPTED)
+    receiver.settle(received, state)
+    controller.discharge(transaction_id, fail=fail)
+    settle_silently(receiver, received, state)
+    (following,) = receiver.receive()
+    assert b"next" == following.body
+    assert 0x24 == receiver.settle(following, ACCEPTED).descriptor
+    assert ([b"in"] if fail else []) == left_in(client, queue)
+    if fail:
+        tokens = Array(ArrayCode.UUID, [received.lock_token])
+        request = {"disposition-status": "completed", "lock-tokens": tokens}
+        client.requests(queue).manage("update-disposition", request)
+        assert [] == left_in(client, queue)

@@ -76,8 +76,9 @@ class Transactions(ClientWorkload):
     async def _transact(self, number: int) -> None:
         client = self.connect(f"worker-{number}")
         coordinator = await client.coordinator()
-        senders = [await client.sender(name) for name in OUTPUTS]
+        # The first entity of a session with a coordinator is the one that is received from.
         receiver = await client.receiver(INPUTS, TRANSACTIONS_PER_CONNECTION)
+        senders = [await client.sender(name) for name in OUTPUTS]
         worker = Worker(self, client, coordinator, senders, receiver, self.new_link())
         async with asyncio.TaskGroup() as group:
             for _ in range(TRANSACTIONS_PER_CONNECTION):
