@@ -14,7 +14,6 @@ from cproton_ffi import ffi, lib
 
 from protocol.amqp.arrivals import BUFFER_BYTES, copy_buffer
 from protocol.amqp.attach import Attach, FilterValue, write_attach, write_refusal
-from protocol.amqp.delivery_ids import SERIAL_MASK
 from protocol.amqp.dispatch import Dispatch, Proton
 from protocol.amqp.endpoints import (
     PLAIN,
@@ -24,14 +23,9 @@ from protocol.amqp.endpoints import (
     EngineSession,
     TransferKind,
 )
+from protocol.amqp.flow_answers import FlowAnswers
 from protocol.amqp.frame_scan import FrameScan
-from protocol.amqp.frames import (
-    LinkFlow,
-    last_attach,
-    with_client_ids,
-    with_link_flow,
-    without_bare_settlements,
-)
+from protocol.amqp.frames import last_attach, with_client_ids, without_bare_settlements
 from protocol.amqp.incoming_sessions import IncomingSessions
 from protocol.amqp.outcomes import (
     ACCEPTED,
@@ -106,12 +100,7 @@ class Engine:
         self._sessions = IncomingSessions()
         self._scan = FrameScan(max_frame_size_bytes, self._sessions)
         self._output: list[bytes] = []
-        self._drains: list[EngineLink] = []
-        """Links whose drain is to be answered though they have no credit."""
-        self._echoes: list[Echo] = []
-        """Flows that are to be answered with one."""
-        self._drained: list[EngineLink] = []
-        """Links whose drain is answered with the next output."""
+        self._flows = FlowAnswers(self._sessions, self._output)
         transport = lib.pn_transport()
         lib.pn_transport_set_server(transport)
         lib.pn_transport_set_max_frame(transport, max_frame_size_bytes)
@@ -149,7 +138,7 @@ class Engine:
         """Do what Proton would not, or would do otherwise."""
         dispatch = self._dispatch
         if isinstance(action, Echo):
-            self._echoes.append(action)
+            self._flows.echo(action)
         elif isinstance(action, SessionError):
             if action.session.session is not None:
                 dispatch.fail_session(action.session.session, action.violation)
@@ -163,19 +152,26 @@ class Engine:
     def take_output(self) -> bytes:
         """All there is to write."""
         self._speak()
-        while not self._lost and (self._drains or self._echoes or self._drained):
-            self._answer_flows()
-            if not self._resume_flows():
+        while self._flows.is_due and not self._lost:
+            self._flows.write(self._pump)
+            if self._dispatch.running or not self._flows.resume(self._take_frame):
                 break
             self._speak()
         self._bury()
-        output, self._output = self._output, []
+        output = self._output
         data = output[0] if len(output) == 1 else b"".join(output)
+        output.clear()
         if self._sessions.watches_output:
             data = with_client_ids(data, self._sessions)
         if self._sessions.settled_later:
             self._sessions.output_taken()
         return data
+
+    def _take_frame(self, frame: bytes) -> bool:
+        """Take a frame that was held back; false if the connection went with it."""
+        self._push(frame)
+        self._tell()
+        return not self._lost
 
     def _speak(self) -> None:
         """Have Proton write all it has to, and tell the handler what comes of that."""
@@ -203,10 +199,8 @@ class Engine:
         """The socket is gone: free everything. The handler hears nothing any more."""
         if not self._lost:
             self._lost = self.finished = True
-            self._output = []
-            self._drains = []
-            self._echoes = []
-            self._drained = []
+            self._output.clear()
+            self._flows.clear()
             self._dispatch.stop()
             if not self._dispatch.running:
                 self._free()
@@ -357,83 +351,8 @@ class Engine:
 
     def drained(self, link: EngineLink) -> None:
         """Give back what is left of its credit to a client that drains."""
-        if not self.draining(link):
-            return
-        given_back = lib.pn_link_drained(link.pointer)
-        if given_back > 0:
-            link.drained += given_back
-            self._drained.append(link)
-        elif link not in self._drains:
-            self._drains.append(link)
-
-    def _answer_flows(self) -> None:
-        """Answer flows that Proton does not: drains without credit, and those that want an echo."""
-        drains, self._drains = self._drains, []
-        for link in drains:
-            if link.closed:
-                continue
-            if lib.pn_link_queued(link.pointer) > 0:
-                self._drains.append(link)  # what was sent first must come first
-                continue
-            delivery_count = (link.sent + link.drained) & SERIAL_MASK
-            state = LinkFlow(link.handle, delivery_count, 0, drain=True)
-            self._write_flow(link.session, link.channel, state)
-            self._drained.append(link)
-        echoes, self._echoes = self._echoes, []
-        for session, incoming in echoes:
-            if session.discards or self._sessions.by_channel.get(session.channel) is not session:
-                continue
-            echoed = None if incoming is None else incoming.link
-            if echoed is not None and echoed.answered and not echoed.closed:
-                self._write_flow(echoed.session, echoed.channel, self._link_flow(echoed))
-            elif session.session is not None:
-                self._write_flow(session.session)
-
-    def _link_flow(self, link: EngineLink) -> LinkFlow:
-        """What there is to say of a link's credit."""
-        credit = max(0, lib.pn_link_credit(link.pointer))
-        if link.is_receiver:
-            link.drained += lib.pn_link_drained(link.pointer)  # given back by the client
-            count = link.incoming.initial_delivery_count + link.received + link.drained
-        else:
-            count = link.sent + link.drained
-        return LinkFlow(link.handle, count & SERIAL_MASK, credit)
-
-    def _write_flow(
-        self, session: EngineSession, channel: int = 0, state: LinkFlow | None = None
-    ) -> None:
-        """Touching a session's capacity makes Proton write a flow, which we complete."""
-        capacity = lib.pn_session_get_incoming_capacity(session.pointer)
-        written = len(self._output)
-        lib.pn_session_set_incoming_capacity(session.pointer, capacity)
-        self._pump()
-        if state is not None:
-            output = b"".join(self._output[written:])
-            self._output[written:] = [with_link_flow(output, channel, state)]
-
-    def _resume_flows(self) -> bool:
-        """Go on with the flows that came after drains which have been answered by now; false if
-        there are none."""
-        if self._dispatch.running:
-            return False
-        answered, self._drained = self._drained, []
-        resumed = False
-        for link in answered:
-            incoming = link.incoming
-            if link.closed:
-                continue
-            if lib.pn_link_queued(link.pointer) > 0:
-                self._drained.append(link)
-                continue
-            incoming.drain_waits = False
-            while incoming.deferred_flows and not incoming.drain_waits:
-                flow, incoming.drain_waits = incoming.deferred_flows.pop(0)
-                self._push(flow)
-                self._tell()
-                resumed = True
-                if self._lost:
-                    return False
-        return resumed
+        if self.draining(link):
+            self._flows.drained(link)
 
     # --- deliveries ----------------------------------------------------------------------------
 

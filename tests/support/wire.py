@@ -222,6 +222,7 @@ def flow(
     handle: int = 0,
     delivery_count: int = 0,
     drain: bool | None = None,
+    echo: bool | None = None,
     incoming_window: int = 1 << 20,
     next_incoming_id: int = 0,
     channel: int = 0,
@@ -229,8 +230,8 @@ def flow(
     """Credit for a link, or only a session's window."""
     session = (UInt(next_incoming_id), UInt(incoming_window), UInt(0), UInt(1 << 20))
     if credit is None:
-        return frame("flow", *session, channel=channel)
-    link = (UInt(handle), UInt(delivery_count), UInt(credit), None, drain)
+        return frame("flow", *session, *[None] * 5, echo, channel=channel)
+    link = (UInt(handle), UInt(delivery_count), UInt(credit), None, drain, echo)
     return frame("flow", *session, *link, channel=channel)
 
 
