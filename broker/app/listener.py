@@ -24,6 +24,10 @@ BACKLOG = 1024
 ACCEPTS_PER_WAKE_UP = 64
 ACCEPT_PAUSE_S = 0.2
 """How long no client is taken after the process ran out of file descriptors."""
+SEGMENT_MAX_BYTES = 8192
+"""Loopback's segments are larger than the 8 KiB receive buffer that the older .NET SDK asks for: none
+ever fits into its window, and the kernel then sends some bytes every 200 ms. Other networks' segments
+are smaller than this anyway."""
 
 REMEDIES = {
     errno.EADDRINUSE: "stop whatever uses that port, or choose another (0 picks a free one)",
@@ -155,6 +159,8 @@ def _bound(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setblocking(False)
+        # Those who connect inherit it.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_MAX_BYTES)
         bound.bind(address)
         bound.listen(BACKLOG)
     except OSError as error:

@@ -28,6 +28,9 @@ MAX_TIMER_S = 3600.0
 READ_PER_TURN_BYTES = 256 * 1024
 """A client that sends without end has others served in between, and what it is done with freed."""
 
+LINGER_S = 2.0
+"""How long a client that broke the protocol may take to read why, and to stop sending."""
+
 UNREAD_MAX_BYTES = 16 * 1024 * 1024
 """Answers a client may leave unread and still be listened to. Far more than any client lets pile up
 that reads now and then: two that both wait for the other to read would wait for ever."""
@@ -43,6 +46,8 @@ class Wire(Protocol):
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def get_write_buffer_size(self) -> int: ...
+    def can_write_eof(self) -> bool: ...
+    def write_eof(self) -> None: ...
 
 
 class Doorkeeper(Protocol):
@@ -140,13 +145,7 @@ class AmqpTransport(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is gone."""
         del exc
-        for timer in (self._timer, self._permit_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._permit_timer = None
-        if self.connection is not None:
-            self.connection.lost()
-            self.connection = None
+        self._forget_connection()
         self._wire = None
         self._doorkeeper.left(self)
 
@@ -168,9 +167,31 @@ class AmqpTransport(asyncio.Protocol):
         had_its_share = self._read_bytes >= READ_PER_TURN_BYTES
         self._read_bytes = 0
         if connection.finished:
-            wire.close()
+            self._finish(connection, wire)
         elif had_its_share:
             self._read_on()
+
+    def _finish(self, connection: Connection, wire: Wire) -> None:
+        """Close the socket once everything is written. While the client may still be sending, take
+        in what comes for a moment: closing a socket that has unread bytes resets it, and the client
+        would lose what it was told."""
+        if self._socket is None or not connection.client_may_write:
+            wire.close()
+            return
+        self._forget_connection()
+        if wire.can_write_eof():
+            wire.write_eof()
+        wire.resume_reading()
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, wire.abort)
+
+    def _forget_connection(self) -> None:
+        for timer in (self._timer, self._permit_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._permit_timer = None
+        if self.connection is not None:
+            self.connection.lost()
+            self.connection = None
 
     def go_on_reading(self) -> None:
         """What was read has been committed."""

@@ -167,10 +167,15 @@ class Arrivals:
             _settle(delivery)
             lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
             return None
-        limit_bytes = link.max_message_size_bytes or self._max_message_size_bytes
+        # A batch is held to a limit by its messages, which only the core counts.
+        limit_bytes = 0 if partial.batch else link.max_message_size_bytes
+        limit_bytes = min(limit_bytes or self._max_message_size_bytes, self._max_message_size_bytes)
         while size > 0:
             partial.add(copy_buffer.view[0:size], limit_bytes)
             size = _link_recv(pointer, copy_buffer.memory, self._read_bytes)
+        if partial.size_bytes > limit_bytes:
+            self._refuse_oversize(link, delivery, partial)
+            return None
         if _is_partial(delivery):
             link.partial = partial
             link.whole = False
@@ -180,15 +185,24 @@ class Arrivals:
         _link_advance(pointer)
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
-        if partial.size_bytes > limit_bytes:
-            beginning = b"".join(partial.chunks)
-            self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
-        else:
-            kind = KINDS[settled, partial.batch]
-            if self._sessions.transactional:
-                kind = _in_transaction(delivery, kind)
-            self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
+        kind = KINDS[settled, partial.batch]
+        if self._sessions.transactional:
+            kind = _in_transaction(delivery, kind)
+        self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
         return None
+
+    def _refuse_oversize(self, link: EngineLink, delivery: Delivery, partial: Partial) -> None:
+        """Have a message refused as soon as it is known to be too large, once. Proton drops what
+        still comes of a delivery that has been settled."""
+        _link_advance(link.pointer)
+        link.unsettled[delivery] = delivery
+        settled = bool(_is_settled(delivery))
+        beginning = b"".join(partial.chunks)
+        self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
+        if link.unsettled.pop(delivery, None) is not None:
+            # The handler ended the link or the session instead.
+            lib.pn_delivery_update(delivery, RELEASED_CODE)
+            _settle(delivery)
 
     def take_outcomes(self, link: EngineLink) -> Violation | None:
         """Take the outcomes on a link that stand first among the events."""

@@ -137,6 +137,11 @@ class Connection:
         """True when the socket can be closed once its output is written."""
         return self._failed or self._engine.finished
 
+    @property
+    def client_may_write(self) -> bool:
+        """The client has not closed the connection, so more of its bytes may be under way."""
+        return self._sasl is not None or not self._engine.remote_closed
+
     def tick(self, now_ms: int) -> int:
         """Mind the idle time-out; when to call again, 0 for never."""
         return self._engine.tick(now_ms)

@@ -184,7 +184,8 @@ class EngineHandler(Protocol):
         settled: bool,  # noqa: FBT001
         beginning: bytes,
     ) -> None:
-        """A message over the link's limit arrived; all but its beginning was dropped."""
+        """More of a message than the link's limit arrived: all of it, or as much as shows that.
+        All but its beginning was dropped. To be settled at once: no more of it is looked at."""
 
     def on_outcomes(
         self,

@@ -38,6 +38,7 @@ from protocol.amqp.outcomes import (
     write_outcome,
 )
 from protocol.amqp.pieces import Bytes, Echo, SessionError, StolenLink
+from protocol.amqp.proton_log import log_through_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,6 +103,7 @@ class Engine:
         self._output: list[bytes] = []
         self._flows = FlowAnswers(self._sessions, self._output)
         transport = lib.pn_transport()
+        log_through_us(transport)
         lib.pn_transport_set_server(transport)
         lib.pn_transport_set_max_frame(transport, max_frame_size_bytes)
         lib.pn_transport_set_channel_max(transport, channel_max)
@@ -148,6 +150,11 @@ class Engine:
                 self._pump()  # before the new link's attach
         else:
             dispatch.violated(action.violation)
+
+    @property
+    def remote_closed(self) -> bool:
+        """The client has closed the connection: it sends no more."""
+        return self._lost or self._dispatch.remote_closed
 
     def take_output(self) -> bytes:
         """All there is to write."""

@@ -98,7 +98,7 @@ class ClientSender:
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        """A message over every limit arrived; its bytes were not kept."""
+        """A message over the link's limit is arriving; its bytes are not kept."""
         del beginning
         error = MessageSizeExceeded(
             f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
@@ -159,6 +159,7 @@ class ClientSender:
     def _attached(self, effect: SenderAttached) -> None:
         note_use(self._link.session, self.path)
         self._max_message_size_bytes = effect.max_message_size_bytes
+        self._link.max_message_size_bytes = effect.max_message_size_bytes
         batch_max_bytes = min(self._batch_max_bytes, effect.max_message_size_bytes)
         self._engine.attach(
             self._link,

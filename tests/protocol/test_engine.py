@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from cproton_ffi import lib
 
 from protocol.amqp.endpoints import OVERSIZE_KEPT_BYTES
-from protocol.amqp.engine import ACCEPTED, PLAIN, RELEASED, TransferKind
+from protocol.amqp.engine import ACCEPTED, PLAIN, RELEASED, TransferKind, WireError
 from protocol.amqp.outcomes import Modified, Rejected
 from protocol.amqp.values import Symbol, UInt, encode
 from tests.support.wire import (
@@ -159,25 +160,52 @@ def test_a_message_of_any_size_arrives(size):
     engine.connection_lost()
 
 
-def test_a_message_over_the_limit_is_dropped_as_it_comes_and_told():
-    """Only its beginning is kept, and the messages around it are not touched."""
-    engine, recorder, link = sending(max_message_size_bytes=2000)
+def test_a_message_over_the_limit_is_refused_as_soon_as_it_is():
+    """Once, with only its beginning kept; the messages around it are not touched."""
+    engine, recorder, _ = sending(max_message_size_bytes=2000)
+    error = WireError("amqp:link:message-size-exceeded", "too large", {"k": "v"})
 
+    def refuse(link, delivery, size_bytes, settled, beginning):
+        recorder.calls.append(("oversize", size_bytes, settled, beginning))
+        if settled:
+            engine.settle(link, [delivery], None)
+        else:
+            engine.settle_refused(link, [delivery], error)
+
+    recorder.on_oversize = refuse
     say(engine, transfer(0, b"x" * 2000))
-    say(engine, transfer(1, b"y" * 1900, more=True) + transfer(None, b"y" * 101, more=True))
-    assert link.partial is not None
-    assert [b"y" * OVERSIZE_KEPT_BYTES] == link.partial.chunks
-    say(engine, transfer(None, b"y" * 5000, more=True))
-    assert [b"y" * OVERSIZE_KEPT_BYTES] == link.partial.chunks
-    say(engine, transfer(None, b"y") + transfer(2, b"z" * 2001, settled=True) + transfer(3, b"ok"))
+    assert [] == say(engine, transfer(5, b"y" * 1900, more=True))
+    (answer,) = say(engine, transfer(5, b"y" * 101, more=True))
+    assert [True, 5, 5, True] == answer.fields[:4]
+    assert "amqp:link:message-size-exceeded" == answer[4].value[0].value[0]
+    assert [] == say(engine, *[transfer(5, b"y" * 5000, more=True)] * 3)
+    answers = say(engine, transfer(None, b"y") + transfer(6, b"z" * 2001, settled=True))
+    assert [] == [answer for answer in answers if answer.name == "disposition"]
+    assert 1 == len(say(engine, transfer(7, b"w" * 1000, more=True) + transfer(7, b"w" * 1000)))
+    (answer, *_) = say(engine, transfer(8, b"ok"))
 
-    assert [b"x" * 2000, b"ok"] == recorder.payloads()
-    assert [(7002, False), (2001, True)] == [call[2:] for call in recorder.of("oversize")]
-    delivery = recorder.of("oversize")[0][1]
-    engine.settle(link, [delivery], RELEASED)
-    assert [[True, 1, None, True, described(0x26)]] == [
-        f.fields for f in frames(engine.take_output())
-    ]
+    assert [True, 8] == answer.fields[:2]
+    assert [b"x" * 2000, b"w" * 2000, b"ok"] == recorder.payloads()
+    kept = OVERSIZE_KEPT_BYTES
+    assert [(2001, False, b"y" * kept), (2001, True, b"z" * kept)] == recorder.of("oversize")
+    assert lib.pn_link_unsettled(recorder.links[0].pointer) == 0
+
+
+def test_a_message_whose_link_is_ended_for_its_size_is_let_go():
+    engine, recorder, link = sending(max_message_size_bytes=2000)
+    error = WireError("amqp:link:message-size-exceeded", "too large", {"k": "v"})
+
+    def refuse(link, *_):
+        recorder.calls.append(("oversize",))
+        engine.detach(link, error)
+
+    recorder.on_oversize = refuse
+    answers = say(engine, transfer(0, b"y" * 2001, more=True))
+    assert ["disposition", "detach"] == [answer.name for answer in answers]
+    assert [] == say(engine, *[transfer(0, b"y" * 5000, more=True)] * 3)
+
+    assert [()] == recorder.of("oversize")
+    assert {} == link.unsettled
 
 
 def test_an_aborted_message_is_dropped_and_its_credit_comes_back():

@@ -7,6 +7,7 @@ import socket
 import struct
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +94,56 @@ def test_broken_bytes_end_the_connection(broker: BrokerProcess, data: bytes) -> 
             client.sendall(data)
             client.shutdown(socket.SHUT_WR)
         assert is_closed(client)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        pytest.param(frame(b"", size=7), id="frame smaller than its header"),
+        pytest.param(frame(b"\x00\x53\x99\x45"), id="unknown performative"),
+        pytest.param(attach_receiver(channel=9), id="attach without a session"),
+        pytest.param(frame(b"x" * 70_000), id="frame over the limit"),
+    ],
+)
+def test_the_reason_reaches_a_client_that_goes_on_sending(
+    broker: BrokerProcess, mistake: bytes
+) -> None:
+    """Closing a socket with unread bytes would reset it, and what was written would be lost."""
+    with connect(broker) as client:
+        client.sendall(AMQP + open_frame() + begin_frame() + attach_receiver(address=QUEUE))
+        received = client.recv(65536)
+        junk = Thread(target=send_all, args=(client, mistake + b"x" * 3_000_000))
+        junk.start()
+        junk.join()
+        while data := client.recv(65536):
+            received += data
+    *_, close = frames(received)
+    assert "close" == close.name
+    broker.wait_for_log(str(close[0].value[1]))
+    lines = [line for line in broker.log_text().splitlines() if "connection.failed" in line]
+    assert "warning" in lines[-1]
+
+
+def send_all(client: socket.socket, data: bytes) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        client.sendall(data)
+
+
+def test_segments_fit_into_small_receive_buffers(broker: BrokerProcess) -> None:
+    """The older .NET SDK has a receive buffer of 8 KiB, set after it has connected: with loopback's
+    own segments it would get 16 KiB every 200 ms."""
+    with connect(broker) as client:
+        assert 8192 >= client.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+
+
+def test_protons_warnings_are_in_our_log(broker: BrokerProcess) -> None:
+    """And nothing of it where no line is expected."""
+    with connect(broker) as client:
+        client.sendall(AMQP + frame(b"\x00\x53\x10\xc0\x07\x03\xa1\x01c\x40\x52\x64"))
+        assert client.recv(65536)
+        broker.wait_for_log("bad max-frame")
+    (line,) = [line for line in broker.log_text().splitlines() if "bad max-frame" in line]
+    assert "proton.warning" in line
 
 
 @pytest.mark.parametrize(
