@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/go-amqp"
 
 	"peeklock.test/trial"
@@ -120,6 +122,6 @@ func errorNotFoundOperations(t *trial.Trial) {
 	missing(t, err, "delete a topic")
 	_, err = manage.CreateSubscription(t, nowhere, "sub", nil)
 	missing(t, err, "create a subscription")
-	_, err = manage.CreateRule(t, topic, nowhere, nil)
+	_, err = manage.CreateRule(t, topic, nowhere, &admin.CreateRuleOptions{Name: to.Ptr("rule")})
 	missing(t, err, "create a rule")
 }

@@ -150,6 +150,6 @@ def transaction_other_connection(broker: Broker) -> None:
     queue = broker.queue()
     stranger = Stranger(broker, queue)
     Container(stranger).run()
-    assert stranger.outcome.startswith("amqp:"), stranger.outcome
+    assert stranger.outcome.startswith("amqp:transaction:"), stranger.outcome
     with connect(broker) as connection:
         expect_nothing(listen(connection, queue))
