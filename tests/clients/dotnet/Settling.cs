@@ -190,7 +190,8 @@ public static class Locks
                 await Task.Delay(50, arguments.CancellationToken);
             }
 
-            await broker.AdvanceAsync(first - await broker.NowAsync() + TimeSpan.FromMilliseconds(10));
+            var left = first - await broker.NowAsync() + TimeSpan.FromMilliseconds(10);
+            await broker.AdvanceAsync(left > TimeSpan.Zero ? left : TimeSpan.Zero);
             await arguments.CompleteMessageAsync(arguments.Message);
             done.TrySetResult(first);
         };

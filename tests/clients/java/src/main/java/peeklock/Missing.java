@@ -8,7 +8,7 @@ import com.azure.messaging.servicebus.ServiceBusException;
 import com.azure.messaging.servicebus.ServiceBusFailureReason;
 import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusReceiverClient;
-import com.azure.messaging.servicebus.ServiceBusRuleManagerClient;
+import com.azure.messaging.servicebus.ServiceBusRuleManagerAsyncClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import com.azure.messaging.servicebus.ServiceBusSessionReceiverClient;
 import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
@@ -42,8 +42,8 @@ final class Missing {
                 .subscriptionName("nowhere").buildClient();
             ServiceBusSessionReceiverClient sessions =
                 builder.sessionReceiver().queueName(nowhere).buildClient();
-            ServiceBusRuleManagerClient rules = builder.ruleManager().topicName(topic)
-                .subscriptionName("nowhere").buildClient()) {
+            ServiceBusRuleManagerAsyncClient rules = builder.ruleManager().topicName(topic)
+                .subscriptionName("nowhere").buildAsyncClient()) {
             ServiceBusMessage message = new ServiceBusMessage("x");
             Map<String, Report.Scenario> calls = new LinkedHashMap<>();
             calls.put("send", () -> sender.sendMessage(message));
@@ -58,9 +58,9 @@ final class Missing {
             calls.put("peek in a subscription", subscriber::peekMessage);
             calls.put("accept a session", () -> sessions.acceptSession("s"));
             calls.put("accept any session", sessions::acceptNextSession);
-            calls.put("list rules", () -> rules.listRules().stream().toList());
+            calls.put("list rules", () -> rules.listRules().collectList().block(Client.WAIT));
             calls.put("create a rule", () -> rules.createRule("rule",
-                new CreateRuleOptions(new SqlRuleFilter("a = 1"))));
+                new CreateRuleOptions(new SqlRuleFilter("a = 1"))).block(Client.WAIT));
             List<String> wrong = new ArrayList<>();
             calls.forEach((doing, call) -> {
                 long began = System.nanoTime();
