@@ -25,6 +25,8 @@ DELETE_TOKEN = "delete-token"  # noqa: S105
 ANSWER_MAX_BYTES = 4 * 1024
 PYTHON_SDK = "azsdk-python-servicebus"
 """`product` in the open frame of azure-servicebus; also part of its user agent."""
+JAVA_SDK = "azure-messaging-servicebus"
+"""The same of com.azure:azure-messaging-servicebus."""
 
 
 class CbsNode:
@@ -42,11 +44,13 @@ class CbsNode:
         self._has_entity = has_entity
         self._respond = respond
         self._is_python_sdk = False
+        self._is_java_sdk = False
 
     def recognise(self, properties: Mapping[str, object]) -> None:
         """Take note of the properties that the client opened the connection with."""
         names = (properties.get("product"), properties.get("user-agent"))
         self._is_python_sdk = any(PYTHON_SDK in str(name) for name in names)
+        self._is_java_sdk = any(JAVA_SDK in str(name) for name in names)
 
     def handle(self, request: Request) -> None:
         """Take a token and say whether it is any good."""
@@ -99,8 +103,10 @@ class CbsNode:
         authentication error of it and tries again, so there the attach is refused instead, from
         which it makes its not-found error at once. With a bearer token it gets the service's answer
         all the same: the live tests of that SDK use bearer tokens, and expect that error.
+        The Java SDK keeps the management node whose token was refused, and waits for ever in the
+        next operation on it; it finds its not-found error in a refused attach.
         """
-        if self._is_python_sdk and is_sas(token):
+        if self._is_java_sdk or (self._is_python_sdk and is_sas(token)):
             return
         path = spelled_path_of(audience)
         if path.lower().endswith(MANAGEMENT_SUFFIX):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from config.entities import QueueDefinition
-from protocol.amqp.cbs import PYTHON_SDK
+from protocol.amqp.cbs import JAVA_SDK, PYTHON_SDK
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
 
 DECLARED = """
@@ -125,6 +125,15 @@ def test_the_python_sdk_is_told_at_attach(broker: Broker):
     assert "The messaging entity 'sb://localhost/nowhere' could not be found." in refusal
     if not broker.access.identity.strict:
         assert 404 == client.put_token("sb://localhost/nowhere", _bearer_token())[0]
+
+
+def test_the_java_sdk_is_told_at_attach(broker: Broker):
+    """After 404 it would wait for ever in its next management operation on that entity."""
+    client = broker.connect(product=JAVA_SDK)
+    assert 202 == put(client, "nowhere")[0]
+    refusal = client.attach_receiver("nowhere")
+    assert refusal is not None
+    assert "The messaging entity 'sb://localhost/nowhere' could not be found." in refusal
 
 
 def _bearer_token() -> str:
