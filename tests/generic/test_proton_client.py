@@ -187,12 +187,12 @@ def test_closed_connection_leaves_its_locks_standing(live: Live) -> None:
     queue = live.queue()
     with connection(live) as leaving, connection(live) as staying:
         send(leaving, queue, "detached", "attached")
-        detached = leaving.create_receiver(queue, credit=1)
+        detached = leaving.create_receiver(queue)
         detached.receive(timeout=TIMEOUT_S)
         detached.close()
-        leaving.create_receiver(queue, credit=1).receive(timeout=TIMEOUT_S)
+        leaving.create_receiver(queue).receive(timeout=TIMEOUT_S)
         leaving.close()
-        receiver = staying.create_receiver(queue, credit=2)
+        receiver = staying.create_receiver(queue)
         with pytest.raises(Timeout):
             receiver.receive(timeout=0.2)
         live.advance(seconds=31)
