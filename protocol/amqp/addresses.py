@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 CBS_NODE = "$cbs"
 MANAGEMENT_SUFFIX = "/$management"
+DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 
 
 class NodeKind(Enum):
@@ -33,6 +34,11 @@ class Address(NamedTuple):
 def is_subscription(path: str) -> bool:
     """Whether a path leads to a subscription or one of its sub-queues."""
     return "/subscriptions/" in path.lower()
+
+
+def is_receive_only(path: str) -> bool:
+    """Whether nothing can be sent to what has this path: a subscription or a sub-queue."""
+    return is_subscription(path) or path.lower().endswith(DEAD_LETTER_SUFFIX)
 
 
 def parse(text: str) -> Address:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.errors import ArgumentError, BrokerError, EntityNotFound, NotImplementedHere
-from protocol.amqp.addresses import MANAGEMENT_SUFFIX
+from protocol.amqp.addresses import MANAGEMENT_SUFFIX, is_receive_only
 from protocol.amqp.requests import Request, write_response
 from protocol.amqp.values import Int
-from protocol.identity import is_sas, spelled_path_of
+from protocol.identity import LISTEN, SEND, is_sas, spelled_path_of
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:
@@ -105,12 +105,24 @@ class CbsNode:
         all the same: the live tests of that SDK use bearer tokens, and expect that error.
         The Java SDK keeps the management node whose token was refused, and waits for ever in the
         next operation on it; it finds its not-found error in a refused attach.
+
+        A key that can only send or only receive is not told here either: whether it may ask for the
+        entity depends on the link that it attaches, and a missing claim is told before a missing
+        entity (Go's live tests receive with a Send key).
         """
         if self._is_java_sdk or (self._is_python_sdk and is_sas(token)):
             return
         path = spelled_path_of(audience)
+        if not self._may_attach(path):
+            return
         if path.lower().endswith(MANAGEMENT_SUFFIX):
             path = path[: -len(MANAGEMENT_SUFFIX)]
-        names_entity = path and not path.startswith("$")
-        if names_entity and not self._has_entity(self._permits.likely_namespace, path):
+        if not path or path.startswith("$"):
+            return
+        if not self._has_entity(self._permits.likely_namespace, path):
             raise EntityNotFound(path)
+
+    def _may_attach(self, path: str) -> bool:
+        """Whether every link that this path can have would be granted."""
+        claims = (LISTEN,) if is_receive_only(path) else (SEND, LISTEN)
+        return all(self._permits.has(claim, path) for claim in claims)

@@ -103,6 +103,10 @@ class Permits:
 
     # --- what it may do ------------------------------------------------------------------------
 
+    def has(self, claim: str, path: str) -> bool:
+        """Whether the claim is granted on this path."""
+        return self._has((claim, path))
+
     def authorize(self, claim: str, path: str) -> None:
         """Raise `Unauthorized` unless the claim is granted on this path."""
         if not self._has((claim, path)):

@@ -86,6 +86,34 @@ def test_a_wrong_key_is_told_before_a_missing_entity(broker: Broker):
     assert (401, "InvalidSignature") == (status, text.partition(":")[0])
 
 
+@pytest.mark.parametrize("claim", ["Send", "Listen"])
+def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
+    """A key that can only send, or only receive, learns at attach what is wrong: the claim that it
+    lacks, or the entity that is missing. Go's live tests receive with a Send key."""
+    rules = f"authorization_rules:\n  one: {{rights: [{claim}], primary_key: one-key}}\n"
+    client = Broker(DECLARED + rules, authorization="strict").connect()
+    assert 202 == client.authenticate("nowhere", "one", "one-key")[0]
+    refusals = {
+        "Send": client.attach_sender("nowhere"),
+        "Listen": client.attach_receiver("nowhere"),
+    }
+    assert (refusals.pop(claim) or "").startswith("amqp:not-found: The messaging entity")
+    ((lacking, refusal),) = refusals.items()
+    assert (refusal or "").startswith(
+        f"amqp:unauthorized-access: Unauthorized access. '{lacking}' claim(s) are required"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["prices/Subscriptions/none", "nowhere/$DeadLetterQueue", "nowhere/Subscriptions/all"]
+)
+def test_a_key_to_listen_is_told_of_missing_subscriptions_and_sub_queues(path: str):
+    """Nobody can send there, so it has every claim that a link could need."""
+    rules = "authorization_rules:\n  one: {rights: [Listen], primary_key: one-key}\n"
+    client = Broker(DECLARED + rules, authorization="strict").connect()
+    assert 404 == client.authenticate(path, "one", "one-key")[0]
+
+
 def test_the_token_counts_for_an_entity_that_is_created_later(broker: Broker):
     """The same client may create it, and need not put the token again."""
     client = broker.connect()
