@@ -20,6 +20,7 @@ SUBSCRIPTIONS = "Subscriptions"
 # The service allows letters, digits, periods, hyphens and underscores, and takes a few others all the
 # same, such as MassTransit's tilde. These it refuses.
 _FORBIDDEN = re.compile(r"""[@?#*\\\x00-\x20\x7f,;"'<>]""")
+_FORBIDDEN_IN_ADDRESSES = re.compile(r"[@?#*\\\x00-\x1f\x7f]")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAMESPACE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
@@ -30,8 +31,19 @@ def subscription_path(topic: str, subscription: str) -> str:
 
 def wrong_entity_name(name: str, limits: Limits) -> str | None:
     """Say what is wrong with the name of a queue or topic; None if nothing is."""
-    if wrong := _wrong(name, limits.entity_path_max_characters):
-        return wrong
+    return _wrong(name, limits.entity_path_max_characters) or _wrong_path(name)
+
+
+def wrong_address(name: str, limits: Limits) -> str | None:
+    """Say what is wrong with the address of a queue that its first user creates.
+
+    Spaces, commas and quotes are allowed: generic clients use them (go-amqp's own integration tests).
+    """
+    characters_max = limits.entity_path_max_characters
+    return _wrong(name, characters_max, _FORBIDDEN_IN_ADDRESSES) or _wrong_path(name)
+
+
+def _wrong_path(name: str) -> str | None:
     segments = name.split("/")
     if not all(segments):
         return "'/' may stand between other characters only"
@@ -57,12 +69,12 @@ def wrong_namespace_name(name: str, limits: Limits) -> str | None:
     return _wrong(name, limits.name_max_characters)
 
 
-def _wrong(name: str, characters_max: int) -> str | None:
+def _wrong(name: str, characters_max: int, forbidden: re.Pattern[str] = _FORBIDDEN) -> str | None:
     if not name:
         return "a name may not be empty"
     if len(name) > characters_max:
         return f"{len(name)} characters are too many; at most {characters_max} are allowed"
-    if found := _FORBIDDEN.search(name):
+    if found := forbidden.search(name):
         shown = f"'{found[0]}'" if found[0].isprintable() and found[0] != " " else "white space"
         return f"{shown} is not allowed"
     return None

@@ -13,7 +13,8 @@ from broker.core.definitions import stored_definitions
 from config.emulator_limits import beyond_emulator
 from config.emulator_writing import emulator_form
 from config.entities import SubscriptionDefinition
-from config.names import DEFAULT_NAMESPACE
+from config.limits import RELAXED
+from config.names import DEFAULT_NAMESPACE, wrong_entity_name
 from config.topology import Topology
 from config.yaml_writing import yaml_form
 
@@ -43,7 +44,7 @@ def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> Exp
         losses += beyond_emulator(topology)
     else:
         document, losses = yaml_form(topology, default_lock_duration_ms), []
-    return Exported(document, [*losses, *_dangling(topology)])
+    return Exported(document, [*losses, *_dangling(topology), *_misnamed(topology)])
 
 
 def _dangling(topology: Topology) -> Iterator[str]:
@@ -55,6 +56,16 @@ def _dangling(topology: Topology) -> Iterator[str]:
                 target = getattr(definition, name, None)
                 if target is not None and target.casefold() not in known:
                     yield f"{path}: forwards to {target!r}, which does not exist"
+
+
+def _misnamed(topology: Topology) -> Iterator[str]:
+    """Queues that their first user created by an address that is no name for a file."""
+    for entities in topology.namespaces.values():
+        for path, definition in entities.items():
+            if isinstance(definition, SubscriptionDefinition):
+                continue
+            if wrong := wrong_entity_name(path, RELAXED):
+                yield f"{path}: {wrong}"
 
 
 def as_text(document: dict[str, Any], form: str) -> str:

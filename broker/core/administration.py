@@ -31,7 +31,7 @@ from config.entities import (
     TopicDefinition,
 )
 from config.features import missing_feature
-from config.names import subscription_path, wrong_entity_name
+from config.names import subscription_path, wrong_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -205,7 +205,7 @@ class Administration:
         if (
             self._directory.get(path) is None
             and "/$" not in path
-            and wrong_entity_name(path, limits) is None
+            and wrong_address(path, limits) is None
             and self._directory.queue_and_topic_count < limits.entities_per_namespace_max
         ):
             definition = QueueDefinition(lock_duration_ms=limits.lock_duration_default_ms)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from broker.__main__ import main
 from protocol.identity import sas
@@ -139,6 +140,16 @@ def test_forwarding_to_nowhere_is_told(capsys):
         assert 200 == request(broker.http_port, "DELETE", "/b").status
         _, warnings = export(capsys, connection_string(broker))
     assert "warning: a: forwards to 'b', which does not exist\n" == warnings
+
+
+def test_names_that_no_file_may_have_are_told(capsys):
+    """Whoever creates a queue by using it may call it what administration would refuse."""
+    with BrokerProcess(environment={"PEEKLOCK_CREATE_ON_FIRST_USE": "true"}) as broker:
+        with ServiceBusClient.from_connection_string(broker.connection_string) as client:
+            with client.get_queue_sender("a, b") as sender:
+                sender.send_messages(ServiceBusMessage("x"))
+        _, warnings = export(capsys, connection_string(broker))
+    assert "warning: a, b: ',' is not allowed\n" == warnings
 
 
 @pytest.mark.parametrize(

@@ -278,13 +278,18 @@ def test_wrong_key_is_refused(live: Live) -> None:
 
 
 def test_queue_is_created_on_first_use_where_switched_on() -> None:
-    """With the setting on, naming a queue is enough; names that cannot be are refused as before."""
+    """With the setting on, naming a queue is enough, even with an address that administration would
+    not take; names that cannot be are refused as before."""
     with BrokerProcess(environment={"PEEKLOCK_CREATE_ON_FIRST_USE": "true"}) as process:
         live = Live(process)
         send(live, "made-on-the-way", "hello")
         with live.client(retry_total=0) as client:
             with client.get_queue_receiver("made-on-the-way") as receiver:
                 assert ["hello"] == bodies(receive(receiver, 1))
+            with client.get_queue_sender("1 roundtrip, small payload") as sender:
+                sender.send_messages(ServiceBusMessage("spaced"))
+            with client.get_queue_receiver("1 roundtrip, small payload") as receiver:
+                assert ["spaced"] == bodies(receive(receiver, 1))
             with (
                 pytest.raises(MessagingEntityNotFoundError),
                 client.get_queue_sender("not*allowed") as sender,
