@@ -1,11 +1,13 @@
 """A receiver that asked for copies: it looks at messages and neither locks nor takes them.
 
 Owns how far a client has looked; what there is to see is the core's answer to a peek. A browser sees
-what is there when it asks: it is not told of what comes later until it grants credit again.
+what is there when it asks: it is not told of what comes later until it grants credit again. It asks no
+faster than the client reads, and all browsers of a connection take turns.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Peek
@@ -24,6 +26,54 @@ if TYPE_CHECKING:
     from protocol.amqp.outcomes import Outcome
 
 ASKED_AT_ONCE_MAX = 100
+BROWSERS_AT_ONCE_MAX = 4
+"""Links of a connection that may wait for copies at the same time. Each is given about a megabyte, so
+that is what a connection can have in memory before its socket says that it takes no more."""
+
+
+class BrowsingTurns:
+    """Lets the browsing links of one connection ask a few at a time, in the order they wanted to."""
+
+    def __init__(self) -> None:
+        self._asking: set[BrowsingLink] = set()
+        self._waiting: deque[BrowsingLink] = deque()
+        self._is_paused = False
+
+    def request(self, browser: BrowsingLink) -> None:
+        """Have a browser ask, now or when it is its turn."""
+        self._waiting.append(browser)
+        self._go_on()
+
+    def answered(self, browser: BrowsingLink) -> None:
+        """A browser has been answered: another may ask."""
+        self._asking.discard(browser)
+        self._go_on()
+
+    def forget(self, browser: BrowsingLink) -> None:
+        """A browser is gone."""
+        if browser in self._waiting:
+            self._waiting.remove(browser)
+        self.answered(browser)
+
+    def clear(self) -> None:
+        """All links are gone."""
+        self._asking.clear()
+        self._waiting.clear()
+
+    def pause(self) -> None:
+        """The socket takes no more for now."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """The socket takes more again."""
+        self._is_paused = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and not self._is_paused and len(self._asking) < BROWSERS_AT_ONCE_MAX:
+            browser = self._waiting.popleft()
+            if browser.ask():
+                self._asking.add(browser)
 
 
 class BrowsingLink:
@@ -36,6 +86,7 @@ class BrowsingLink:
         path: str,
         submit: Callable[[Command], None],
         touch: Callable[[], None],
+        turns: BrowsingTurns,
         *,
         presettled: bool,
         session_id: str | None,
@@ -45,6 +96,7 @@ class BrowsingLink:
         self.path = path
         self._submit = submit
         self._touch = touch
+        self._turns = turns
         self._presettled = presettled
         self._from_topic = is_subscription(path)
         self._session_id = session_id
@@ -54,7 +106,7 @@ class BrowsingLink:
 
     def begin(self) -> None:
         """Look whether there is such a queue; the answer grants the link or refuses it."""
-        self._ask(1)
+        self._request()
 
     # --- from the client -----------------------------------------------------------------------
 
@@ -63,9 +115,8 @@ class BrowsingLink:
         engine, link = self._engine, self._link
         if self._asking or engine.queued(link):
             return
-        credit = engine.credit(link)
-        if credit > 0:
-            self._ask(min(credit, ASKED_AT_ONCE_MAX))
+        if engine.credit(link) > 0:
+            self._request()
         elif engine.draining(link):
             engine.drained(link)
             self._touch()
@@ -82,12 +133,24 @@ class BrowsingLink:
 
     def on_detach(self) -> None:
         """Nothing is held for a client that only looks."""
+        self._turns.forget(self)
 
-    def _ask(self, count: int) -> None:
+    def _request(self) -> None:
         self._asking = True
+        self._turns.request(self)
+
+    def ask(self) -> bool:
+        """Look for messages; false if the client takes none any more."""
+        engine, link = self._engine, self._link
+        count = min(engine.credit(link), ASKED_AT_ONCE_MAX) if link.answered else 1
+        if link.closed or count <= 0:
+            self._asking = False
+            engine.drained(link)
+            return False
         self._submit(
             Peek(self, self, self.path, self._from_sequence_number, count, self._session_id)
         )
+        return True
 
     # --- from the core -------------------------------------------------------------------------
 
@@ -96,6 +159,7 @@ class BrowsingLink:
         if not isinstance(effect, Reply):
             return
         self._asking = False
+        self._turns.answered(self)
         if effect.error is not None:
             error = wire_error(
                 effect.error, entity=self.path, operation="browse", host=self._link.host

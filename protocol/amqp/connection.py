@@ -148,6 +148,7 @@ class Connection:
 
     def pause(self) -> None:
         """The socket takes no more for now."""
+        self._nodes.browsing.pause()
         for peer in self._peers.values():
             if isinstance(peer, ClientReceiver | ResponseLink):
                 peer.pause()
@@ -157,6 +158,7 @@ class Connection:
         for peer in list(self._peers.values()):
             if isinstance(peer, ClientReceiver | ResponseLink):
                 peer.resume()
+        self._nodes.browsing.resume()
 
     def close(self, error: BrokerError) -> None:
         """The broker closes the connection in order and says why."""

@@ -14,7 +14,7 @@ import structlog
 from broker.core.commands import AttachReceiver, AttachSender, ReceiveMode, SessionRequest
 from broker.core.errors import EntityNotFound, InvalidField, NotImplementedHere
 from protocol.amqp.addresses import Address, NodeKind, parse
-from protocol.amqp.browsing import BrowsingLink
+from protocol.amqp.browsing import BrowsingLink, BrowsingTurns
 from protocol.amqp.cbs import CbsNode
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
@@ -85,6 +85,7 @@ class Nodes:
         self._touch = touch
         self._responses: list[ResponseLink] = []
         self._intake = RequestIntake()
+        self.browsing = BrowsingTurns()
         self._management: dict[str, ManagementNode] = {}
         self._cbs = CbsNode(permits, grants_changed, has_entity, self._respond)
 
@@ -100,6 +101,7 @@ class Nodes:
     def clear(self) -> None:
         """All links are gone."""
         self._intake.clear()
+        self.browsing.clear()
         self._responses.clear()
         self._management.clear()
 
@@ -185,6 +187,7 @@ class Nodes:
             path,
             self._submit,
             self._touch,
+            self.browsing,
             presettled=attach.snd_settle_mode == SETTLED_MODE,
             session_id=session.session_id if session is not None else None,
         )

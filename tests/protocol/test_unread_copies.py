@@ -1,0 +1,109 @@
+"""Links that look at messages ask for copies no faster than their client reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import Peek
+from protocol.amqp.browsing import BROWSERS_AT_ONCE_MAX
+from protocol.amqp.values import Described, Symbol, UInt, ULong, encode
+from tests.identity.broker import Broker, Client
+from tests.support import wire
+
+MESSAGES = 250
+
+
+class CountingBroker(Broker):
+    """Counts the peeks that reach it."""
+
+    def __init__(self, declared: str) -> None:
+        super().__init__(declared)
+        self.peeks = 0
+
+    def enter(self, name: str) -> object:
+        enter = super().enter(name)
+
+        def count(command: object) -> None:
+            self.peeks += isinstance(command, Peek)
+            enter(command)
+
+        return count
+
+
+@pytest.fixture
+def broker() -> CountingBroker:
+    return CountingBroker("queues: {orders: }")
+
+
+@pytest.fixture
+def client(broker: CountingBroker) -> Client:
+    """A client whose queue has messages."""
+    client = broker.connect()
+    assert client.attach_sender("orders") is None
+    message = encode(Described(ULong(0x75), b"x"))
+    handle = client.last_handle
+    client.say(
+        *(wire.transfer(client.next_delivery(), message, handle=handle) for _ in range(MESSAGES))
+    )
+    return client
+
+
+def attach_browser(name: str, handle: int, address: str) -> bytes:
+    copies = wire.described(0x28, address, None, None, None, None, None, Symbol("copy"))
+    return wire.frame("attach", name, UInt(handle), True, None, None, copies, wire.target("here"))
+
+
+def copies_seen(client: Client, *data: bytes) -> int:
+    """How many the client is shown after it has said this."""
+    frames = client.say(*data)
+    while more := client.say():
+        frames += more
+    return sum(frame.name == "transfer" for frame in frames)
+
+
+def test_a_socket_that_takes_no_more_holds_copies_back(broker: CountingBroker, client: Client):
+    """However much credit there is. Three browsers that nobody read from took 2.1 GB."""
+    assert client.attach(attach_browser, "orders") is None
+    client.connection.pause()
+    before = broker.peeks
+    assert 0 == copies_seen(client, wire.flow(1000, handle=client.last_handle))
+    assert before == broker.peeks
+    client.connection.resume()
+    assert MESSAGES == copies_seen(client)
+
+
+def test_browsers_of_a_connection_take_turns(broker: CountingBroker, client: Client):
+    """All get everything, but only a few wait for their copies at the same time."""
+    handles = []
+    for _ in range(20):
+        assert client.attach(attach_browser, "orders") is None
+        handles.append(client.last_handle)
+    before = broker.peeks
+    for handle in handles:
+        client.connection.receive_data(wire.flow(1000, handle=handle))
+    assert BROWSERS_AT_ONCE_MAX == broker.peeks - before
+    assert 20 * MESSAGES == copies_seen(client)
+
+
+def test_a_browser_that_leaves_gives_its_turn_to_others(client: Client):
+    handles = []
+    for _ in range(3 * BROWSERS_AT_ONCE_MAX):
+        assert client.attach(attach_browser, "orders") is None
+        handles.append(client.last_handle)
+    for handle in handles:
+        client.connection.receive_data(wire.flow(1000, handle=handle))
+    for handle in handles[:-1]:
+        client.connection.receive_data(wire.detach(handle))
+    assert MESSAGES == copies_seen(client)
+
+
+def test_a_browser_whose_credit_is_taken_back_before_its_turn(client: Client):
+    """It is shown nothing, its drain is answered, and it can look again."""
+    assert client.attach(attach_browser, "orders") is None
+    handle = client.last_handle
+    client.connection.pause()
+    client.say(wire.flow(10, handle=handle))
+    client.say(wire.flow(0, handle=handle))
+    client.connection.resume()
+    assert 0 == copies_seen(client)
+    assert 7 == copies_seen(client, wire.flow(7, handle=handle))
