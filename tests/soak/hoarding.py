@@ -1,0 +1,542 @@
+"""Clients that make the broker hold as much as they can, beside one that behaves.
+
+Owns each abuse of memory and the watching: how large the broker gets, and how long the neighbour waits
+for the answer to a send. An abuse is bounded and repeatable: it ends by itself, whether the broker lets
+it go on or not. Run `python -m tests.soak.hoarding [name …]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from protocol.amqp.values import Described, Int, Long, Symbol, UInt, ULong, encode
+from tests.bench.observe import resident_megabytes
+from tests.support import wire
+from tests.support.server import HOST, BrokerProcess, root_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEGABYTES_ALLOWED = 300.0
+WAIT_P99_ALLOWED_S = 0.050
+SAMPLE_EVERY_S = 0.02
+TIMEOUT_S = 20.0
+PART_BYTES = 60_000
+NEIGHBOUR_PAUSE_S = 0.01
+SETTLE_S = 15.0
+SETTLED_SAMPLES = 10
+QUEUES: dict[str, Any] = {name: {} for name in ("orders", "neighbour", "spare")}
+ENTITIES: dict[str, Any] = {
+    "queues": {
+        **QUEUES,
+        "large": {"max_message_size_in_kilobytes": 102_400},
+        "baskets": {"requires_session": True},
+    }
+}
+
+
+class HungUp(Exception):
+    """The broker ended the connection."""
+
+
+class RawClient:
+    """A socket that says frames and reads only when it is asked to."""
+
+    def __init__(self, port: int, *, receive_buffer_bytes: int | None = None) -> None:
+        self.socket = socket.socket()
+        if receive_buffer_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.settimeout(TIMEOUT_S)
+        self.socket.connect((HOST, port))
+        self._heard = b""
+        self.say(wire.HEADER, wire.open_frame(hostname=HOST), wire.begin_frame())
+        self.hear("begin")
+
+    def say(self, *data: bytes) -> None:
+        """Write, without a look at the answer. Raises `HungUp`."""
+        try:
+            self.socket.sendall(b"".join(data))
+        except OSError as error:
+            raise HungUp from error
+
+    def hear(self, name: str) -> wire.Frame:
+        """Read up to the next frame of this name. Raises `HungUp`."""
+        while True:
+            while len(self._heard) >= 8:
+                size = 8
+                if self._heard[:4] != b"AMQP":
+                    size = int.from_bytes(self._heard[:4])
+                if len(self._heard) < size:
+                    break
+                found = wire.frames(self._heard[:size])
+                self._heard = self._heard[size:]
+                if found and found[0].name == name:
+                    return found[0]
+            try:
+                more = self.socket.recv(1 << 16)
+            except OSError as error:
+                raise HungUp from error
+            if not more:
+                raise HungUp
+            self._heard += more
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Abuse:
+    """What an abuser needs; all its connections end with it."""
+
+    def __init__(self, broker: BrokerProcess, stack: ExitStack) -> None:
+        self.broker = broker
+        self._stack = stack
+
+    def connect(self, **options: Any) -> RawClient:
+        client = RawClient(self.broker.amqp_port, **options)
+        self._stack.callback(client.close)
+        return client
+
+    def fill(self, queue: str, count: int, size_bytes: int) -> None:
+        """Put messages into a queue."""
+        client = RawClient(self.broker.amqp_port)
+        client.say(wire.attach_sender(address=queue))
+        message = data_section(size_bytes)
+        for number in range(count):
+            client.say(*in_parts(number, message))
+            client.hear("disposition")
+        client.close()
+
+    def settle(self) -> None:
+        """Wait until the broker has read what was written, and neither grows nor shrinks."""
+        sizes: list[float] = []
+        deadline_s = time.monotonic() + SETTLE_S
+        while time.monotonic() < deadline_s:
+            sizes.append(resident_megabytes(self.broker.process_id))
+            last = sizes[-SETTLED_SAMPLES:]
+            if len(last) == SETTLED_SAMPLES and max(last) - min(last) < 1:
+                break
+            time.sleep(0.1)
+
+
+def data_section(size_bytes: int) -> bytes:
+    return encode(Described(ULong(0x75), b"x" * size_bytes))
+
+
+def in_parts(number: int, message: bytes, *, handle: int = 0, **options: Any) -> list[bytes]:
+    """The transfers of one message."""
+    starts = range(0, len(message), PART_BYTES)
+    return [
+        wire.transfer(
+            number,
+            message[start : start + PART_BYTES],
+            handle=handle,
+            more=start + PART_BYTES < len(message),
+            **options,
+        )
+        for start in starts
+    ]
+
+
+def attach_coordinator(handle: int) -> bytes:
+    return wire.frame(
+        "attach",
+        f"coordinator-{handle}",
+        UInt(handle),
+        False,
+        None,
+        None,
+        wire.source("here"),
+        wire.described(0x30),
+        None,
+        None,
+        UInt(0),
+    )
+
+
+def declare(client: RawClient, number: int, handle: int) -> bytes:
+    """The id of a new transaction. Raises `HungUp` where there will be none."""
+    request = encode(Described(ULong(0x77), wire.described(0x31)))
+    client.say(wire.transfer(number, request, handle=handle))
+    outcome = client.hear("disposition")[4]
+    if not isinstance(outcome, Described) or outcome.descriptor != 0x33:
+        raise HungUp
+    assert isinstance(outcome.value, list)
+    return bytes(outcome.value[0])
+
+
+# --- abuses ------------------------------------------------------------------------------------
+
+
+def unfinished_tokens(abuse: Abuse) -> None:
+    """60 connections, each with 100 links to $cbs and an unfinished put-token on every one."""
+    part = b"x" * PART_BYTES
+    for _ in range(60):
+        with suppress(HungUp):
+            client = abuse.connect()
+            for handle in range(100):
+                client.say(
+                    wire.attach_sender(f"t{handle}", handle, "$cbs"),
+                    wire.transfer(handle, part, handle=handle, more=True),
+                )
+    abuse.settle()
+
+
+def unfinished_messages(abuse: Abuse) -> None:
+    """Eight connections with messages of 93 MB that never end."""
+    part = b"x" * PART_BYTES
+    for _ in range(8):
+        with suppress(HungUp):
+            client = abuse.connect()
+            client.say(wire.attach_sender(address="large"))
+            client.hear("attach")
+            client.hear("flow")
+            for number in range(93_000_000 // PART_BYTES):
+                client.say(wire.transfer(0 if number == 0 else None, part, more=True))
+    abuse.settle()
+
+
+def unread_peeks(abuse: Abuse) -> None:
+    """2,500 peeks of a large message and no credit for the answers."""
+    abuse.fill("orders", 1, 900_000)
+    client = abuse.connect()
+    node = "orders/$management"
+    request = b"".join(
+        encode(Described(ULong(code), value))
+        for code, value in (
+            (0x73, ["id"]),
+            (0x74, {"operation": "com.microsoft:peek-message"}),
+            (0x77, {"from-sequence-number": Long(0), "message-count": Int(1)}),
+        )
+    )
+    with suppress(HungUp):
+        client.say(wire.attach_receiver("answers", 0, node), wire.attach_sender("asks", 1, node))
+        for number in range(2_500):
+            client.say(wire.transfer(number, request, handle=1))
+    abuse.settle()
+
+
+def unread_copies(abuse: Abuse) -> None:
+    """Ten browsing links with endless credit, of which nothing is read."""
+    abuse.fill("orders", 100, 900_000)
+    copies = wire.described(0x28, "orders", None, None, None, None, None, Symbol("copy"))
+    for _ in range(10):
+        client = abuse.connect(receive_buffer_bytes=4096)
+        attach = wire.frame(
+            "attach", "look", UInt(0), True, None, None, copies, wire.target("here")
+        )
+        with suppress(HungUp):
+            client.say(attach, wire.flow(1_000_000, incoming_window=1 << 30))
+    abuse.settle()
+
+
+def unread_messages(abuse: Abuse) -> None:
+    """Ten receivers with endless credit, of which nothing is read."""
+    abuse.fill("orders", 100, 900_000)
+    for _ in range(10):
+        client = abuse.connect(receive_buffer_bytes=4096)
+        with suppress(HungUp):
+            client.say(
+                wire.attach_receiver(address="orders"),
+                wire.flow(1_000_000, incoming_window=1 << 30),
+            )
+    abuse.settle()
+
+
+def open_transactions(abuse: Abuse) -> None:
+    """172 transactions on as many connections, each with 18 MB of messages."""
+    for _ in range(172):
+        with suppress(HungUp):
+            client = abuse.connect()
+            client.say(wire.attach_sender(address="orders"), attach_coordinator(1))
+            transaction_id = declare(client, 0, 1)
+            state = wire.described(0x34, transaction_id)
+            message = data_section(900_000)
+            for number in range(1, 21):
+                client.say(*in_parts(number, message, state=state))
+                client.hear("disposition")
+    abuse.settle()
+
+
+def many_transactions(abuse: Abuse) -> None:
+    """30,000 transactions on one connection, over many coordinator links."""
+    client = abuse.connect()
+    request = encode(Described(ULong(0x77), wire.described(0x31)))
+    number = 0
+    with suppress(HungUp):
+        for handle in range(300):
+            client.say(attach_coordinator(handle))
+            for _ in range(100):
+                client.say(wire.transfer(number, request, handle=handle))
+                number += 1
+            client.hear("disposition")
+    abuse.settle()
+
+
+def refused_attaches(abuse: Abuse) -> None:
+    """40,000 attaches to what is not there, of which no refusal is read."""
+    client = abuse.connect(receive_buffer_bytes=4096)
+    client.socket.settimeout(5)
+    with suppress(HungUp):
+        for handle in range(40_000):
+            client.say(wire.attach_sender(f"link-{handle}", handle, f"missing/{handle}/$x"))
+    abuse.settle()
+
+
+def wordy_attaches(abuse: Abuse) -> None:
+    """2,000 links with 50 kB of properties each."""
+    client = abuse.connect()
+    words: dict[Any, object] = {Symbol(f"p{number}"): Int(1000) for number in range(5_000)}
+    with suppress(HungUp):
+        for handle in range(2_000):
+            client.say(wire.attach_sender(f"l{handle}", handle, "orders", properties=words))
+    abuse.settle()
+
+
+def many_sessions(abuse: Abuse) -> None:
+    """8,000 AMQP sessions on each of four connections, with a link each."""
+    for _ in range(4):
+        client = abuse.connect()
+        with suppress(HungUp):
+            for channel in range(1, 8_000):
+                client.say(
+                    wire.begin_frame(channel),
+                    wire.attach_sender("l", 0, "$cbs", channel=channel),
+                )
+    abuse.settle()
+
+
+def many_links(abuse: Abuse) -> None:
+    """20,000 links on each of four connections."""
+    for _ in range(4):
+        client = abuse.connect()
+        with suppress(HungUp):
+            for start in range(0, 20_000, 500):
+                client.say(
+                    *(
+                        wire.attach_receiver(f"l{handle}", handle, "orders")
+                        for handle in range(start, start + 500)
+                    )
+                )
+    abuse.settle()
+
+
+def session_waits(abuse: Abuse) -> None:
+    """20,000 receivers that wait for any session."""
+    client = abuse.connect()
+    wanted: dict[Any, object] = {Symbol("com.microsoft:session-filter"): None}
+    with suppress(HungUp):
+        for handle in range(20_000):
+            client.say(
+                wire.attach_receiver(f"l{handle}", handle, "baskets", filters=wanted),
+            )
+    abuse.settle()
+
+
+def unread_outcomes(abuse: Abuse) -> None:
+    """Sends without end on ten connections, of which no outcome is read."""
+    message = data_section(10)
+    for _ in range(10):
+        client = abuse.connect(receive_buffer_bytes=4096)
+        client.socket.settimeout(3)
+        with suppress(HungUp):
+            # Settled one by one, each outcome is a frame of its own.
+            client.say(wire.attach_sender(address="orders"))
+            for number in range(0, 40_000, 2):
+                client.say(
+                    wire.transfer(number, message),
+                    wire.transfer(number + 1, b"\x00", settled=False),
+                )
+    abuse.settle()
+
+
+ABUSES: dict[str, tuple[Callable[[Abuse], None], bool]] = {
+    "unfinished-tokens": (unfinished_tokens, True),
+    "unfinished-messages": (unfinished_messages, False),
+    "unread-peeks": (unread_peeks, False),
+    "unread-copies": (unread_copies, False),
+    "unread-messages": (unread_messages, False),
+    "unread-outcomes": (unread_outcomes, False),
+    "open-transactions": (open_transactions, False),
+    "many-transactions": (many_transactions, False),
+    "refused-attaches": (refused_attaches, False),
+    "wordy-attaches": (wordy_attaches, False),
+    "many-sessions": (many_sessions, False),
+    "many-sessions-without-token": (many_sessions, True),
+    "many-links": (many_links, False),
+    "session-waits": (session_waits, False),
+}
+"""And whether the broker is strict, so that the abuser has no token."""
+
+
+# --- watching ----------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """What an abuse did."""
+
+    before_megabytes: float
+    most_megabytes: float
+    waits_s: list[float]
+    is_healthy: bool
+
+    def wait_s(self, share: float) -> float:
+        """How long the neighbour waited at most, in this share of its sends."""
+        ordered = sorted(self.waits_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+    @property
+    def failed(self) -> bool:
+        within = self.most_megabytes <= MEGABYTES_ALLOWED
+        return not (self.is_healthy and within and self.wait_s(0.99) <= WAIT_P99_ALLOWED_S)
+
+
+def run_abuse(name: str) -> Seen:
+    """Run one against a broker of its own, on sqlite."""
+    abuse, is_strict = ABUSES[name]
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="peeklock-hoarding-"))
+        broker = stack.enter_context(
+            BrokerProcess(
+                config=ENTITIES,
+                storage=f"sqlite:///{Path(folder) / 'hoarding.db'}",
+                arguments=["--authorization", "strict"] if is_strict else [],
+            )
+        )
+        neighbour = stack.enter_context(Neighbour(broker.amqp_port))
+        before = resident_megabytes(broker.process_id)
+        watch = stack.enter_context(MemoryWatch(broker.process_id))
+        neighbour.begin()
+        abuse(Abuse(broker, stack))
+        waits_s = neighbour.end()
+        watch.stop()
+        return Seen(before, watch.most_megabytes, waits_s, broker.is_healthy())
+
+
+class MemoryWatch:
+    """The most memory that a process had."""
+
+    def __init__(self, process_id: int) -> None:
+        self._process_id = process_id
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.most_megabytes = 0.0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(SAMPLE_EVERY_S):
+            with suppress(OSError):
+                self.most_megabytes = max(self.most_megabytes, resident_megabytes(self._process_id))
+
+
+class Neighbour:
+    """A client in a process of its own that sends a message now and then, and waits for its outcome."""
+
+    def __init__(self, port: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_neighbour, args=(port, theirs), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        self._ours.recv()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def begin(self) -> None:
+        self._ours.send("begin")
+
+    def end(self) -> list[float]:
+        """Stop; how long each send took."""
+        self._ours.send("end")
+        if not self._ours.poll(60):
+            return [60.0]
+        waits: list[float] = self._ours.recv()
+        return waits
+
+
+def _neighbour(port: int, pipe: Any) -> None:
+    client = RawClient(port)
+    client.socket.settimeout(120)
+    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _put_token(client)
+    client.say(wire.attach_sender("mine", 7, "neighbour"))
+    client.hear("attach")
+    message = data_section(100)
+    number = 1
+    waits: list[float] = []
+    pipe.send("ready")
+    pipe.recv()
+    while not pipe.poll():
+        begun_s = time.monotonic()
+        client.say(wire.transfer(number, message, handle=7))
+        client.hear("disposition")
+        waits.append(time.monotonic() - begun_s)
+        number += 1
+        time.sleep(NEIGHBOUR_PAUSE_S)
+    pipe.send(waits)
+
+
+def _put_token(client: RawClient) -> None:
+    """Put the token of the whole broker."""
+
+    audience = f"sb://{HOST}/"
+    request = b"".join(
+        encode(Described(ULong(code), value))
+        for code, value in (
+            (0x73, ["token"]),
+            (0x74, {"operation": "put-token", "type": "jwt", "name": audience}),
+            (0x77, root_token()),
+        )
+    )
+    client.say(
+        wire.attach_receiver("granted", 5, "$cbs"),
+        wire.flow(10, handle=5),
+        wire.attach_sender("token", 6, "$cbs"),
+        wire.transfer(0, request, handle=6),
+    )
+    client.hear("transfer")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.hoarding", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(ABUSES))
+    names = parser.parse_args(arguments).names or list(ABUSES)
+    failed = False
+    for name in names:
+        seen = run_abuse(name)
+        failed |= seen.failed
+        print(
+            f"{'FAILED' if seen.failed else 'ok':<6} {name:<28} "
+            f"{seen.before_megabytes:4.0f} MB, at most {seen.most_megabytes:5.0f} MB; neighbour "
+            f"p50 {1000 * statistics.median(seen.waits_s):.0f} ms, "
+            f"p99 {1000 * seen.wait_s(0.99):.0f} ms, max {1000 * max(seen.waits_s):.0f} ms",
+            flush=True,
+        )
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
