@@ -6,6 +6,7 @@ Effects leave in order, and never before the records they rest on are durable.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     from broker.core.commands import Peer, Settlement
     from broker.core.errors import BrokerError
     from broker.core.message import Message
+    from broker.core.overlay import Overlay
     from config.entities import EntityDefinition
+
+
+_LOCK_TOKEN = attrgetter("lock_token")
+
+Content = tuple[int, "Overlay | None", bytes | None, bytes]
+"""What can change about a message in a queue: see `content_of`."""
 
 
 class SenderAttached(NamedTuple):
@@ -62,12 +70,34 @@ class SendRefused(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Messages for a receiver, in order. Tokens are those given now: a later lock of the same
-    message has another. Each token is None in receive-and-delete."""
+    """Messages for a receiver, in order, as they are when they are locked. A commit may hold this
+    effect back for longer than the locks last; what the receiver sees is what was true here. Take
+    the messages from `messages_as_delivered`."""
 
     to: Peer
     messages: Sequence[Message]
     tokens: Sequence[bytes | None]
+    """Those given now: a later lock of the same message has another. Each is None in
+    receive-and-delete."""
+    locked_until_ms: int = 0
+    """The same for all of them; 0 in receive-and-delete."""
+    contents: Sequence[Content] = ()
+    """One a message; empty in receive-and-delete, where the messages are nobody's any more."""
+
+
+def messages_as_delivered(effect: Deliver) -> Sequence[Message]:
+    """The messages of a delivery as they were when they were locked.
+
+    Nothing about a message changes while the same lock holds, so most are simply those of the
+    effect. Where the lock has ended meanwhile, a copy shows what the message was like.
+    """
+    messages, tokens = effect.messages, effect.tokens
+    if not effect.contents or list(map(_LOCK_TOKEN, messages)) == tokens:
+        return messages
+    return [
+        message if message.lock_token == token else message.copy_with(content)
+        for message, token, content in zip(messages, tokens, effect.contents, strict=True)
+    ]
 
 
 class Drained(NamedTuple):

@@ -7,6 +7,7 @@ The body is opaque bytes here; only the edge that injected a `MessageReader` can
 from __future__ import annotations
 
 from enum import IntEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -134,6 +135,17 @@ class Message:
         twin.locked_until_ms = 0
         twin.lock_holder = None
         return twin
+
+    def copy_with(self, content: tuple[int, Overlay | None, bytes | None, bytes]) -> Message:
+        """A copy with what `content_of` said about it earlier."""
+        twin = self.copy()
+        twin.delivery_count, twin.overlay, twin.body, twin.annotations = content
+        return twin
+
+
+content_of = attrgetter("delivery_count", "overlay", "body", "annotations")
+"""What can change about a message while it is in a queue, but for its state and its lock: settlements
+change the first two, and leaving memory for the store the others. See `Message.copy_with`."""
 
 
 class MessageReader(Protocol):

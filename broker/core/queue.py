@@ -15,7 +15,7 @@ from broker.core.deadlines import Due
 from broker.core.effects import Deliver, DrainGoesOn
 from broker.core.index import BLOCK_BITS, MessageIndex
 from broker.core.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
-from broker.core.message import MessageState
+from broker.core.message import MessageState, content_of
 from broker.core.outlet import Outlet, Receiver
 from broker.core.overlay import EMPTY
 from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated, PayloadRow
@@ -289,7 +289,9 @@ class Queue:
         """Hand ready messages to a receiver: locked, or gone the moment they are on the wire."""
         if receiver.locks:
             tokens = self.lock(receiver, messages, now_ms)
-            turn.effects.append(Deliver(receiver.peer, messages, tokens))
+            until_ms = messages[0].locked_until_ms
+            contents = list(map(content_of, messages))
+            turn.effects.append(Deliver(receiver.peer, messages, tokens, until_ms, contents))
         else:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))

@@ -120,17 +120,12 @@ class Requests:
             found.append(message)
             size += message.size
         self._need_bodies(found, turn)
-        shown = []
-        for message in found:
-            twin = message.copy()
-            twin.locked_until_ms = message.locked_until_ms
-            shown.append(twin)
-        return shown
+        return _as_now(found)
 
     def receive_deferred(
         self, command: ask.ReceiveDeferred, now_ms: int, turn: Turn
     ) -> list[tuple[Message, bytes | None]]:
-        """Fetch deferred messages by number, all or none."""
+        """Fetch deferred messages by number, all or none. Copies, as in `peek`."""
         queue = self._receivable(command.path, now_ms)
         queue.entity.check_receiving()
         limit = self._environment.limits.receive_deferred_max_messages
@@ -150,7 +145,7 @@ class Requests:
             queue.delete(messages, turn)
             return [(message, None) for message in messages]
         tokens = queue.lock(holder, messages, now_ms)
-        return list(zip(messages, tokens, strict=True))
+        return list(zip(_as_now(messages), tokens, strict=True))
 
     @staticmethod
     def _deferred(queue: Queue, number: int, session_id: str | None) -> Message:
@@ -358,6 +353,17 @@ class CancelledLater:
         message = self._queue.index.get(number)
         is_scheduled = message is not None and message.state is MessageState.SCHEDULED
         return message if is_scheduled else None
+
+
+def _as_now(messages: Iterable[Message]) -> list[Message]:
+    """Copies with the end of the latest lock: the answer may be held back by a long commit, and
+    nothing that happens meanwhile shows in it."""
+    shown = []
+    for message in messages:
+        twin = message.copy()
+        twin.locked_until_ms = message.locked_until_ms
+        shown.append(twin)
+    return shown
 
 
 def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Message]:

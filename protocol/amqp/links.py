@@ -24,6 +24,7 @@ from broker.core.effects import (
     SettlementHeld,
     SettleRefused,
     TransactionRefused,
+    messages_as_delivered,
 )
 from broker.core.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.addresses import is_subscription
@@ -344,9 +345,8 @@ class ClientReceiver:
         bodies = []
         tags = []
         from_topic = self._from_topic
-        for message, token in zip(effect.messages, effect.tokens, strict=True):
-            # What was never locked for this client says nothing about earlier locks.
-            locked_until_ms = 0 if token is None else message.locked_until_ms
+        locked_until_ms = effect.locked_until_ms
+        for message, token in zip(messages_as_delivered(effect), effect.tokens, strict=True):
             head, body = encode_delivery(message, token, locked_until_ms, from_topic=from_topic)
             heads.append(head)
             bodies.append(body)

@@ -24,6 +24,7 @@ from broker.core.effects import (
     Refused,
     SenderAttached,
     SendRefused,
+    messages_as_delivered,
 )
 from broker.core.errors import (
     ArgumentOutOfRange,
@@ -170,8 +171,10 @@ class Exchange:
     def receive(self, effect: Effect) -> None:
         """Keep an effect; a message is read at once, since it may change or leave memory later."""
         match effect:
-            case Deliver(_, [message], [token]):
-                self.events.put_nowait(rest_messages.write(message, token))
+            case Deliver():
+                (message,) = messages_as_delivered(effect)
+                (token,) = effect.tokens
+                self.events.put_nowait(rest_messages.write(message, token, effect.locked_until_ms))
             case Refused() | Detached() | SendRefused():
                 self.events.put_nowait(effect.error)
             case SenderAttached() | ReceiverAttached() | Accepted() | Drained():

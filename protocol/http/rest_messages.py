@@ -252,9 +252,9 @@ class Received(NamedTuple):
     """The lock's; empty where there is none."""
 
 
-def write(message: Message, lock_token: bytes | None) -> Received:
-    """A delivered message; to be called while it is held, since it changes afterwards."""
-    sections = _sections(encode_message(message, lock_token, message.locked_until_ms))
+def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> Received:
+    """A delivered message; to be called at once, since it changes afterwards."""
+    sections = _sections(encode_message(message, lock_token, locked_until_ms))
     fields = [plain(field) for field in sections.get(PROPERTIES) or ()]
     fields += [None] * (_FIELD_COUNT - len(fields))
     annotations = sections.get(ANNOTATIONS) or {}
@@ -280,7 +280,7 @@ def write(message: Message, lock_token: bytes | None) -> Received:
     if lock_token is not None:
         token = str(UUID(bytes=lock_token))
         broker_properties["LockToken"] = token
-        broker_properties["LockedUntilUtc"] = _http_date(message.locked_until_ms)
+        broker_properties["LockedUntilUtc"] = _http_date(locked_until_ms)
     headers = {BROKER_PROPERTIES: json.dumps(broker_properties)}
     content_type = fields[_CONTENT_TYPE_FIELD]
     if isinstance(content_type, str) and _HEADER_TEXT.fullmatch(content_type):

@@ -384,7 +384,7 @@ def test_what_a_header_cannot_say_is_left_out(queue):
 def test_what_an_amqp_client_sent_can_be_read(sections, body):
     """Bytes as they are, text as UTF-8, the rest as JSON."""
     data = b"".join(encode(Described(ULong(code), value)) for code, value in sections)
-    assert body == rest_messages.write(read_message(data), None).body
+    assert body == rest_messages.write(read_message(data), None, 0).body
 
 
 def test_a_receiver_that_hangs_up_takes_nothing_with_it(queue):

@@ -19,7 +19,7 @@ enum { WRITE = 1, SYNC = 2, TRUNCATE = 4, STAT = 8, STATVFS = 16, OPEN = 32, REA
 
 struct control {
     int32_t calls;   /* which calls fail: a sum of the values above; 0 for none */
-    int32_t error;   /* the errno they fail with; 0 makes a write short instead */
+    int32_t error;   /* the errno they fail with; 0 makes a write short instead; -1 holds the call */
     int32_t skip;    /* so many succeed first */
     int32_t times;   /* so many fail; -1 for all from then on */
     int32_t hits;    /* counted here: how many failed */
@@ -50,6 +50,10 @@ static int strikes_path(int call, const char *path) {
         return 0;
     }
     __atomic_add_fetch(&control->hits, 1, __ATOMIC_SEQ_CST);
+    if (control->error == -1) {
+        while (*(volatile int32_t *)&control->calls & call) usleep(1000);
+        return 0;
+    }
     errno = control->error;
     return 1;
 }

@@ -22,6 +22,8 @@ SOURCE = Path(__file__).with_name("io_faults.c")
 FOR_GOOD = -1
 SHORT_WRITE = 0
 """Instead of an error number: half of what is written reaches the file, and the caller is told."""
+HOLD = -1
+"""Instead of an error number: the calls wait until `IoFaults.stop`, and then succeed."""
 
 _CONTROL = struct.Struct("=iiiii12x")
 

@@ -1,0 +1,112 @@
+"""Effects that a long commit holds back: they tell what was true when they came about."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.commands import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    Detach,
+    ReceiveDeferred,
+    ReceiveMode,
+    RenewLocks,
+    Settle,
+    Settlement,
+    SettlementKind,
+)
+from broker.core.effects import messages_as_delivered
+from broker.core.message import MessageState
+from tests.support.playbook import (
+    CLIENT,
+    START_MS,
+    T1,
+    T2,
+    Advance,
+    Deliver,
+    Named,
+    Playbook,
+    R,
+    attach_receiver,
+    credit,
+    send,
+    text_of,
+)
+
+OTHER = Named("OTHER")
+LOCK_MS = 30_000
+ABANDON_WITH_PROPERTY = Settlement(SettlementKind.ABANDON, {"color": b"\xa1\x03red"})
+
+
+def _first_delivery(book):
+    (effect,) = [e for e in book.run(credit(1)).effects if isinstance(e, Deliver)]
+    return effect
+
+
+def _check(effect):
+    (message,) = messages_as_delivered(effect)
+    assert ("a", 0, None) == (text_of(message), message.delivery_count, message.overlay)
+    assert START_MS + LOCK_MS == effect.locked_until_ms
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [],
+        [Advance(LOCK_MS)],
+        [Advance(LOCK_MS), credit(1, to=OTHER)],
+        [Detach([R], connection_lost=True), credit(1, to=OTHER)],
+        [Settle(R, [T1], [None], ABANDON_WITH_PROPERTY), Advance(1), credit(1, to=OTHER)],
+        [Settle(R, [T1], [None], DEAD_LETTER)],
+        [Settle(R, [T1], [None], DEFER)],
+        [Settle(R, [T1], [None], COMPLETE)],
+        [Advance(1), RenewLocks(CLIENT, "renew", "q", [T1])],
+    ],
+    ids=[
+        "nothing",
+        "lock expired",
+        "locked again",
+        "connection broke",
+        "abandoned with properties",
+        "dead-lettered",
+        "deferred",
+        "completed",
+        "renewed",
+    ],
+)
+def test_a_delivery_shows_the_message_as_it_was_locked(steps):
+    """Whatever has become of the message when the delivery leaves at last."""
+    book = Playbook()
+    book.run(attach_receiver(OTHER), send("a"))
+    effect = _first_delivery(book)
+    book.run(*steps)
+    _check(effect)
+
+
+def test_a_delivery_keeps_the_body_of_a_message_that_leaves_memory():
+    """A lock that ended lets the body go; the delivery is written all the same."""
+    book = Playbook(budget_bytes=0)
+    book.run(send("a"))
+    book.commit()
+    told = book.serve(credit(1))
+    (effect,) = [e for e in told if isinstance(e, Deliver)]
+    book.run(Settle(R, [T1], [None], ABANDON), Advance(0))
+    assert effect.messages[0].body is None
+    assert ["a"] == [text_of(message) for message in messages_as_delivered(effect)]
+
+
+def test_a_fetched_message_is_shown_as_it_was_locked():
+    """The same for those that are asked for by number."""
+    book = Playbook()
+    book.run(send("a"), credit(1))
+    book.run(Settle(R, [T1], [None], DEFER))
+    fetch = ReceiveDeferred(CLIENT, "fetch", "q", [1], ReceiveMode.PEEK_LOCK)
+    ((message, lock_token),) = book.ask(fetch)
+    assert T2 == lock_token
+    until_ms = message.locked_until_ms
+    book.run(Advance(LOCK_MS))
+    book.ask(fetch)
+    assert until_ms == message.locked_until_ms
+    assert (1, MessageState.DEFERRED) == (message.delivery_count, message.state)
