@@ -94,6 +94,7 @@ class Arrivals:
         pointer = link.pointer
         unsettled = link.unsettled
         settles_itself = link.settles_itself
+        unconfirmed = link.unconfirmed
         buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
         plain = group_kind = KINDS[False, batch]
         transactional = self._sessions.transactional
@@ -102,6 +103,8 @@ class Arrivals:
         while True:
             # Not the event's own delivery: that may be an older one whose state has changed.
             delivery = _link_current(pointer)
+            if unconfirmed:
+                link.confirmed(_event_delivery(_peek_event(collector)))
             _pop_event(collector)
             if delivery:
                 size = _link_recv(pointer, buffer, read_bytes)

@@ -42,6 +42,8 @@ class Attach:
     """The client wants a node made for it at the end it does not own."""
     snd_settle_mode: int = 2
     """0 unsettled, 1 settled, 2 mixed."""
+    rcv_settle_mode: int = 0
+    """0 first, 1 second."""
     filter: dict[str, FilterValue] = field(default_factory=dict)
     properties: dict[str, object] = field(default_factory=dict)
     copies: bool = False
@@ -63,6 +65,7 @@ def read_attach(link: Any) -> Attach:
         target_is_coordinator=lib.pn_terminus_get_type(target) == lib.PN_COORDINATOR,
         dynamic=bool(lib.pn_terminus_is_dynamic(target if is_receiver else source)),
         snd_settle_mode=lib.pn_link_remote_snd_settle_mode(link),
+        rcv_settle_mode=lib.pn_link_remote_rcv_settle_mode(link),
         filter=_filters(decoded_map(lib.pn_terminus_filter(source))),
         properties=decoded_map(lib.pn_link_remote_properties(link)),
         copies=not is_receiver and _wants_copies(source),
@@ -117,6 +120,7 @@ def _filters(entries: dict[str, object]) -> dict[str, FilterValue]:
 def write_attach(
     link: Any,
     *,
+    may_be_second: bool,
     max_message_size_bytes: int,
     properties: Mapping[str, bytes] | None,
     filter_map: bytes | None,
@@ -124,7 +128,7 @@ def write_attach(
 ) -> None:
     """Fill in the local side of a link that is granted."""
     _echo_termini(link)
-    _answer_settle_modes(link)
+    _answer_settle_modes(link, may_be_second=may_be_second)
     source = lib.pn_link_source(link)
     set_data(lib.pn_terminus_filter(source), filter_map or b"")
     if dynamic_address is not None:
@@ -138,7 +142,7 @@ def write_attach(
 def write_refusal(link: Any, error: WireError | None) -> None:
     """Fill in the local side of a link that is refused: both ends are null, which tells SDKs to
     wait for the error in the detach that follows. One null end is not enough for go-amqp."""
-    _answer_settle_modes(link)
+    _answer_settle_modes(link, may_be_second=True)
     for terminus in (lib.pn_link_source(link), lib.pn_link_target(link)):
         lib.pn_terminus_set_type(terminus, lib.PN_UNSPECIFIED)
     if error is not None:
@@ -155,11 +159,8 @@ def _echo_termini(link: Any) -> None:
             lib.pn_terminus_set_type(terminus, kind)
 
 
-def _answer_settle_modes(link: Any) -> None:
-    """The client's own, but for one: like the service we settle what we receive at once, so a sender
-    that asks for mode `second` is told `first`."""
+def _answer_settle_modes(link: Any, *, may_be_second: bool) -> None:
+    """The client's own, but for senders that cannot have mode `second`: they are told `first`."""
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     mode = lib.pn_link_remote_rcv_settle_mode(link)
-    lib.pn_link_set_rcv_settle_mode(
-        link, lib.PN_RCV_FIRST if lib.pn_link_is_receiver(link) else mode
-    )
+    lib.pn_link_set_rcv_settle_mode(link, mode if may_be_second else lib.PN_RCV_FIRST)

@@ -20,6 +20,7 @@ from protocol.amqp.outcomes import WireError, set_condition, set_info, text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from protocol.amqp.attach import Attach
     from protocol.amqp.endpoints import EngineHandler
     from protocol.amqp.incoming_sessions import IncomingSessions
 
@@ -59,6 +60,8 @@ class Dispatch:
         """The client has closed the connection, or answered our close."""
         self.running = False
         self._open_seen = False
+        self._is_azure_sdk = False
+        """The client named its product, as Azure's own SDKs do."""
         self._stopped = False
         self._proton = proton
         self._handler = handler
@@ -163,11 +166,13 @@ class Dispatch:
             self.violated(_OPENED_TWICE)
             return
         self._open_seen = True
+        properties = decoded_map(lib.pn_connection_remote_properties(connection))
+        self._is_azure_sdk = "product" in properties
         lib.pn_connection_open(connection)
         self._handler.on_open(
             text(lib.pn_connection_remote_hostname(connection)) or "",
             text(lib.pn_connection_remote_container(connection)) or "",
-            decoded_map(lib.pn_connection_remote_properties(connection)),
+            properties,
         )
 
     def _closed(self, connection: Any) -> None:
@@ -220,10 +225,21 @@ class Dispatch:
         link = EngineLink(pointer, session, attach, self._incoming.attached.popleft())
         self._links[pointer] = link
         session.links[link] = None
+        if self._settles_second(attach):
+            link.unconfirmed = {}
         if self.ending:
             link.end()
         else:
             self._handler.on_attach(link, attach)
+
+    def _settles_second(self, attach: Attach) -> bool:
+        """Whether we settle on this link what the client sends only when it has (mode `second`).
+
+        The service settles at once and says so. Azure's Python SDKs ask for `second`, but wait for us
+        to settle, so they are answered as the service does. go-amqp gives up if it is not granted.
+        """
+        asked = attach.is_receiver and attach.rcv_settle_mode == lib.PN_RCV_SECOND
+        return asked and not self._is_azure_sdk and not attach.target_is_coordinator
 
     def _link_closed(self, pointer: Any) -> None:
         self._link_gone(pointer, closed=True)

@@ -42,6 +42,10 @@ OVERSIZE_KEPT_BYTES = 1024
 """How much is kept of a message over its limit: enough for the id of a request."""
 
 
+UNCONFIRMED_MAX = 10_000
+"""How many deliveries of a link wait for their sender to settle them."""
+
+
 class EngineSession:
     """An AMQP session: a channel that links share."""
 
@@ -78,6 +82,7 @@ class EngineLink:
         "session",
         "settles_itself",
         "stalled",
+        "unconfirmed",
         "unsettled",
         "whole",
     )
@@ -107,6 +112,9 @@ class EngineLink:
         self.unsettled: dict[Delivery, Delivery] = {}
         """What may still be settled. Proton uses a settled delivery's memory again for another,
         so only the very object that was handed out counts."""
+        self.unconfirmed: dict[Delivery, Delivery] | None = None
+        """What we have judged and the client, a sender in mode `second`, has not settled yet. None on
+        every other link: there we settle what we judge."""
         self.partial: Partial | None = None
         self.settles_itself = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
         """The client may send settled transfers."""
@@ -127,10 +135,31 @@ class EngineLink:
         self.closed = True
         self.whole = False
 
+    def await_confirmation(self, delivery: Delivery) -> None:
+        """Settle a delivery once the client has: at once if it is settled there, if more of it is to
+        come, which will not be looked at, or if too many others wait."""
+        unconfirmed = self.unconfirmed
+        if (
+            unconfirmed is None
+            or len(unconfirmed) >= UNCONFIRMED_MAX
+            or lib.pn_delivery_settled(delivery)
+            or lib.pn_delivery_partial(delivery)
+        ):
+            lib.pn_delivery_settle(delivery)
+        else:
+            unconfirmed[delivery] = delivery
+
+    def confirmed(self, delivery: Delivery) -> None:
+        """The client said something about a delivery that it sent."""
+        unconfirmed = self.unconfirmed
+        if unconfirmed and delivery in unconfirmed and lib.pn_delivery_settled(delivery):
+            lib.pn_delivery_settle(unconfirmed.pop(delivery))
+
     def forget(self) -> None:
         """Proton's link is going, and its deliveries with it."""
         self.end()
         self.unsettled.clear()
+        self.unconfirmed = None
         self.incoming.link = None
 
 

@@ -284,6 +284,7 @@ class Engine:
         link.answered = link.whole = True
         write_attach(
             link.pointer,
+            may_be_second=link.unconfirmed is not None or not link.is_receiver,
             max_message_size_bytes=max_message_size_bytes,
             properties=properties,
             filter_map=filter,
@@ -405,6 +406,7 @@ class Engine:
         if link.closed:
             return
         unsettled = link.unsettled
+        settle = _settle if link.unconfirmed is None else link.await_confirmation
         for delivery in deliveries:
             held = unsettled.pop(delivery, None)
             if held is not delivery:
@@ -415,7 +417,7 @@ class Engine:
                 _update(delivery, ACCEPTED_CODE)
             elif outcome is not None:
                 _update(delivery, write_outcome(delivery, outcome))
-            _settle(delivery)
+            settle(delivery)
 
     def update(self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         """Say something about deliveries without settling them; both sides go on to know them."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cproton_ffi import lib
 
-from protocol.amqp.values import UByte, UInt
+from protocol.amqp.values import Symbol, UByte, UInt
 from tests.support.wire import (
+    HEADER,
     Recorder,
     accepted,
     attach_receiver,
@@ -17,8 +19,10 @@ from tests.support.wire import (
     disposition,
     flow,
     frame,
+    open_frame,
     opened,
     say,
+    served,
     transfer,
 )
 
@@ -140,14 +144,58 @@ def test_a_name_may_be_used_again_after_a_detach():
 # --- settle modes -------------------------------------------------------------------------------
 
 
-def test_a_sender_that_asks_for_mode_second_is_told_first():
-    engine, _ = opened()
-    name, handle = "to", UInt(0)
-    asked = frame("attach", name, handle, False, UByte(0), UByte(1), *[None] * 4, UInt(0))
+SENDS_SECOND = frame("attach", "to", UInt(0), False, UByte(0), UByte(1), *[None] * 4, UInt(0))
 
-    answer = say(engine, asked)[0]
+
+def test_an_azure_sdk_that_asks_for_mode_second_is_told_first():
+    """The service does so, and the Python SDK waits for us to settle whatever it is told."""
+    engine, _ = served()
+    product = {Symbol("product"): "azsdk-python-servicebus"}
+    say(engine, HEADER + open_frame(properties=product) + begin_frame())
+
+    answer = say(engine, SENDS_SECOND)[0]
+    (outcome,) = say(engine, transfer(0, b"x"))
 
     assert ("attach", 0) == (answer.name, answer[4] or 0)
+    assert (0, True) == (outcome[1], outcome[3])
+
+
+def test_a_sender_in_mode_second_settles_before_we_do():
+    """AMQP 1.0 §2.6.12; go-amqp gives up where it is not granted."""
+    engine, recorder = opened()
+
+    answer = say(engine, SENDS_SECOND)[0]
+    assert ("attach", 1) == (answer.name, answer[4])
+    (outcome,) = say(engine, *[transfer(number, b"x") for number in range(3)])
+    link = recorder.links[0]
+    assert ("disposition", 0, 2, False) == (
+        outcome.name,
+        outcome[1],
+        outcome[2],
+        outcome[3] or False,
+    )
+    assert 3 == lib.pn_link_unsettled(link.pointer)
+    confirming = disposition(0, 1, settled=True, state=accepted(), receiver=False)
+    (outcome,) = say(engine, confirming + transfer(3, b"y"))
+    assert (3, False) == (outcome[1], outcome[3] or False)
+    assert 2 == lib.pn_link_unsettled(link.pointer)
+    assert [b"x"] * 3 + [b"y"] == recorder.payloads()
+
+
+def test_what_a_sender_in_mode_second_settled_itself_is_settled():
+    engine, recorder = opened(SENDS_SECOND)
+    assert [] == say(engine, transfer(0, b"x", settled=True))
+    assert 0 == lib.pn_link_unsettled(recorder.links[0].pointer)
+
+
+def test_a_sender_that_never_settles_is_not_waited_for_without_end(monkeypatch):
+    monkeypatch.setattr("protocol.amqp.endpoints.UNCONFIRMED_MAX", 2)
+    engine, recorder = opened(SENDS_SECOND)
+    answers = say(engine, *[transfer(number, b"x") for number in range(5)])
+    link = recorder.links[0]
+    settled = {(each[1], each[2] or each[1], each[3] or False) for each in answers}
+    assert {(0, 1, False), (2, 4, True)} == settled
+    assert 2 == lib.pn_link_unsettled(link.pointer)
 
 
 def test_a_receiver_that_asks_for_mode_second_gets_it():
