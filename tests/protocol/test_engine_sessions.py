@@ -150,7 +150,7 @@ SENDS_SECOND = frame("attach", "to", UInt(0), False, UByte(0), UByte(1), *[None]
 def test_an_azure_sdk_that_asks_for_mode_second_is_told_first():
     """The service does so, and the Python SDK waits for us to settle whatever it is told."""
     engine, _ = served()
-    product = {Symbol("product"): "azsdk-python-servicebus"}
+    product: dict[Any, object] = {Symbol("product"): "azsdk-python-servicebus"}
     say(engine, HEADER + open_frame(properties=product) + begin_frame())
 
     answer = say(engine, SENDS_SECOND)[0]
