@@ -7,7 +7,7 @@ What a client says is its connection's.
 from __future__ import annotations
 
 import asyncio
-import uuid
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from broker.core.errors import BrokerError
 from protocol.amqp.connection import Connection, Surroundings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.app.access import Access
     from broker.app.durable_core import DurableCore
     from config.settings import Settings
@@ -38,13 +40,20 @@ class ConnectionForced(BrokerError):
 class Clients:
     """Every AMQP connection, over TCP, TLS or WebSocket."""
 
-    def __init__(self, settings: Settings, core: DurableCore, access: Access) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        core: DurableCore,
+        access: Access,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
         self._idle_timeout_ms = settings.idle_timeout_ms
         self._limits = settings.limits
         self._core = core
         self._access = access
-        self._container_id = f"peeklock-{uuid.uuid4().hex[:12]}"
-        self._transports: set[AmqpTransport] = set()
+        self._container_id = f"peeklock-{random_bytes(6).hex()}"
+        self._transports: dict[AmqpTransport, None] = {}
+        """In the order they came, so that the same run happens again in a simulation."""
         self._empty = asyncio.Event()
         self._empty.set()
         self._paused: list[AmqpTransport] = []
@@ -56,7 +65,7 @@ class Clients:
     def new_transport(self) -> AmqpTransport:
         """A transport for a client that has just said it speaks AMQP."""
         transport = AmqpTransport(self, self._connect, self._limits.handshake_timeout_ms / 1000)
-        self._transports.add(transport)
+        self._transports[transport] = None
         self._empty.clear()
         self.connections_total += 1
         return transport
@@ -134,7 +143,7 @@ class Clients:
 
     def left(self, transport: AmqpTransport) -> None:
         """The transport is gone."""
-        self._transports.discard(transport)
+        self._transports.pop(transport, None)
         if not self._transports:
             self._empty.set()
         self._core.turns.forget(transport)

@@ -62,13 +62,20 @@ class DurableCore:
     """Commands in; effects out, once durable."""
 
     def __init__(
-        self, settings: Settings, topology: Topology, clock: Clock, watcher: Watcher
+        self,
+        settings: Settings,
+        topology: Topology,
+        clock: Clock,
+        watcher: Watcher,
+        store: Store | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._settings = settings
         self._topology = topology
         self._clock = clock
         self._watcher = watcher
-        self._store: Store = store_for(settings.storage)
+        self._store: Store = store_for(settings.storage) if store is None else store
+        self._random_bytes = random_bytes
         self._reads = ThreadPoolExecutor(1, "read")
         self._has_room = True
         self._starting_again: asyncio.Task[None] | None = None
@@ -189,7 +196,7 @@ class DurableCore:
             name: Namespace(
                 name,
                 reader=Reader(),
-                new_lock_token=lock_tokens(os.urandom),
+                new_lock_token=lock_tokens(self._random_bytes),
                 limits=self._settings.limits,
                 ids=ids,
                 payload_budget_bytes=budget_bytes,

@@ -7,6 +7,7 @@ allow, takes up to some tenths of a second and is handed to the turn compiled, o
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -43,13 +44,14 @@ class RuleCompiler:
 
     def start(self, command: Command, finished: Callable[[Command], None]) -> bool:
         """Begin to compile the rules of a command; False if there is no need: they are short, or
-        have been compiled. `finished` is called from the thread, with the command to run."""
+        have been compiled. `finished` is called on the event loop, with the command to run."""
         rules = _rules_of(command)
         if sum(_sql_characters(rule) for rule in rules) <= COMPILED_IN_TURN_CHARACTERS:
             return False
         if self._thread is None:  # most brokers never need it
             self._thread = ThreadPoolExecutor(1, "compile-rules")
-        compiling = self._thread.submit(self._compiled, command, rules)
+        loop = asyncio.get_running_loop()
+        compiling = loop.run_in_executor(self._thread, self._compiled, command, rules)
         compiling.add_done_callback(
             lambda done: None if done.cancelled() else finished(done.result())
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -258,9 +257,10 @@ class AmqpTransport(asyncio.Protocol):
         self._timer = None
         if self.connection is None:
             return
-        now_ms = time.monotonic_ns() // 1_000_000
+        loop = asyncio.get_running_loop()
+        now_ms = int(loop.time() * 1000)
         deadline_ms = self.connection.tick(now_ms)
         self.flush()
         if deadline_ms and self.connection is not None:
             delay_s = max(0.01, (deadline_ms - now_ms) / 1000)
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._mind_idleness)
+            self._timer = loop.call_later(delay_s, self._mind_idleness)

@@ -8,7 +8,6 @@ touched connection is flushed once.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -66,11 +65,12 @@ class TurnLoop:
         self._failed = failed
         self._committer: Committer | None = None
         self._inbox: list[tuple[Namespace, Command]] = []
-        self._touched: set[Flushable] = set()
+        self._touched: dict[Flushable, None] = {}
+        """Ordered, so that the same run happens again in a simulation."""
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._suspended = False
-        self._asking: set[_Asker] = set()
+        self._asking: dict[_Asker, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tick_turns = 0
@@ -98,22 +98,18 @@ class TurnLoop:
             if self._namespaces.get(namespace.name) is namespace:  # else it was given up meanwhile
                 self.submit(namespace, compiled)
 
-        def finished(compiled: Command) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(run, compiled)
-
-        return self._rule_compiler is not None and self._rule_compiler.start(command, finished)
+        return self._rule_compiler is not None and self._rule_compiler.start(command, run)
 
     def touch(self, connection: Flushable) -> None:
         """Flush this connection at the end of the next turn."""
-        self._touched.add(connection)
+        self._touched[connection] = None
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._run)
 
     def forget(self, connection: Flushable) -> None:
         """The connection is gone."""
-        self._touched.discard(connection)
+        self._touched.pop(connection, None)
 
     def payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
         """Bodies are back from the store; a namespace ignores those it did not ask for."""
@@ -133,12 +129,12 @@ class TurnLoop:
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
         """Run a request command and wait for its answer; raises its refusal."""
         asker = _Asker(self._loop.create_future())
-        self._asking.add(asker)
+        self._asking[asker] = None
         try:
             self.submit(namespace, build(asker, asker))
             return await asker.answer
         finally:
-            self._asking.discard(asker)
+            self._asking.pop(asker, None)
 
     def release(self, effects: list[Effect]) -> None:
         """Hand durable effects to their peers, in order, and write once per connection."""
@@ -210,7 +206,7 @@ class TurnLoop:
 
     def _flush(self) -> None:
         while self._touched:
-            connection = self._touched.pop()
+            connection, _ = self._touched.popitem()
             try:
                 connection.flush()
             except Exception:
