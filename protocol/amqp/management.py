@@ -18,8 +18,8 @@ from config.limits import INT32_MAX
 from protocol.amqp import management_arguments as arguments
 from protocol.amqp import rule_encoding
 from protocol.amqp.addresses import is_subscription
+from protocol.amqp.peeked_messages import encode_peeked
 from protocol.amqp.requests import Request, write_response
-from protocol.amqp.section_reader import body_sections
 from protocol.amqp.sections import encode_message
 from protocol.amqp.values import Array, ArrayCode, Int, Long, Symbol, Timestamp
 from protocol.refusals import refuse
@@ -145,9 +145,7 @@ def _peeked(messages: list[Message], request: Request) -> Answer:
     entries: list[object] = []
     size = 0
     for message in messages:
-        if omits_body and message.body is not None:  # a copy, as all that is peeked
-            message.body = message.body[: body_sections(message.body)[1]]
-        encoded = encode_message(message, None, message.locked_until_ms, from_topic=from_topic)
+        encoded = encode_peeked(message, from_topic=from_topic, omits_body=omits_body)
         size += len(encoded)
         if entries and size > PEEK_REPLY_MAX_BYTES:
             break

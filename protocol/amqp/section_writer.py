@@ -12,6 +12,7 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from broker.core.message import MessageState
 from protocol.amqp.changed_properties import (
     changed_application_properties,
     changed_properties,
@@ -86,12 +87,13 @@ _OWN_SIZE = struct.calcsize(">" + _OWN_LAYOUT)
 _LOCK_SIZE = struct.calcsize(">" + _LOCK_LAYOUT)
 
 # Annotations that only some messages have, a bit each: which of them a map holds.
-_WITH_NUMBER, _WITH_SCHEDULE, _WITH_STATE, _WITH_LOCK = 1, 2, 4, 8
+_WITH_NUMBER, _WITH_SCHEDULE, _WITH_STATE, _WITH_LOCK, _WAS_SCHEDULED = 1, 2, 4, 8, 16
 _SOMETIMES = (
     (_WITH_NUMBER, len(_ENQUEUE_SEQUENCE_NUMBER) + 8),
     (_WITH_SCHEDULE, len(_SCHEDULED_ENQUEUE_TIME) + 8),
     (_WITH_STATE, len(_MESSAGE_STATE) + 1),
     (_WITH_LOCK, _LOCK_SIZE),
+    (_WAS_SCHEDULED, len(_MESSAGE_STATE) + 1),
 )
 
 
@@ -102,7 +104,7 @@ def _annotations_start(present: int) -> bytes:
     return b"\x00\x53\x72\xc1" + bytes((size, 4 + 2 * len(sizes))) + _ENQUEUED_TIME
 
 
-_ANNOTATIONS_STARTS = [_annotations_start(present) for present in range(16)]
+_ANNOTATIONS_STARTS = [_annotations_start(present) for present in range(32)]
 
 
 @lru_cache(maxsize=512)
@@ -150,7 +152,8 @@ def encode_delivery(
     The second is the stored body itself wherever nothing has to change in it. `from_topic`: it is
     in a subscription, so that it shows the number its topic gave it, as a forwarded message shows
     the number of where it came from. `with_state`: whether it is active, deferred or scheduled is
-    told, as in every answer of `$management`; on a link the service leaves it out.
+    told, as in every answer of `$management`; on a link the service leaves it out, but for a message
+    that had a time to be enqueued at, which is called scheduled to its end.
     """
     body = message.body
     assert body is not None, "a message is delivered once its body is in memory"
@@ -215,7 +218,7 @@ def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
     if from_topic or is_forwarded or message.enqueue_sequence_number != message.sequence_number:
         present |= _WITH_NUMBER
     if message.scheduled_enqueue_time_ms:
-        present |= _WITH_SCHEDULE
+        present |= _WITH_SCHEDULE if with_state else _WITH_SCHEDULE | _WAS_SCHEDULED
     return present
 
 
@@ -228,6 +231,8 @@ def _sometimes(message: Message, present: int, locked_until_ms: int) -> list[byt
         entries.append(_SCHEDULED_ENQUEUE_TIME + _pack_long(message.scheduled_enqueue_time_ms))
     if present & _WITH_STATE:
         entries.append(_MESSAGE_STATE + bytes((message.state,)))
+    if present & _WAS_SCHEDULED:
+        entries.append(_MESSAGE_STATE + bytes((MessageState.SCHEDULED,)))
     if present & _WITH_LOCK:
         entries.append(_LOCKED_UNTIL + _pack_long(locked_until_ms))
     return entries

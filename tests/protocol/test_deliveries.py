@@ -296,14 +296,25 @@ def test_schedule_and_dead_letter_source_are_shown():
 @pytest.mark.parametrize("token", [TOKEN, None], ids=["locked", "unlocked"])
 @pytest.mark.parametrize("time_to_live_ms", [None, 1000], ids=["for ever", "expiring"])
 def test_a_message_that_was_scheduled_says_so_and_is_otherwise_as_any(time_to_live_ms, token):
-    """Its annotations are those of a message that was not, and one more."""
+    """Its annotations are those of a message that was not, and two more.
+
+    The live tests of the JavaScript SDK ask that a received message is still called scheduled.
+    """
     usual = delivered(taken(time_to_live_ms=time_to_live_ms), token)
     scheduled = delivered(
         taken(time_to_live_ms=time_to_live_ms, scheduled_enqueue_time_ms=NOW_MS - 5), token
     )
     when = scheduled[0x72].pop(Symbol("x-opt-scheduled-enqueue-time"))
     assert typed(Timestamp(NOW_MS - 5)) == typed(when)
+    state = scheduled[0x72].pop(Symbol("x-opt-message-state"))
+    assert typed(Int(MessageState.SCHEDULED)) == typed(state)
     assert usual == scheduled
+
+
+def test_management_tells_the_state_a_message_is_in_even_if_it_was_scheduled():
+    message = taken(scheduled_enqueue_time_ms=NOW_MS - 5)
+    annotations = sections_of(encode_message(message))[0x72]
+    assert MessageState.ACTIVE == annotations[Symbol("x-opt-message-state")]
 
 
 def test_many_annotations_take_the_long_form():
