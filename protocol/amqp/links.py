@@ -32,7 +32,8 @@ from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
 from protocol.amqp.message_ids import identify
 from protocol.amqp.outcomes import ACCEPTED, Outcome, Received, Transactional
 from protocol.amqp.sections import delivery_tag, encode_delivery, read_batch, read_message
-from protocol.amqp.values import Described, Long, Symbol, ULong, encode
+from protocol.amqp.session_filters import SessionFilterAnswer
+from protocol.amqp.values import Long, ULong, encode
 from protocol.amqp.via import note_use
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 UNIX_EPOCH_TICKS = 621_355_968_000_000_000
 TICKS_PER_MS = 10_000
-
-SESSION_FILTER = "com.microsoft:session-filter"
 
 
 class ClientSender:
@@ -238,7 +237,7 @@ class ClientReceiver:
         touch: Callable[[], None],
         *,
         presettled: bool,
-        session_filter_descriptor: object | None = None,
+        session_filter: SessionFilterAnswer | None = None,
     ) -> None:
         self._engine = engine
         self._link = link
@@ -247,7 +246,7 @@ class ClientReceiver:
         self._touch = touch
         self._presettled = presettled
         self._from_topic = is_subscription(path)
-        self._session_filter_descriptor = session_filter_descriptor
+        self._session_filter = session_filter or SessionFilterAnswer()
         self._unsettled: dict[Delivery, bytes] = {}
         """Lock tokens of what the client may still settle."""
         self._held: dict[Delivery, bytes] = {}
@@ -411,16 +410,9 @@ class ClientReceiver:
             self._engine.attach(
                 self._link,
                 properties={"com.microsoft:locked-until-utc": encode(Long(ticks))},
-                filter=self._session_filter(effect.session_id),
+                filter=self._session_filter.encode(effect.session_id),
             )
         self._offer_credit(self._engine.draining(self._link))
-
-    def _session_filter(self, session_id: str) -> bytes:
-        """In the shape of the request: some SDKs insist on a plain string, one on a described."""
-        value: object = session_id
-        if self._session_filter_descriptor is not None:
-            value = Described(self._session_filter_descriptor, session_id)
-        return encode({Symbol(SESSION_FILTER): value})
 
     def _refused(self, effect: Refused) -> None:
         error = wire_error(

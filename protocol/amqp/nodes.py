@@ -17,10 +17,15 @@ from protocol.amqp.addresses import Address, NodeKind, parse
 from protocol.amqp.browsing import BrowsingLink, BrowsingTurns
 from protocol.amqp.cbs import CbsNode
 from protocol.amqp.coordinator import CoordinatorLink
-from protocol.amqp.links import SESSION_FILTER, ClientReceiver, ClientSender
+from protocol.amqp.links import ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
 from protocol.amqp.request_intake import RequestIntake
 from protocol.amqp.requests import Request, RequestLink, ResponseLink
+from protocol.amqp.session_filters import (
+    SESSION_FILTER,
+    SessionFilterAnswer,
+    compares_session_ids_by_case,
+)
 from protocol.amqp.via import check_receiving
 from protocol.identity import LISTEN, SEND
 
@@ -86,12 +91,14 @@ class Nodes:
         self._responses: list[ResponseLink] = []
         self._intake = RequestIntake()
         self.browsing = BrowsingTurns()
+        self._spells_session_ids = False
         self._management: dict[str, ManagementNode] = {}
         self._cbs = CbsNode(permits, grants_changed, has_entity, self._respond)
 
     def open(self, properties: Mapping[str, object]) -> None:
         """The client has opened the connection and said which software it is."""
         self._cbs.recognise(properties)
+        self._spells_session_ids = compares_session_ids_by_case(properties)
 
     def forget(self, peer: object) -> None:
         """A link is gone."""
@@ -163,7 +170,7 @@ class Nodes:
     def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
         self._permits.rest(link, (LISTEN, path))
         check_receiving(link.session, path)
-        session, descriptor = self._session_request(attach)
+        session, session_filter = self._session_request(attach)
         presettled = attach.snd_settle_mode == SETTLED_MODE
         peer = ClientReceiver(
             self._engine,
@@ -172,7 +179,7 @@ class Nodes:
             self._submit,
             self._touch,
             presettled=presettled,
-            session_filter_descriptor=descriptor,
+            session_filter=session_filter,
         )
         mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
         self._submit(AttachReceiver(peer, path, mode, session, self._engine))
@@ -194,8 +201,10 @@ class Nodes:
         peer.begin()
         return peer
 
-    def _session_request(self, attach: Attach) -> tuple[SessionRequest | None, object | None]:
-        """The session a receiver asks for, and the descriptor it wrapped it in, if any."""
+    def _session_request(
+        self, attach: Attach
+    ) -> tuple[SessionRequest | None, SessionFilterAnswer | None]:
+        """The session a receiver asks for, and how it is told which one it has."""
         wanted = attach.filter.get(SESSION_FILTER)
         if wanted is None:
             return None, None
@@ -205,8 +214,10 @@ class Nodes:
         timeout_ms = attach.properties.get("com.microsoft:timeout")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             timeout_ms = SESSION_WAIT_DEFAULT_MS
-        request = SessionRequest(None if session_id is None else str(session_id), int(timeout_ms))
-        return request, wanted.descriptor
+        session_id = None if session_id is None else str(session_id)
+        spelling = session_id if self._spells_session_ids else None
+        answer = SessionFilterAnswer(wanted.descriptor, spelling)
+        return SessionRequest(session_id, int(timeout_ms)), answer
 
     def _attach_coordinator(self, link: EngineLink, attach: Attach) -> CoordinatorLink:
         peer = CoordinatorLink(

@@ -24,7 +24,7 @@ from protocol.amqp.values import (
     encode,
 )
 from tests.support.dotnet_bench import SESSION_FILTER, bodies, left_in, send
-from tests.support.dotnet_client import DotNetClient
+from tests.support.dotnet_client import PRODUCT, DotNetClient
 from tests.support.dotnet_links import (
     ABANDONED,
     ACCEPTED,
@@ -389,6 +389,24 @@ def test_named_session_is_accepted_by_a_plain_filter(bench: Bench, client: DotNe
     (received,) = receiver.receive()
     receiver.settle(received, ACCEPTED)
     receiver.link.detach()
+
+
+@pytest.mark.parametrize(
+    ("product", "told"),
+    [(PRODUCT, "Order"), ("MSJSClient", "oRDER"), ("MSGolangClient", "oRDER")],
+)
+def test_session_id_is_told_as_first_written_or_as_asked_for(
+    bench: Bench, client: DotNetClient, product: str, told: str
+) -> None:
+    """The JavaScript and Go SDKs give up when the answer differs from what they asked for, even if
+    by case only. Without an id in the request there is nothing to differ from."""
+    queue = bench.queue(RequiresSession=True)
+    send(client, queue, b"a", session_id="Order")
+    for asked, expected in (("oRDER", told), (None, "Order")):
+        with DotNetClient(bench.broker.amqp_port, product=product) as other:
+            receiver = other.receiver(queue, filters={SESSION_FILTER: asked})
+            assert expected == session_of(receiver)
+            receiver.link.detach()
 
 
 def test_next_session_is_given_or_timed_out(bench: Bench, client: DotNetClient) -> None:

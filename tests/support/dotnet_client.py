@@ -38,14 +38,16 @@ if TYPE_CHECKING:
     from tests.support.wire import Frame
 
 TIMEOUT_S = 10.0
+PRODUCT = "azsdk-net-Azure.Messaging.ServiceBus"
 KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 
 class DotNetClient:
     """A connection, as `ServiceBusClient` opens one when it is first needed."""
 
-    def __init__(self, port: int, host: str = "localhost") -> None:
+    def __init__(self, port: int, host: str = "localhost", product: str = PRODUCT) -> None:
         self._host = host
+        self._product = product
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         self._buffer = b""
         self._arrived: list[Frame] = []
@@ -88,11 +90,11 @@ class DotNetClient:
         self.write(HEADER)
         self._expect_header(HEADER)
         product = {
-            Symbol("product"): "azsdk-net-Azure.Messaging.ServiceBus",
+            Symbol("product"): self._product,
             Symbol("version"): "7.21.0",
             Symbol("framework"): ".NET 10.0.0",
             Symbol("platform"): "Linux",
-            Symbol("user-agent"): "azsdk-net-Azure.Messaging.ServiceBus/7.21.0",
+            Symbol("user-agent"): f"{self._product}/7.21.0",
         }
         fields = [self.container_id, self._host, UInt(65_536), UShort(8191), UInt(60_000)]
         self.write(frame("open", *fields, None, None, None, None, product))
