@@ -118,6 +118,8 @@ class Send(NamedTuple):
     handles: Sequence[object]
     """One a message; None for a pre-settled transfer that gets no answer."""
     transaction_id: bytes | None = None
+    connection: object = None
+    """Where it comes from, for when the link is gone by now."""
 
 
 class SendBatch(NamedTuple):
@@ -129,6 +131,8 @@ class SendBatch(NamedTuple):
     transaction_id: bytes | None = None
     size_bytes: int = 0
     """As it was sent, which is what a client's limit is about; 0 for the sum of its messages."""
+    connection: object = None
+    """Where it comes from, for when the link is gone by now."""
 
 
 class Settle(NamedTuple):
@@ -142,6 +146,8 @@ class Settle(NamedTuple):
     """One a token; None where the receiver wants no answer."""
     settlement: Settlement
     transaction_id: bytes | None = None
+    connection: object = None
+    """Where it comes from, for when the link is gone by now."""
 
 
 # --- requests: each answered by one `Reply` carrying the same request mark ---------------------
@@ -389,6 +395,15 @@ class Discharge(NamedTuple):
     connection: object = None
 
 
+class DoomTransaction(NamedTuple):
+    """Something was sent or settled under a transaction that could not be taken: it must not be
+    committed without that. No reply; nothing happens if this connection has declared no such one."""
+
+    transaction_id: bytes
+    connection: object
+    error: BrokerError
+
+
 # --- from the server itself --------------------------------------------------------------------
 
 
@@ -432,6 +447,7 @@ Command = (
     | ListRules
     | Declare
     | Discharge
+    | DoomTransaction
     | Tick
     | PayloadsLoaded
 )

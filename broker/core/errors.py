@@ -96,6 +96,19 @@ class OperationTimeout(BrokerError):
     status = 408
 
 
+class LeftOutOfTransaction(BrokerError):
+    """Something of a transaction came when its link was gone, or was not let in at all."""
+
+    condition = "amqp:illegal-state"
+    status = 410
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A message or settlement that belongs to it could not be taken: the link it came on, "
+            "or the lock it was about, had ended, or it was too large."
+        )
+
+
 class MessageLockLost(BrokerError):
     condition = "com.microsoft:message-lock-lost"
     status = 410

@@ -163,6 +163,9 @@ class MessageReader(Protocol):
     def partition_key(self, annotations: bytes) -> str | None:
         """`x-opt-partition-key`, or None."""
 
+    def via_partition_key(self, annotations: bytes) -> str | None:
+        """`x-opt-via-partition-key`, or None."""
+
     def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
         """What SQL filters call `sys.*`, by the names of the .NET message class, lower-cased."""
 

@@ -101,6 +101,7 @@ class Namespace:
             ask.Detach: self._detach,
             ask.Declare: transactions.declare,
             ask.Discharge: transactions.discharge,
+            ask.DoomTransaction: transactions.doom_by_command,
             ask.PayloadsLoaded: self._payloads_loaded,
             ask.Tick: self._tick,
         }

@@ -27,6 +27,15 @@ def partition_keys(entity: Entity, messages: Iterable[Message]) -> list[tuple[in
     return [(entity.id, key) for key in keys if key is not None]
 
 
+def via_partition_keys(via: Entity, messages: Iterable[Message]) -> list[tuple[int, str]]:
+    """Keys of messages that are only on their way through an entity, which have keys for that."""
+    if not via.is_partitioned:
+        return []
+    read = via.environment.reader.via_partition_key
+    keys = [read(message.annotations) for message in messages if message.annotations]
+    return [(via.id, key) for key in keys if key is not None]
+
+
 def _partition_key(entity: Entity, message: Message) -> str | None:
     reader = entity.environment.reader
     session_id = message.session_id

@@ -25,7 +25,7 @@ from broker.core.errors import (
     TransactionUnknown,
 )
 from broker.core.held_settlement import HeldSettlement
-from broker.core.partitions import partition_keys
+from broker.core.partitions import partition_keys, via_partition_keys
 from broker.core.settlement import check_settlement, return_locked, settle_locked
 
 if TYPE_CHECKING:
@@ -111,7 +111,11 @@ class Traffic:
             return
         if None in handles and isinstance(error, TransactionUnknown):
             turn.effects.append(TransactionRefused(command.peer, error))
-        connection = self._links.connection(command.peer)
+        self._doom(command, error)
+
+    def _doom(self, command: Send | SendBatch | Settle, error: BrokerError) -> None:
+        assert command.transaction_id is not None
+        connection = self._links.connection(command.peer) or command.connection
         self._transactions.doom(command.transaction_id, connection, error)
 
     def _check_batch(self, batch: Shipment, sent_bytes: int) -> None:
@@ -213,8 +217,7 @@ class Traffic:
             return
         if len(answered) < len(handles) and isinstance(error, TransactionUnknown):
             turn.effects.append(TransactionRefused(command.peer, error))
-        connection = self._links.connection(command.peer)
-        self._transactions.doom(command.transaction_id, connection, error)
+        self._doom(command, error)
 
     # --- where messages go ------------------------------------------------------------------
 
@@ -265,9 +268,9 @@ class Shipment:
 
     @property
     def partition_keys(self) -> list[tuple[int, str]]:
-        """See `Step`. What goes on to another entity is not of a partition here."""
+        """See `Step`."""
         if self._sender.destination is not None:
-            return []
+            return via_partition_keys(self._sender.entity, self.messages)
         return partition_keys(self._sender.entity, self.messages)
 
     @property

@@ -25,7 +25,7 @@ from broker.core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.core.commands import Declare, Discharge, Peer
+    from broker.core.commands import Declare, Discharge, DoomTransaction, Peer
     from broker.core.environment import Environment
     from broker.core.held_settlement import HeldSettlement
     from broker.core.turn import Turn
@@ -166,6 +166,11 @@ class Transactions:
             return
         if transaction.refusal is None:
             transaction.refusal = refusal
+
+    def doom_by_command(self, command: DoomTransaction, now_ms: int, turn: Turn) -> None:
+        """What a client said under it never became a command."""
+        del now_ms, turn
+        self.doom(command.transaction_id, command.connection, command.error)
 
     def discharge(self, command: Discharge, now_ms: int, turn: Turn) -> None:
         """Do all of it in this turn, or drop all of it."""

@@ -87,6 +87,8 @@ class Arrivals:
         # A read that is filled to the brim is either not the whole message or one too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
         self._unfinished_bytes = 0
+        self.transactional_outcomes = 0
+        """How often a transaction was named in what clients said about messages we sent."""
 
     def take_transfers(self, link: EngineLink, *, batch: bool) -> Violation | None:
         """Take the transfers on a link that stand first among the events."""
@@ -155,6 +157,7 @@ class Arrivals:
         pointer = link.pointer
         if link.closed:
             # Under way when we ended the link. Settling also moves on to the next.
+            self._miss(delivery)
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
             return None
@@ -201,6 +204,7 @@ class Arrivals:
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
         beginning = b"".join(partial.chunks)
+        self._miss(delivery)
         self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
         if link.unsettled.pop(delivery, None) is not None:
             # The handler ended the link or the session instead.
@@ -218,6 +222,8 @@ class Arrivals:
         delivery = unsettled.get(_event_delivery(event))
         if delivery is None:
             # Settled meanwhile, or none of ours.
+            if link.closed:
+                self._miss_outcome(_event_delivery(event))
             _pop_event(collector)
             known = lib.pn_link_unsettled(link.pointer) <= len(unsettled)
             return None if known else _WRONG_WAY
@@ -230,8 +236,8 @@ class Arrivals:
                 if settled is not group_settled or (
                     outcome is not group_outcome and outcome != group_outcome
                 ):
-                    if deliveries and _counts(link, group_outcome):
-                        self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
+                    if deliveries:
+                        self._tell_outcomes(link, deliveries, group_outcome, group_settled)
                     deliveries = []
                     group_outcome, group_settled = outcome, settled
                 deliveries.append(delivery)
@@ -239,15 +245,38 @@ class Arrivals:
             if not event or _event_type(event) != _DELIVERY:
                 break
             delivery = unsettled.get(_event_delivery(event))
-        if deliveries and _counts(link, group_outcome):
-            self._handler.on_outcomes(link, deliveries, group_outcome, group_settled)
+        if deliveries:
+            self._tell_outcomes(link, deliveries, group_outcome, group_settled)
         return None
 
+    def _tell_outcomes(
+        self,
+        link: EngineLink,
+        deliveries: list[Delivery],
+        outcome: Outcome | None,
+        settled: bool,  # noqa: FBT001 -- as in the disposition itself
+    ) -> None:
+        """Tell the handler. Of a link that we have ended it hears only what belongs to a
+        transaction, which must not be committed without it."""
+        is_transactional = isinstance(outcome, Transactional)
+        if is_transactional:
+            self.transactional_outcomes += len(deliveries)
+        if is_transactional or not link.closed:
+            self._handler.on_outcomes(link, deliveries, outcome, settled)
 
-def _counts(link: EngineLink, outcome: Outcome | None) -> bool:
-    """Whether the handler is to hear of an outcome. Of a link that we have ended only what belongs
-    to a transaction, which must not be committed without it."""
-    return not link.closed or isinstance(outcome, Transactional)
+    def _miss(self, delivery: Delivery) -> None:
+        """A message will not be taken; its transaction, if it has one, has to know."""
+        if self._sessions.transactional:
+            transaction_id = read_transaction_id(delivery)
+            if transaction_id is not None:
+                self._handler.on_missed(transaction_id)
+
+    def _miss_outcome(self, delivery: Delivery) -> None:
+        """An outcome came for a delivery that we settled when we ended its link."""
+        transaction_id = read_transaction_id(delivery)
+        if transaction_id is not None:
+            self.transactional_outcomes += 1
+            self._handler.on_missed(transaction_id)
 
 
 def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:

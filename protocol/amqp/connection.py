@@ -12,14 +12,15 @@ from weakref import WeakSet
 
 import structlog
 
-from broker.core.commands import Detach
-from broker.core.errors import BrokerError, QuotaExceeded, Unauthorized
+from broker.core.commands import Detach, DoomTransaction
+from broker.core.errors import BrokerError, LeftOutOfTransaction, QuotaExceeded, Unauthorized
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.engine import Engine
 from protocol.amqp.links import ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
 from protocol.amqp.mapping import wire_error
 from protocol.amqp.nodes import Nodes
+from protocol.amqp.outcomes import Transactional
 from protocol.amqp.permits import Permits
 from protocol.amqp.requests import ResponseLink
 from protocol.amqp.sasl import SaslServer
@@ -277,6 +278,12 @@ class Connection:
         """What became of messages we sent."""
         if link.context is not None:
             link.context.on_outcomes(deliveries, outcome, settled)
+        elif isinstance(outcome, Transactional):
+            self.on_missed(outcome.transaction_id)
+
+    def on_missed(self, transaction_id: bytes) -> None:
+        """Something was sent or settled in a transaction, and nobody is there to take it."""
+        self._submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
 
     def on_flow(self, link: EngineLink) -> None:
         """Credit for messages we send."""

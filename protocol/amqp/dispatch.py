@@ -268,6 +268,8 @@ class Dispatch:
         detach follows."""
         if link.closed:
             return
+        if link.sent and not link.is_receiver:
+            self._incoming.ended_with_deliveries = True
         self._handler.on_detach(link, True)
         if not link.answered:
             write_refusal(link.pointer, None)
@@ -279,6 +281,18 @@ class Dispatch:
         set_condition(lib.pn_link_condition(link.pointer), error)
         link.end()
         lib.pn_link_close(link.pointer)
+
+    # --- transactions ------------------------------------------------------------------------------
+
+    @property
+    def transactional_outcomes(self) -> int:
+        """How often a transaction was named in what the client said about messages we sent."""
+        return self._arrivals.transactional_outcomes
+
+    def missed(self, transaction_id: bytes) -> None:
+        """Something of a transaction is not going to be taken."""
+        if not (self._stopped or self.ending):
+            self._handler.on_missed(transaction_id)
 
     # --- a broken protocol -------------------------------------------------------------------------
 

@@ -226,6 +226,10 @@ class EngineHandler(Protocol):
         """The client said the same about deliveries that we sent on one link. Where it settled
         them, settle them too. It may say something twice, or settle later what it only judged."""
 
+    def on_missed(self, transaction_id: bytes) -> None:
+        """The client sent or settled something under a transaction that nobody can take any more:
+        its link, its session or the delivery is gone."""
+
     def on_flow(self, link: EngineLink) -> None:
         """Credit, drain or room changed on a link on which we send."""
 

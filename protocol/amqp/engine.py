@@ -37,7 +37,7 @@ from protocol.amqp.outcomes import (
     set_condition,
     write_outcome,
 )
-from protocol.amqp.pieces import Bytes, Echo, SessionError, StolenLink
+from protocol.amqp.pieces import Bytes, Echo, LateSettlement, Missed, SessionError, StolenLink
 from protocol.amqp.proton_log import log_through_us
 
 if TYPE_CHECKING:
@@ -148,6 +148,14 @@ class Engine:
             if action.link.link is not None:
                 dispatch.steal(action.link.link)
                 self._pump()  # before the new link's attach
+        elif isinstance(action, Missed):
+            dispatch.missed(action.transaction_id)
+        elif isinstance(action, LateSettlement):
+            known = dispatch.transactional_outcomes + action.delivery_count
+            self._push(action.frame)
+            self._tell()
+            if dispatch.transactional_outcomes < known:
+                dispatch.missed(action.transaction_id)
         else:
             dispatch.violated(action.violation)
 
@@ -319,6 +327,8 @@ class Engine:
             lib.pn_link_open(link.pointer)
         elif error is not None:
             set_condition(lib.pn_link_condition(link.pointer), error)
+        if link.sent and not link.is_receiver:
+            self._sessions.ended_with_deliveries = True
         link.answered = True
         link.end()
         (lib.pn_link_close if closed else lib.pn_link_detach)(link.pointer)

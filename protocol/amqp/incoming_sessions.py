@@ -106,6 +106,8 @@ class IncomingSessions:
         """Sessions that we have ended and the client has not."""
         self.transactional = False
         """Some transfer had a state: only that of a transaction says anything."""
+        self.ended_with_deliveries = False
+        """We have ended a link while the client may be settling what came on it."""
         self.settled_later: list[tuple[IncomingSession, set[int]]] = []
         """Deliveries of links that are gone: forgotten once our last words about them are out."""
 
@@ -147,8 +149,9 @@ class IncomingSessions:
 
     @property
     def all_plain(self) -> bool:
-        """No session is renumbered or discarded: the client's dispositions stand as they are."""
-        return not (self.renumbered or self.discarding)
+        """No session is renumbered or discarded, and no link was ended with messages on it: the
+        client's dispositions stand as they are."""
+        return not (self.renumbered or self.discarding or self.ended_with_deliveries)
 
     @property
     def watches_output(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.core.commands import Credit, Detach, Send, SendBatch, Settle
+from broker.core.commands import Credit, Detach, DoomTransaction, Send, SendBatch, Settle
 from broker.core.effects import (
     Accepted,
     Deliver,
@@ -26,7 +26,7 @@ from broker.core.effects import (
     TransactionRefused,
     messages_as_delivered,
 )
-from broker.core.errors import MessageSizeExceeded, UndecodableMessage
+from broker.core.errors import LeftOutOfTransaction, MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.addresses import is_subscription
 from protocol.amqp.mapping import ANSWERS, settlement_of, wire_error
 from protocol.amqp.message_ids import identify
@@ -93,7 +93,7 @@ class ClientSender:
         elif kind.transaction_id is not None:
             self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
         if messages:
-            self._submit(Send(self, identify(messages), handles, kind.transaction_id))
+            self._submit(Send(self, identify(messages), handles, kind.transaction_id, self._engine))
 
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
@@ -118,6 +118,7 @@ class ClientSender:
         try:
             messages, size_bytes = read_batch(payload)
         except UndecodableMessage as error:
+            self._doom(kind, error)
             if kind.settled:
                 wire_error(error, entity=self.path, operation="send")
                 self._settle_presettled([delivery])
@@ -130,7 +131,11 @@ class ClientSender:
             self._settle_presettled([delivery])
         elif kind.transaction_id is not None:
             self._transactions[delivery] = kind.transaction_id
-        self._submit(SendBatch(self, identify(messages), handle, kind.transaction_id, size_bytes))
+        self._submit(
+            SendBatch(
+                self, identify(messages), handle, kind.transaction_id, size_bytes, self._engine
+            )
+        )
 
     def _readable(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
@@ -143,11 +148,17 @@ class ClientSender:
                 messages.append(read_message(payload))
                 handles.append(delivery)
             except UndecodableMessage as error:
+                self._doom(kind, error)
                 if kind.settled:
                     wire_error(error, entity=self.path, operation="send")
                 else:
                     self._refuse(delivery, error)
         return messages, handles
+
+    def _doom(self, kind: TransferKind, error: BrokerError) -> None:
+        """A message will not be taken: neither will what else is in its transaction."""
+        if kind.transaction_id is not None:
+            self._submit(DoomTransaction(kind.transaction_id, self._engine, error))
 
     # --- from the core -------------------------------------------------------------------------
 
@@ -286,8 +297,11 @@ class ClientReceiver:
         if settled:
             self._engine.settle(self._link, deliveries, None)
             known = [None] * len(tokens)
+        if transaction_id is not None and len(tokens) < len(deliveries):
+            self._submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
         if tokens:
-            self._submit(Settle(self, tokens, known, settlement_of(outcome), transaction_id))
+            settlement = settlement_of(outcome)
+            self._submit(Settle(self, tokens, known, settlement, transaction_id, self._engine))
 
     def _let_go(self, deliveries: list[Delivery], transaction_id: bytes) -> list[Delivery]:
         """The client settles what it had asked for unsettled in the same transaction, once it has

@@ -14,6 +14,7 @@ from broker.core.errors import UndecodableMessage
 from protocol.amqp.delivery_ids import SERIAL_MASK
 from protocol.amqp.values import (
     WIDTHS,
+    Described,
     UInt,
     compound,
     compound_of,
@@ -30,6 +31,7 @@ FRAME_HEADER_BYTES = 8
 _NULL = b"\x40"
 _TRUE = b"\x41"
 _MORE_FIELD = 5
+_TRANSACTIONAL = (0x34, "amqp:transactional-state:list")
 
 _read_uint = Struct(">I").unpack_from
 _read_ulong = Struct(">Q").unpack_from
@@ -106,6 +108,18 @@ def is_true_at(data: bytes, starts: Sequence[int], index: int) -> bool:
         return False
     position = starts[index]
     return data[position] == 0x41 or data[position : position + 2] == b"\x56\x01"
+
+
+def transaction_at(data: bytes, starts: Sequence[int], index: int) -> bytes | None:
+    """The transaction of a field that is a delivery's state; None where it names none."""
+    if index + 1 >= len(starts) or data[starts[index]] != 0:
+        return None
+    state, _ = decode(data, starts[index])
+    if not isinstance(state, Described) or state.descriptor not in _TRANSACTIONAL:
+        return None
+    fields = state.value
+    is_named = isinstance(fields, list) and bool(fields) and isinstance(fields[0], bytes)
+    return fields[0] if is_named else None  # type: ignore[index]
 
 
 def frame_of(code: int, channel: int, count: int, fields: bytes, payload: bytes = b"") -> bytes:

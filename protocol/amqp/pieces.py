@@ -40,13 +40,27 @@ class Echo(NamedTuple):
     link: IncomingLink | None
 
 
+class Missed(NamedTuple):
+    """Tell that something of a transaction is not going to be taken."""
+
+    transaction_id: bytes
+
+
+class LateSettlement(NamedTuple):
+    """Push a disposition in a transaction, and see whether Proton still knows the deliveries."""
+
+    frame: bytes
+    transaction_id: bytes
+    delivery_count: int
+
+
 class Refused(NamedTuple):
     """Close the connection, and say why."""
 
     violation: Violation
 
 
-Action = SessionError | StolenLink | Echo | Refused
+Action = SessionError | StolenLink | Echo | Missed | LateSettlement | Refused
 Piece = Bytes | Action
 
 

@@ -79,10 +79,11 @@ class Reader:
 
     def partition_key(self, annotations: bytes) -> str | None:
         """`x-opt-partition-key`, or None."""
-        if not annotations:
-            return None
-        value = _annotation(annotations, b"x-opt-partition-key")
-        return None if value is None else _text(value)
+        return _text_annotation(annotations, b"x-opt-partition-key")
+
+    def via_partition_key(self, annotations: bytes) -> str | None:
+        """`x-opt-via-partition-key`, or None."""
+        return _text_annotation(annotations, b"x-opt-via-partition-key")
 
     def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
         """By lower-case name, each read when it is asked for."""
@@ -232,6 +233,11 @@ def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
     except (IndexError, ValueError) as error:
         raise UndecodableMessage("an application property cannot be read") from error
     return properties
+
+
+def _text_annotation(annotations: bytes, name: bytes) -> str | None:
+    value = _annotation(annotations, name) if annotations else None
+    return None if value is None else _text(value)
 
 
 def _annotation(annotations: bytes, name: bytes) -> object:

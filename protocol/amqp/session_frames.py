@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.errors import UndecodableMessage
-from protocol.amqp.delivery_ids import is_range
+from protocol.amqp.delivery_ids import SERIAL_MASK, is_range
 from protocol.amqp.incoming_sessions import IncomingLink, Violation
 from protocol.amqp.performatives import (
     ATTACH,
@@ -19,15 +19,25 @@ from protocol.amqp.performatives import (
     DISPOSITION,
     END,
     FLOW,
+    TRANSFER,
     Performative,
     disposition_of,
     field_starts,
     frame_of,
     is_true_at,
+    transaction_at,
     uint_at,
     with_uint,
 )
-from protocol.amqp.pieces import Echo, Pieces, Refused, SessionError, StolenLink
+from protocol.amqp.pieces import (
+    Echo,
+    LateSettlement,
+    Missed,
+    Pieces,
+    Refused,
+    SessionError,
+    StolenLink,
+)
 from protocol.amqp.values import UInt, decode, encode
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ CREDIT_MAX = (1 << 31) - 1
 """Proton takes more for a credit below zero."""
 
 _SESSION_FLOW_FIELDS = 4
+_STATE_FIELDS = {TRANSFER: 7, DISPOSITION: 4}
 _CHANNEL_IN_USE = Violation("amqp:not-allowed", "A session was begun on a channel that has one.")
 _NOT_AN_ANSWER = Violation("amqp:not-allowed", "A begin answers a session that we did not begin.")
 
@@ -72,7 +83,7 @@ def look(
     """A frame of a session, other than a transfer."""
     reader = _READERS.get(frame.performative.code)
     if session.discards and frame.performative.code != END:
-        pieces.replace(frame.start, frame.end)
+        _leave_out(pieces, frame)
     elif reader is not None:
         reader(sessions, pieces, session, frame)
 
@@ -92,9 +103,20 @@ def link_of(
         violation = Violation("amqp:session:unattached-handle", sentence)
         _fail(sessions, pieces, session, violation, frame)
     elif link.ended:
-        pieces.replace(frame.start, frame.end)
+        _leave_out(pieces, frame)
         return None
     return link
+
+
+def _leave_out(pieces: Pieces, frame: Frame) -> None:
+    """The frame speaks of what is gone. A transaction must not be committed without it."""
+    state_field = _STATE_FIELDS.get(frame.performative.code)
+    if state_field is not None:
+        starts = field_starts(pieces.data, frame.performative, state_field + 1)
+        transaction_id = transaction_at(pieces.data, starts, state_field)
+        if transaction_id is not None:
+            pieces.act(frame.start, Missed(transaction_id))
+    pieces.replace(frame.start, frame.end)
 
 
 def _fail(
@@ -108,7 +130,7 @@ def _fail(
     session.discards = True
     sessions.discarding.add(session)
     pieces.act(frame.start, SessionError(session, violation))
-    pieces.replace(frame.start, frame.end)
+    _leave_out(pieces, frame)
 
 
 def _begin(_: IncomingSessions, pieces: Pieces, __: IncomingSession, frame: Frame) -> None:
@@ -213,12 +235,16 @@ def _credit(pieces: Pieces, link: IncomingLink, starts: list[int], frame: Frame)
 
 
 def _disposition(
-    _: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
 ) -> None:
     """What the client says of its own deliveries speaks of the ids it gave them."""
     data, performative = pieces.data, frame.performative
-    starts = field_starts(data, performative, 4)
-    if not session.ids.renumbered or is_true_at(data, starts, 0):
+    starts = field_starts(data, performative, 5)
+    if is_true_at(data, starts, 0):
+        if sessions.ended_with_deliveries:
+            _watch_settlement(pieces, starts, frame)
+        return
+    if not session.ids.renumbered:
         return
     first = uint_at(data, starts, 1) or 0
     last = uint_at(data, starts, 2)
@@ -228,6 +254,20 @@ def _disposition(
     ranges = session.ids.from_client(first, last, settled=is_true_at(data, starts, 3))
     changed = [disposition_of(data, frame.channel, performative, starts, each) for each in ranges]
     pieces.replace(frame.start, frame.end, b"".join(changed))
+
+
+def _watch_settlement(pieces: Pieces, starts: list[int], frame: Frame) -> None:
+    """Proton says nothing of deliveries that it does not know any more."""
+    data = pieces.data
+    transaction_id = transaction_at(data, starts, 4)
+    first = uint_at(data, starts, 1)
+    if transaction_id is None or first is None:
+        return
+    last = uint_at(data, starts, 2)
+    count = 1 if last is None else ((last - first) & SERIAL_MASK) + 1
+    whole = data[frame.start : frame.end]
+    pieces.act(frame.start, LateSettlement(whole, transaction_id, count))
+    pieces.replace(frame.start, frame.end)
 
 
 _READERS: dict[int, Callable[[IncomingSessions, Pieces, IncomingSession, Frame], None]] = {

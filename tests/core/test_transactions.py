@@ -14,6 +14,7 @@ from broker.core.commands import (
     Declare,
     Detach,
     Discharge,
+    DoomTransaction,
     Peek,
     ReceiveMode,
     Schedule,
@@ -517,3 +518,33 @@ def test_a_missing_destination_is_refused():
     book = Playbook()
     turn = book.run(AttachSender(VIA, "q", "nowhere"))
     assert isinstance(turn.effects[0].error, EntityNotFound)
+
+
+def test_messages_sent_via_an_entity_have_one_key_for_that():
+    entities = {"q": QueueDefinition(enable_partitioning=True), "other": QueueDefinition()}
+    book = Playbook(entities=entities)
+    sender = Named("VIA")
+    book.run(AttachSender(sender, "q", "other"))
+    assert book >> Declare(COORDINATOR, "declare") << Reply(COORDINATOR, "declare", T1)
+
+    def via(text, key):
+        return Send(sender, [message(text, partition_key=key)], [text], T1)
+
+    assert book >> via("a", "1") << Accepted(sender, ["a"])
+    assert book >> via("b", "2") << SendRefused(sender, "b", PartitionMismatch)
+
+
+def test_what_was_sent_on_a_link_that_is_gone_dooms_its_transaction():
+    """The broker had dropped the link, and the client did not know yet."""
+    book = Playbook()
+    book.run(Declare(COORDINATOR, "declare", None, "one"), Detach([S]))
+    book.run(Send(S, [message("a")], ["h"], T1, "one"))
+    (reply,) = book.run(Discharge(COORDINATOR, "d", T1, False, "one")).effects
+    assert isinstance(reply.error, TransactionRolledBack)
+
+
+def test_nobody_else_dooms_a_transaction():
+    book = Playbook()
+    book.run(Declare(COORDINATOR, "declare", None, "one"))
+    book.run(DoomTransaction(T1, "another", MessageLockLost()))
+    assert book >> Discharge(COORDINATOR, "d", T1, False, "one") << Reply(COORDINATOR, "d")

@@ -221,6 +221,9 @@ class PlainReader:
     def partition_key(self, annotations: bytes) -> str | None:
         return None
 
+    def via_partition_key(self, annotations: bytes) -> str | None:
+        return None
+
     def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
         mark, session_id, message_id, label = fields_of(message.body or b"")
         return {"messageid": message_id, "sessionid": session_id, "label": label, "to": mark}

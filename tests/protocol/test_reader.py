@@ -141,6 +141,9 @@ def test_the_sdk_s_ids_are_found():
 def test_the_partition_key_is_an_annotation(annotations, expected):
     assert expected == READER.partition_key(encode(annotations))
     assert READER.partition_key(b"") is None
+    via = {str(name).replace("x-opt-", "x-opt-via-"): value for name, value in annotations.items()}
+    assert expected == READER.via_partition_key(encode(via))
+    assert READER.via_partition_key(encode(annotations)) is None
 
 
 @pytest.mark.parametrize(

@@ -415,8 +415,11 @@ class Controller:
         return bytes(state.value[0])  # type: ignore[index]
 
     def discharge(self, transaction_id: bytes, *, fail: bool) -> None:
-        state = self._command(described(0x32, transaction_id, fail))
-        assert 0x24 == state.descriptor
+        assert 0x24 == self.ask_to_discharge(transaction_id, fail=fail).descriptor
+
+    def ask_to_discharge(self, transaction_id: bytes, *, fail: bool) -> Described:
+        """The answer, whatever it is."""
+        return self._command(described(0x32, transaction_id, fail))
 
     def _command(self, command: Described) -> Described:
         delivery_id, self._sent = self._client.next_delivery_id(self._link.channel), self._sent + 1

@@ -112,6 +112,9 @@ class PlainReader:
     def partition_key(self, annotations: bytes) -> str | None:
         return annotations.decode() or None
 
+    def via_partition_key(self, annotations: bytes) -> str | None:
+        return annotations.decode() or None
+
     def system_properties(self, message: Message) -> Mapping[str, object]:
         fields = self._fields(message.body or b"")
         return {"messageid": fields.get("id"), "sessionid": fields.get("session")}

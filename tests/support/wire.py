@@ -319,6 +319,9 @@ class Recorder:
         if self.accepts:
             self.engine.settle(link, deliveries, None if settled else outcome)
 
+    def on_missed(self, transaction_id: bytes) -> None:
+        self.calls.append(("missed", transaction_id))
+
     def on_flow(self, link: EngineLink) -> None:
         self.calls.append(("flow", link))
 
