@@ -94,7 +94,7 @@ class Limits:
 
     # --- connections ------------------------------------------------------------------------
     connections_max: int = 10_000
-    links_per_connection_max: int = 20_000
+    links_per_connection_max: int = 5_000
     receivers_per_entity_max: int = 10_000
     frame_max_bytes: int = 64 * KIBIBYTE
     handshake_timeout_ms: int = 30 * SECOND_MS
@@ -103,6 +103,13 @@ class Limits:
     """How long an open connection may stay without a link or a token, in strict authorization."""
 
     # --- memory -----------------------------------------------------------------------------
+    held_per_connection_max_bytes: int = 128 * MEBIBYTE
+    """What a connection may make the broker hold: sessions, links and unfinished messages."""
+    held_max_bytes: int = 160 * MEBIBYTE
+    """What all connections together may. Beyond it the one that holds most is closed."""
+    held_without_token_per_connection_max_bytes: int = 512 * KIBIBYTE
+    """The same in strict authorization, until a token was accepted."""
+    held_without_token_max_bytes: int = 32 * MEBIBYTE
     sender_credit_window: int = 5_000
     """Messages a sending link may have on the wire; granted anew when half is used."""
     sender_bytes_in_flight_max: int = 64 * MEBIBYTE

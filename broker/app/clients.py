@@ -16,6 +16,7 @@ import structlog
 from broker.app.transport import AmqpTransport
 from broker.core.errors import BrokerError
 from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.held_memory import MemoryBudgets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,7 @@ class Clients:
         """In the order they came, so that the same run happens again in a simulation."""
         self._empty = asyncio.Event()
         self._empty.set()
+        self._memory = MemoryBudgets(settings.limits)
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
         self.connections_total = 0
@@ -91,6 +93,7 @@ class Clients:
                 limits=self._limits,
                 container_id=self._container_id,
                 idle_timeout_ms=self._idle_timeout_ms,
+                memory=self._memory,
                 peer_name=peer_name,
             )
         )

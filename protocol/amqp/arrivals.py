@@ -25,23 +25,17 @@ from protocol.amqp.outcomes import (
 
 if TYPE_CHECKING:
     from protocol.amqp.endpoints import TransferKind
+    from protocol.amqp.held_memory import HeldMemory
     from protocol.amqp.incoming_sessions import IncomingSessions
     from protocol.amqp.outcomes import Outcome
 
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
-_UNFINISHED_MESSAGES_MAX = 4
-"""How many of the largest messages a client may have half sent, on all its links."""
-
-
 _UNGRANTED = Violation(
     "amqp:link:transfer-limit-exceeded", "A transfer came on a link that has not been granted."
 )
 _WRONG_WAY = Violation(
     "amqp:not-allowed", "A transfer came on a link on which the client receives."
-)
-_TOO_MUCH_UNFINISHED = Violation(
-    "amqp:resource-limit-exceeded", "Too many large messages have been begun and not finished."
 )
 
 _peek_event = lib.pn_collector_peek
@@ -79,6 +73,7 @@ class Arrivals:
         handler: EngineHandler,
         sessions: IncomingSessions,
         max_message_size_bytes: int,
+        memory: HeldMemory,
     ) -> None:
         self._collector = collector
         self._handler = handler
@@ -86,7 +81,7 @@ class Arrivals:
         self._max_message_size_bytes = max_message_size_bytes
         # A read that is filled to the brim is either not the whole message or one too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
-        self._unfinished_bytes = 0
+        self._memory = memory
         self.transactional_outcomes = 0
         """How often a transaction was named in what clients said about messages we sent."""
 
@@ -146,7 +141,7 @@ class Arrivals:
     def forget(self, link: EngineLink) -> None:
         """Drop what is half here on a link."""
         if link.partial is not None:
-            self._unfinished_bytes -= link.partial.kept_bytes
+            self._memory.release(link.partial.kept_bytes)
             link.partial = None
 
     def _take_piece(
@@ -185,9 +180,8 @@ class Arrivals:
         if _is_partial(delivery):
             link.partial = partial
             link.whole = False
-            self._unfinished_bytes += partial.kept_bytes
-            limit = _UNFINISHED_MESSAGES_MAX * self._max_message_size_bytes
-            return _TOO_MUCH_UNFINISHED if self._unfinished_bytes > limit else None
+            fits = self._memory.hold(partial.kept_bytes)
+            return None if fits else too_much(self._memory)
         _link_advance(pointer)
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
@@ -277,6 +271,11 @@ class Arrivals:
         if transaction_id is not None:
             self.transactional_outcomes += 1
             self._handler.on_missed(transaction_id)
+
+
+def too_much(memory: HeldMemory) -> Violation:
+    """The client makes us hold more than it may."""
+    return Violation("amqp:resource-limit-exceeded", memory.refusal)
 
 
 def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:

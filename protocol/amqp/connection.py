@@ -6,7 +6,7 @@ reports to the link it concerns. What a client can attach to is in `nodes.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -14,8 +14,10 @@ import structlog
 
 from broker.core.commands import Detach, DoomTransaction
 from broker.core.errors import BrokerError, LeftOutOfTransaction, QuotaExceeded, Unauthorized
+from config.limits import RELAXED
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.engine import Engine
+from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
 from protocol.amqp.links import ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
 from protocol.amqp.mapping import wire_error
@@ -60,6 +62,8 @@ class Surroundings:
     container_id: str
     idle_timeout_ms: int
     peer_name: str = ""
+    memory: MemoryBudgets = field(default_factory=lambda: MemoryBudgets(RELAXED))
+    """What this connection may make the broker hold, and all of them together."""
 
 
 BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
@@ -74,6 +78,9 @@ class Connection:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._limits = surroundings.limits
+        self._memory = HeldMemory(
+            surroundings.memory, self._make_room, needs_token=surroundings.identity.strict
+        )
         self._sasl: SaslServer | None = SaslServer(self._authenticate)
         self._engine = Engine(
             self,
@@ -81,6 +88,8 @@ class Connection:
             max_frame_size_bytes=self._limits.frame_max_bytes,
             idle_timeout_ms=surroundings.idle_timeout_ms,
             max_message_size_bytes=self._limits.message_max_bytes + BATCH_ENVELOPE_MAX_BYTES,
+            memory=self._memory,
+            links_max=2 * self._limits.links_per_connection_max,
         )
         self._output = b""
         self._failed = False
@@ -166,6 +175,13 @@ class Connection:
         self._drop_everything(connection_lost=False)
         self._engine.close(wire_error(error, operation="close connection"))
 
+    def _make_room(self) -> None:
+        """Others need the memory that this client makes us hold, and nobody holds more."""
+        log.debug("connection.evicted", client=self._surroundings.peer_name)
+        self.close(QuotaExceeded(self._memory.refusal))
+        self._failed = True
+        self._surroundings.touch()
+
     def disown(self) -> None:
         """The core has forgotten this connection's links: nothing need be told it any more."""
         for link in self._peers:
@@ -181,6 +197,7 @@ class Connection:
         self._engine.connection_lost()
         # No circles are left behind: the search for those is rare here, and clients may be many.
         self._nodes.let_go()
+        self._memory.end()
         self._sasl = None
 
     @property
@@ -197,6 +214,8 @@ class Connection:
         return False
 
     def _grants_changed(self, fewer: bool) -> None:
+        if self._permits.is_known:
+            self._memory.trust()
         if fewer:
             self.check_permits()
         else:
@@ -233,6 +252,8 @@ class Connection:
         try:
             self._nodes.open(properties)
             self._permits.open(hostname)
+            if self._permits.is_known:
+                self._memory.trust()
         except BrokerError as error:
             self.close(error)
         self._watch_permits()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from cproton_ffi import lib
 
-from protocol.amqp.arrivals import Arrivals
+from protocol.amqp.arrivals import Arrivals, too_much
 from protocol.amqp.attach import decoded_map, read_attach, write_refusal
 from protocol.amqp.endpoints import EngineLink, EngineSession
+from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
 from protocol.amqp.incoming_sessions import Violation
 from protocol.amqp.outcomes import WireError, set_condition, set_info, text
 
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 
     from protocol.amqp.attach import Attach
     from protocol.amqp.endpoints import EngineHandler
+    from protocol.amqp.held_memory import HeldMemory
     from protocol.amqp.incoming_sessions import IncomingSessions
 
 _OPENED_TWICE = Violation("amqp:not-allowed", "The connection has been opened before.")
+_TOO_MANY_LINKS = Violation(
+    "amqp:resource-limit-exceeded", "Too many links are attached, or refused and not detached."
+)
 _UNREADABLE = Violation("amqp:decode-error", "A frame could not be understood.")
 
 _peek_event = lib.pn_collector_peek
@@ -51,6 +56,8 @@ class Dispatch:
         *,
         container_id: str,
         max_message_size_bytes: int,
+        memory: HeldMemory,
+        links_max: int,
     ) -> None:
         self.ending = False
         """Either side has closed the connection, or it is broken: no link is of use any more."""
@@ -69,7 +76,11 @@ class Dispatch:
         # Proton closes a connection that it finds broken by itself, and puts this into the close.
         set_info(lib.pn_transport_condition(proton.transport), self._error_info)
         self._incoming = sessions
-        self._arrivals = Arrivals(proton.collector, handler, sessions, max_message_size_bytes)
+        self._memory = memory
+        self._links_max = links_max
+        self._arrivals = Arrivals(
+            proton.collector, handler, sessions, max_message_size_bytes, memory
+        )
         self._links: dict[Any, EngineLink] = {}
         self._sessions: dict[Any, EngineSession] = {}
         self._dead_links: list[Any] = []
@@ -187,9 +198,12 @@ class Dispatch:
         self._sessions[pointer] = session
         self._incoming.begun.popleft().session = session
         lib.pn_session_open(pointer)
+        if not (self.ending or self._memory.hold(SESSION_BYTES)):
+            self.violated(too_much(self._memory))
 
     def _session_ended(self, pointer: Any) -> None:
         self._drop_links(self._sessions.pop(pointer))
+        self._memory.release(SESSION_BYTES)
         lib.pn_session_close(pointer)
         self._dead_sessions.append(pointer)
 
@@ -209,8 +223,7 @@ class Dispatch:
         ended_by_us = [link for link in session.links if link.closed and not self.ending]
         for link in session.links:
             del self._links[link.pointer]
-            self._arrivals.forget(link)
-            link.forget()
+            self._release(link)
         session.links.clear()
         if links:
             self._handler.on_session_end(links)
@@ -229,8 +242,22 @@ class Dispatch:
             link.unconfirmed = {}
         if self.ending:
             link.end()
-        else:
+            return
+        if len(self._links) > self._links_max:
+            self.violated(_TOO_MANY_LINKS)
+            return
+        link.held_bytes = link_bytes(link.incoming.attach_bytes)
+        if self._memory.hold(link.held_bytes):
             self._handler.on_attach(link, attach)
+        else:
+            self.violated(too_much(self._memory))
+
+    def _release(self, link: EngineLink) -> None:
+        """A link is gone, and what is half here on it."""
+        self._arrivals.forget(link)
+        link.forget()
+        self._memory.release(link.held_bytes)
+        link.held_bytes = 0
 
     def _settles_second(self, attach: Attach) -> bool:
         """Whether we settle on this link what the client sends only when it has (mode `second`).
@@ -251,8 +278,7 @@ class Dispatch:
         link = self._links.pop(pointer)
         del link.session.links[link]
         ended_by_us, answered = link.closed, link.answered
-        self._arrivals.forget(link)
-        link.forget()
+        self._release(link)
         if not ended_by_us:
             if not answered:
                 write_refusal(pointer, None)

@@ -70,6 +70,7 @@ class EngineLink:
         "context",
         "drained",
         "handle",
+        "held_bytes",
         "host",
         "incoming",
         "is_receiver",
@@ -125,6 +126,8 @@ class EngineLink:
         delivery count."""
         self.channel = self.handle = 0
         """Where the link stands in our own frames."""
+        self.held_bytes = 0
+        """What the connection's account says of it, see `held_memory.py`."""
         self.max_message_size_bytes = 0
         """Of what the client sends here; more is not kept. 0: what the connection allows."""
         self.host = ""

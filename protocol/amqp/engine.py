@@ -26,6 +26,7 @@ from protocol.amqp.endpoints import (
 from protocol.amqp.flow_answers import FlowAnswers
 from protocol.amqp.frame_scan import FrameScan
 from protocol.amqp.frames import last_attach, with_client_ids, without_bare_settlements
+from protocol.amqp.held_memory import unshared_memory
 from protocol.amqp.incoming_sessions import IncomingSessions
 from protocol.amqp.outcomes import (
     ACCEPTED,
@@ -43,6 +44,7 @@ from protocol.amqp.proton_log import log_through_us
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from protocol.amqp.held_memory import HeldMemory
     from protocol.amqp.pieces import Action
 
 __all__ = [
@@ -94,6 +96,8 @@ class Engine:
         channel_max: int = 8_191,
         idle_timeout_ms: int = 240_000,
         max_message_size_bytes: int = 100 * 1024 * 1024,
+        memory: HeldMemory | None = None,
+        links_max: int = 10_000,
     ) -> None:
         self.finished = False
         """Nothing more will come of this connection: write the output, then close the socket."""
@@ -121,6 +125,8 @@ class Engine:
             self._sessions,
             container_id=container_id,
             max_message_size_bytes=max_message_size_bytes,
+            memory=memory or unshared_memory(),
+            links_max=links_max,
         )
 
     # --- bytes ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from broker.core.errors import UndecodableMessage
 from protocol.amqp.delivery_ids import SERIAL_MASK
 from protocol.amqp.incoming_sessions import Violation
 from protocol.amqp.performatives import (
+    DISPOSITION,
     FRAME_HEADER_BYTES,
     TRANSFER,
     field_starts,
@@ -28,7 +29,13 @@ from protocol.amqp.performatives import (
     with_delivery_id,
 )
 from protocol.amqp.pieces import Bytes, Pieces, Refused
-from protocol.amqp.session_frames import Frame, link_of, look, look_outside_sessions
+from protocol.amqp.session_frames import (
+    DISPOSITION_PLAIN_BYTES,
+    Frame,
+    link_of,
+    look,
+    look_outside_sessions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +49,24 @@ BATCH_NEEDLE = b"\x70\x80\x01\x37\x00"
 _PROTOCOL_HEADER_BYTES = 8
 _LAYOUT_AFTER_TAG_MAX_BYTES = 64
 _DISPOSITION = b"\x00\x53\x15"
+_CONTROL_FRAME_MAX_BYTES = 16 * 1024
+"""Of a frame that carries no message and no outcome. Proton keeps what is in it, decoded, which takes
+many times as much memory; no client's links have properties of this size."""
+_STATE_MAX_BYTES = 1024
+"""Of what a transfer says about its own state: the id of a transaction, and an outcome."""
 
+_TOO_LARGE = Refused(
+    Violation(
+        "amqp:resource-limit-exceeded",
+        f"Only transfers and dispositions may have more than {_CONTROL_FRAME_MAX_BYTES} bytes.",
+    )
+)
+_STATE_TOO_LARGE = Refused(
+    Violation(
+        "amqp:resource-limit-exceeded",
+        f"The state of a transfer may have at most {_STATE_MAX_BYTES} bytes.",
+    )
+)
 _UNREADABLE = Refused(Violation("amqp:decode-error", "A frame could not be understood."))
 
 _read_header = struct.Struct(">IBBH").unpack_from
@@ -124,6 +148,7 @@ class FrameScan:
                 break
             if (
                 plain
+                and size <= DISPOSITION_PLAIN_BYTES
                 and data[position + 8 : position + 11] == _DISPOSITION
                 and offset == 2
                 and kind == 0
@@ -165,6 +190,10 @@ class FrameScan:
         performative = read_performative(pieces.data, position, end)
         if performative is None:
             return end  # for Proton to refuse
+        is_control = performative.code not in (TRANSFER, DISPOSITION)
+        if is_control and end - position > _CONTROL_FRAME_MAX_BYTES:
+            pieces.act(position, _TOO_LARGE)
+            return end
         session = self._sessions.by_channel.get(channel)
         frame = Frame(position, end, channel, performative)
         try:
@@ -208,6 +237,8 @@ class FrameScan:
             link.layout = self._layout = None
         if len(starts) > 8 and data[starts[7]] != 0x40:
             self._sessions.transactional = True
+            if starts[8] - starts[7] > _STATE_MAX_BYTES:
+                pieces.act(start, _STATE_TOO_LARGE)
         changed = None
         if client_id != number and (is_new or client_id is not None):
             limit = self._max_frame_size_bytes

@@ -27,6 +27,7 @@ class IncomingLink:
     """A link by the handle that the client gave it."""
 
     __slots__ = (
+        "attach_bytes",
         "client_sends",
         "deferred_flows",
         "drain_waits",
@@ -41,12 +42,19 @@ class IncomingLink:
     )
 
     def __init__(
-        self, handle: int, name: str, *, client_sends: bool, initial_delivery_count: int = 0
+        self,
+        handle: int,
+        name: str,
+        *,
+        client_sends: bool,
+        initial_delivery_count: int = 0,
+        attach_bytes: int = 0,
     ) -> None:
         self.handle = handle
         self.name = name
         self.client_sends = client_sends
         self.initial_delivery_count = initial_delivery_count
+        self.attach_bytes = attach_bytes
         self.link: EngineLink | None = None
         """Once Proton has told of it, and until it is gone."""
         self.number: int | None = None

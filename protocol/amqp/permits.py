@@ -41,6 +41,8 @@ class Permits:
         self._credentials: tuple[str, str] | None = None
         self.hostname = ""
         self._token_due_ms = NEVER_MS
+        self.is_known = False
+        """The client has shown a key or token that was good."""
         self.namespace: str | None = None
         """The one that the host name or a key selected; None so far."""
 
@@ -64,6 +66,7 @@ class Permits:
                 raise TokenRefused(
                     f"InvalidSignature: The key is not one of the namespace '{self.namespace}'."
                 )
+            self.is_known = True
             self._grants.stand(grants)
             self._select(grants[0])
         elif self._identity.strict:
@@ -80,6 +83,7 @@ class Permits:
         replaced = self._grants.put(grant)
         self._select(grant)
         self._token_due_ms = NEVER_MS
+        self.is_known = True
         return replaced is not None and not replaced.claims <= grant.claims
 
     def delete_token(self, audience: str) -> None:

@@ -48,6 +48,11 @@ if TYPE_CHECKING:
 CREDIT_MAX = (1 << 31) - 1
 """Proton takes more for a credit below zero."""
 
+DISPOSITION_MAX_BYTES = 4 * 1024 * 1024
+"""Of a disposition, times the deliveries that it speaks of: Proton keeps what it says with each."""
+DISPOSITION_PLAIN_BYTES = 1024
+"""Up to this size a disposition may speak of any number of deliveries."""
+
 _SESSION_FLOW_FIELDS = 4
 _STATE_FIELDS = {TRANSFER: 7, DISPOSITION: 4}
 _CHANNEL_IN_USE = Violation("amqp:not-allowed", "A session was begun on a channel that has one.")
@@ -159,6 +164,7 @@ def _attach(
         str(name),
         client_sends=not is_true_at(data, starts, 2),
         initial_delivery_count=uint_at(data, starts, 9) or 0,
+        attach_bytes=frame.end - frame.start,
     )
     older = session.names.get((link.name, link.client_sends))
     if older is not None:
@@ -240,6 +246,11 @@ def _disposition(
     """What the client says of its own deliveries speaks of the ids it gave them."""
     data, performative = pieces.data, frame.performative
     starts = field_starts(data, performative, 5)
+    if _says_too_much(starts, pieces, frame):
+        sentence = "A disposition of this size can speak of few deliveries."
+        violation = Violation("amqp:resource-limit-exceeded", sentence)
+        _fail(sessions, pieces, session, violation, frame)
+        return
     if is_true_at(data, starts, 0):
         if sessions.ended_with_deliveries:
             _watch_settlement(pieces, starts, frame)
@@ -268,6 +279,16 @@ def _watch_settlement(pieces: Pieces, starts: list[int], frame: Frame) -> None:
     whole = data[frame.start : frame.end]
     pieces.act(frame.start, LateSettlement(whole, transaction_id, count))
     pieces.replace(frame.start, frame.end)
+
+
+def _says_too_much(starts: list[int], pieces: Pieces, frame: Frame) -> bool:
+    """Whether what a disposition says would be kept too many times."""
+    size_bytes = frame.end - frame.start
+    if size_bytes <= DISPOSITION_PLAIN_BYTES:
+        return False
+    first, last = uint_at(pieces.data, starts, 1) or 0, uint_at(pieces.data, starts, 2)
+    count = 1 if last is None else ((last - first) & SERIAL_MASK) + 1
+    return size_bytes * count > DISPOSITION_MAX_BYTES
 
 
 _READERS: dict[int, Callable[[IncomingSessions, Pieces, IncomingSession, Frame], None]] = {

@@ -23,6 +23,7 @@ from config.mistakes import Report
 from config.settings import Settings
 from config.yaml_form import read_yaml_form
 from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.held_memory import MemoryBudgets
 from protocol.amqp.reader import Reader
 from protocol.amqp.values import Described, Symbol, UInt, ULong, decode, encode
 from protocol.identity import sas
@@ -67,6 +68,7 @@ class Broker:
         self.access = Access(
             Settings.model_validate(settings), topology, self.namespaces, self.clock
         )
+        self.memory = MemoryBudgets(RELAXED)
         self.clients: list[Client] = []
         self._inbox: list[tuple[Namespace, Command]] = []
         ids = MessageIds()
@@ -181,6 +183,7 @@ class Client:
                 limits=RELAXED,
                 container_id="broker",
                 idle_timeout_ms=240_000,
+                memory=broker.memory,
             )
         )
         self._handles = itertools.count()

@@ -7,11 +7,14 @@ import random
 import struct
 import tracemalloc
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from config.limits import RELAXED
 from protocol.amqp.engine import ACCEPTED, EngineLink, WireError
+from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
 from protocol.amqp.values import Symbol, UInt, UShort
 from tests.support.wire import (
     BATCH_FORMAT,
@@ -117,19 +120,25 @@ def test_a_transfer_before_its_link_is_granted_ends_the_connection():
     assert ["open", "attach", "transport error"] == recorder.names()
 
 
+def memory_of(max_bytes: int) -> HeldMemory:
+    limits = replace(RELAXED, held_per_connection_max_bytes=max_bytes)
+    return HeldMemory(MemoryBudgets(limits), lambda: None, needs_token=False)
+
+
 def test_messages_begun_and_never_finished_have_a_bound_together():
     """Many links, each with half a message: what is kept for all of them is limited."""
-    engine, recorder = opened(max_message_size_bytes=1000)
+    engine, recorder = opened(memory=memory_of(40_000))
     for number in range(6):
         say(engine, attach_sender(f"{number}", number))
-        say(engine, transfer(number, b"x" * 900, handle=number, more=True))
+        say(engine, transfer(number, b"x" * 2_000, handle=number, more=True))
 
     assert ["amqp:resource-limit-exceeded"] == [call[0] for call in recorder.of("transport error")]
-    assert 5 == len(recorder.links)
+    assert 4 == len(recorder.links)
 
 
 def test_messages_begun_on_links_that_went_do_not_count():
-    engine, recorder = opened(max_message_size_bytes=1000)
+    memory = memory_of(40_000)
+    engine, recorder = opened(memory=memory)
     for number in range(50):
         say(engine, attach_sender(f"{number}", 0))
         say(engine, transfer(3 * number, b"x" * 900, more=True), transfer(None, b"", aborted=True))
@@ -137,7 +146,8 @@ def test_messages_begun_on_links_that_went_do_not_count():
         say(engine, transfer(3 * number + 2, b"x" * 900, more=True), detach())
 
     assert [] == recorder.of("transport error")
-    assert 0 == engine._dispatch._arrivals._unfinished_bytes
+    say(engine, frame("end"))
+    assert 0 == memory.held_bytes
 
 
 def test_a_truncated_stream_keeps_the_engine_waiting():

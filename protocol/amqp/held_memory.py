@@ -1,0 +1,141 @@
+"""How much memory clients make the broker hold: sessions, links and messages that are not finished.
+
+Every connection has a budget, and all connections share one. When the shared budget is used up the
+connection that holds most of it is closed, so that a client which hoards cannot keep others from
+working. A client that has not shown a token yet, where one is asked for, has a much smaller budget, and
+shares it with its likes only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.limits import RELAXED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from config.limits import Limits
+
+CONNECTION_BYTES = 64 * 1024
+"""What a connection takes by itself. Counted only while the client has shown no token: afterwards the
+number of connections is bounded."""
+SESSION_BYTES = 4 * 1024
+LINK_BYTES = 6 * 1024
+ATTACH_PLAIN_BYTES = 1024
+"""An attach of this size or less is in `LINK_BYTES`."""
+DECODED_FACTOR = 16
+"""Proton keeps properties decoded, which takes about so many times the bytes on the wire."""
+
+
+class MemoryBudget:
+    """What connections may hold together, and which of them hold how much."""
+
+    def __init__(self, max_bytes: int, max_bytes_per_connection: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_bytes_per_connection = max_bytes_per_connection
+        self.used_bytes = 0
+        self.holders: dict[HeldMemory, None] = {}
+        """Those that hold anything, the oldest first."""
+
+    def largest(self) -> HeldMemory:
+        """Who holds most; of equals the oldest, which has had the most time to finish."""
+        return max(self.holders, key=lambda holder: holder.held_bytes)
+
+
+class MemoryBudgets:
+    """The budgets of one broker."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.known = MemoryBudget(limits.held_max_bytes, limits.held_per_connection_max_bytes)
+        self.unknown = MemoryBudget(
+            limits.held_without_token_max_bytes, limits.held_without_token_per_connection_max_bytes
+        )
+        """For clients that must show a token and have not."""
+
+
+class HeldMemory:
+    """The account of one connection. `give_up` closes it when another needs its room."""
+
+    def __init__(
+        self, budgets: MemoryBudgets, give_up: Callable[[], None], *, needs_token: bool
+    ) -> None:
+        self._budgets = budgets
+        self._give_up: Callable[[], None] | None = give_up
+        self._budget = budgets.unknown if needs_token else budgets.known
+        self.held_bytes = 0
+        self._is_over = False
+        if needs_token:
+            self.hold(CONNECTION_BYTES)
+
+    def hold(self, size_bytes: int) -> bool:
+        """Account for so much more; false if that is too much, and the connection must end."""
+        if self._is_over:
+            return True  # it is on its way out, and counts no more
+        budget = self._budget
+        self.held_bytes += size_bytes
+        budget.used_bytes += size_bytes
+        budget.holders[self] = None
+        if self.held_bytes > budget.max_bytes_per_connection:
+            return False
+        while budget.used_bytes > budget.max_bytes:
+            largest = budget.largest()
+            if largest is self:
+                return False
+            largest.evict()
+        return True
+
+    def release(self, size_bytes: int) -> None:
+        """So much less is held."""
+        if self._is_over:
+            return
+        self.held_bytes -= size_bytes
+        self._budget.used_bytes -= size_bytes
+        if not self.held_bytes:
+            self._budget.holders.pop(self, None)
+
+    def trust(self) -> None:
+        """The client has shown a token that is good."""
+        if self._is_over or self._budget is self._budgets.known:
+            return
+        held_bytes = self.held_bytes
+        self.release(held_bytes)
+        self._budget = self._budgets.known
+        self.hold(held_bytes - CONNECTION_BYTES)
+
+    def evict(self) -> None:
+        """Close the connection: another needs its room, and it is the one that holds most."""
+        give_up = self._give_up
+        self.end()
+        if give_up is not None:
+            give_up()
+
+    def end(self) -> None:
+        """The connection is over, and what it held is free or about to be."""
+        self.release(self.held_bytes)
+        self._is_over = True
+        self._give_up = None
+
+    @property
+    def refusal(self) -> str:
+        """Why the connection ends."""
+        if self._budget is self._budgets.unknown:
+            return (
+                "Before a token is put, a connection may hold only a few links, sessions and bytes "
+                "of unfinished messages, and all such connections share little room."
+            )
+        return (
+            "Too many links, sessions or bytes of unfinished messages: at most "
+            f"{self._budget.max_bytes_per_connection} bytes are held for a connection and "
+            f"{self._budget.max_bytes} for all of them together."
+        )
+
+
+def link_bytes(attach_bytes: int) -> int:
+    """What a link takes that was attached with a frame of this size."""
+    return LINK_BYTES + DECODED_FACTOR * max(0, attach_bytes - ATTACH_PLAIN_BYTES)
+
+
+def unshared_memory() -> HeldMemory:
+    """The account of a connection that is alone."""
+    return HeldMemory(MemoryBudgets(RELAXED), lambda: None, needs_token=False)
