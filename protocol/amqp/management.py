@@ -215,6 +215,20 @@ def _list_sessions(node: ManagementNode, request: Request, body: dict[str, Any])
     )
 
 
+def _delete_messages(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    """The time is that of the client's clock, with its part of a millisecond cut off. A message sent
+    and acknowledged before that moment may be of the same millisecond, so that one is included: SDKs
+    purge a queue by deleting what was enqueued before now."""
+    return commands.DeleteMessages(
+        node,
+        request,
+        node.path,
+        arguments.integer(body, "message-count"),
+        arguments.integer(body, "enqueued-time-utc") + 1,
+        arguments.optional_text(body, "session-id"),
+    )
+
+
 def _receive_deferred(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
     # The numbers are AMQP's receiver settle modes: first (0) settles on sending.
     settles_first = arguments.integer(body, "receiver-settle-mode", 1) == 0
@@ -321,18 +335,7 @@ OPERATIONS: dict[str, Operation] = {
         LARGE_ANSWER_BYTES,
     ),
     "get-message-sessions": Operation("Listen", _list_sessions, _sessions, LARGE_ANSWER_BYTES),
-    "batch-delete-messages": Operation(
-        "Listen",
-        lambda node, request, body: commands.DeleteMessages(
-            node,
-            request,
-            node.path,
-            arguments.integer(body, "message-count"),
-            arguments.integer(body, "enqueued-time-utc"),
-            arguments.optional_text(body, "session-id"),
-        ),
-        _deleted,
-    ),
+    "batch-delete-messages": Operation("Listen", _delete_messages, _deleted),
     "add-rule": Operation(
         "Manage",
         lambda node, request, body: commands.AddRule(

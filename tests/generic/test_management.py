@@ -111,6 +111,24 @@ def test_deleting_from_an_empty_queue_says_that_nothing_was_found(live: Live) ->
     node.connection.close()
 
 
+def test_deleting_includes_the_millisecond_of_the_given_time(live: Live) -> None:
+    """A client that purges right after a send gives the time without its microseconds, and the
+    message was enqueued within the same millisecond more often than not."""
+    queue = live.queue()
+    node = Node(live, queue)
+    node.connection.create_sender(queue).send(Message(body="a"))
+    _, answer = node.ask("peek-message", {"from-sequence-number": 0, "message-count": int32(1)})
+    peeked = Message()
+    peeked.decode(bytes(answer["messages"][0]["message"]))
+    enqueued_ms = int(peeked.annotations["x-opt-enqueued-time"])
+    counts = []
+    for before_ms in (enqueued_ms - 1, enqueued_ms):
+        request = {"message-count": int32(10), "enqueued-time-utc": timestamp(before_ms)}
+        counts.append(node.ask("batch-delete-messages", request)[1]["message-count"])
+    assert [0, 1] == counts
+    node.connection.close()
+
+
 @pytest.mark.parametrize("with_annotations", [False, True])
 @pytest.mark.parametrize(("body", "size"), [(b"bytes", 10), ("a value", 12), (["a", "b"], 18)])
 def test_peek_can_omit_the_body(
