@@ -57,7 +57,11 @@ class Committer:
         if self._running is None and (self._thread is None or not turn.records):
             self._commit_at_once(turn)  # nothing waits that it could overtake
             return
-        self._waiting.absorb(turn)
+        try:
+            self._waiting.absorb(turn)
+        except Exception as error:  # noqa: BLE001 -- half of it may be gathered: nothing may be stored
+            self._fail(error)
+            return
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._drain())
 

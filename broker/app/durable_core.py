@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.core")
 
 STARTING_AGAIN = "The broker is starting again; try again at once."
+VAIN_STARTS_MAX = 5
+"""A broker that starts again so often without getting a single turn done stops."""
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
@@ -80,6 +82,8 @@ class DurableCore:
         self._has_room = True
         self._starting_again: asyncio.Task[None] | None = None
         self._restoring = False
+        self._vain_starts = 0
+        """How often it started again since a turn was last released."""
         self.namespaces: dict[str, Namespace] = {}
         self.default_namespace = next(iter(topology.namespaces))
         self._rule_compiler = RuleCompiler(settings.limits)
@@ -209,6 +213,8 @@ class DurableCore:
         return namespaces
 
     def _release(self, turn: Turn) -> None:
+        if not self._restoring:
+            self._vain_starts = 0
         self.turns.release(turn.effects)
         self._watcher.released(turn)
 
@@ -249,6 +255,10 @@ class DurableCore:
         Nothing is lost by it: what was not stored was not accepted, and clients reconnect.
         """
         if self._starting_again is None:
+            self._vain_starts += 1
+            if self._vain_starts > VAIN_STARTS_MAX:
+                self._give_up(error)  # it would fail like this for ever, and serve nobody
+                return
             log.error("starting_again", reason=str(error))
             self.turns.suspend()
             self._watcher.forgotten(str(error))

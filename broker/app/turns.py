@@ -178,19 +178,14 @@ class TurnLoop:
         if inbox and not self._suspended:
             self._inbox = []
             try:
-                turn = self._turn(inbox)
+                self._hand_over(self._turn(inbox))
+                self._arm()
             except Exception as error:
-                # A turn half run: memory can no longer be trusted, what is stored can.
+                # A turn half run, or run and not handed over: memory can no longer be trusted,
+                # what is stored can.
                 log.exception("turn.failed")
                 self._failed(error)
                 return
-            if self._committer is not None:
-                if turn:
-                    self._committer.submit(turn)
-                if self._tick_is_new:
-                    self._tick_is_new = False
-                    self._tick_turns = self._committer.submitted
-            self._arm()
         self._flush()
 
     def _turn(self, inbox: list[tuple[Namespace, Command]]) -> Turn:
@@ -203,6 +198,15 @@ class TurnLoop:
         for namespace in active:
             namespace.dispatch(now_ms, turn)
         return turn
+
+    def _hand_over(self, turn: Turn) -> None:
+        if self._committer is None:
+            return
+        if turn:
+            self._committer.submit(turn)
+        if self._tick_is_new:
+            self._tick_is_new = False
+            self._tick_turns = self._committer.submitted
 
     def _flush(self) -> None:
         while self._touched:

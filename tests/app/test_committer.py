@@ -120,6 +120,29 @@ async def test_whatever_fails_a_commit_is_told_and_nothing_is_released(
     load.committer.close()
 
 
+class UnabsorbableTurn(Turn):
+    """There is no memory to put it with the others."""
+
+    @property
+    def effects(self):
+        raise MemoryError
+
+    @effects.setter
+    def effects(self, value: object) -> None: ...
+
+
+async def test_a_turn_that_cannot_be_gathered_is_told_and_no_part_of_it_is_stored(load: Load):
+    """Later turns rest on it: a broker that dropped it and went on would lose what it accepts."""
+    turn = UnabsorbableTurn()
+    turn.records.append(MessagesDeleted([1], []))
+    load.committer.submit(turn)
+    await load.committer.settle()
+    assert [MemoryError] == [type(failure) for failure in load.failures]
+    load.ask()
+    await load.committer.settle()
+    assert (0, 0) == (load._store.commits, load.released)
+
+
 async def test_a_release_that_fails_is_told(load: Load):
     """It is a bug of ours, and somebody's answer is lost: the process must not go on as if not."""
     bug = RuntimeError("a bug")

@@ -12,6 +12,7 @@ from broker.app.clock import Clock
 from broker.app.durable_core import DurableCore
 from broker.core.commands import CreateEntity
 from broker.core.errors import ServerBusy
+from broker.core.namespace import Namespace
 from config.entities import QueueDefinition
 from config.settings import Settings
 from config.topology import Topology
@@ -88,3 +89,29 @@ async def test_what_comes_after_the_close_is_refused_not_left_waiting(tmp_path: 
     views = {view.path for view in again.namespaces[NAMESPACE].views()}
     await again.close()
     assert "late" not in views
+
+
+async def test_a_broker_whose_every_turn_fails_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would start again for ever, and nobody would be served nor told."""
+    failed = asyncio.Event()
+
+    class Told(Quiet):
+        def failed(self, error: Exception) -> None:
+            assert isinstance(error, MemoryError)
+            failed.set()
+
+    settings = Settings(storage=f"sqlite:///{tmp_path / 'core.db'}")
+    core = DurableCore(settings, Topology({NAMESPACE: {}}), Clock(), Told())
+    await core.open()
+    await core.begin()
+
+    def apply(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Namespace, "apply", apply)
+    core.turns.tick()
+    async with asyncio.timeout(20):
+        await failed.wait()
+    await core.close()

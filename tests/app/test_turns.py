@@ -94,3 +94,20 @@ async def test_the_next_deadlines_wait_for_the_ones_before_to_be_durable():
     async with asyncio.timeout(10):
         await namespace.had_enough.wait()
     turns.stop()
+
+
+async def test_a_turn_that_cannot_be_handed_over_is_told():
+    """Memory has what the store will never have: nobody may go on as if it had not happened."""
+
+    class FullCommitter(BusyCommitter):
+        def submit(self, turn: Turn) -> None:
+            raise MemoryError
+
+    failures: list[Exception] = []
+    namespace = DueNamespace(enough=1)
+    turns = TurnLoop({"one": namespace}, Clock(), lambda _: None, failures.append)  # type: ignore[dict-item]
+    turns.attach(FullCommitter())  # type: ignore[arg-type]
+    turns.tick()
+    async with asyncio.timeout(10):
+        await namespace.had_enough.wait()
+    assert [MemoryError] == [type(failure) for failure in failures]
