@@ -35,7 +35,8 @@ class ScheduleLedger(GroupLedger):
     def cancelling(self, key: MessageKey, incarnation: int) -> None:
         """The cancellation is about to be put on the wire."""
         fate = self._fates[key]
-        fate.completion, fate.incarnation = Completion.IN_DOUBT, incarnation
+        if not fate.deliveries:  # else its receiver's completion is what counts
+            fate.completion, fate.incarnation = Completion.IN_DOUBT, incarnation
 
     def cancelled(self, key: MessageKey) -> None:
         self._schedule_counts["cancelled"] += 1
@@ -48,7 +49,9 @@ class ScheduleLedger(GroupLedger):
         if now_ms < self._due_ms[key]:
             text = f"{key} was not there {self._due_ms[key] - now_ms} ms before it was due"
             self.violate("gone before its time", text)
-        self._fates[key].completion = Completion.NONE
+        fate = self._fates[key]
+        if not fate.deliveries:  # it may have come, and been completed, while this was answered
+            fate.completion = Completion.NONE
 
     # ---- seeing -------------------------------------------------------------------------------
 

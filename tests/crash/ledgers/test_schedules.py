@@ -110,3 +110,12 @@ def test_a_waiting_message_nobody_sent_is_unknown():
     ledger = ScheduleLedger()
     ledger.waits(MESSAGE)
     assert {"unknown": 1} == found_in(ledger.audit())
+
+
+def test_a_message_completed_while_its_cancellation_is_refused_is_not_lost():
+    """It came due in between, and the receiver's completion stands."""
+    ledger = ledger_with(MESSAGE)
+    ledger.cancelling(MESSAGE, 0)
+    come(ledger, MESSAGE, 1)
+    ledger.not_cancelled(MESSAGE, DUE_MS + 1)
+    assert {} == found_in(ledger.audit())
