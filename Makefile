@@ -36,7 +36,7 @@ clients: $(VENV)/.developed ## every stock client in its own language against a 
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m tests.clients.run $(ARGS)
 
-crash: $(VENV)/.developed ## kill the broker under load, again and again, and count what it kept
+crash: $(VENV)/.developed ## kill the broker under load, let its disk fail, cut its power, and count what it kept
 	@$(BIN)/python -m tests.crash.run $(ARGS)
 
 soak: $(VENV)/.developed ## hours of mixed load, watching memory

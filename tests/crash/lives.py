@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tests.crash import failing_steps, faults
+from tests.crash.failing_steps import FailingStep
 from tests.crash.sabotage import VARIABLE
 from tests.crash.workload import NO_LIFE
 from tests.support.server import BrokerProcess
@@ -19,13 +22,24 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from pathlib import Path
 
+    from tests.crash.faults import Fault
     from tests.crash.workload import Workload
+    from tests.support.io_faults import IoFaults
 
 UPTIME_S = (0.3, 3.0)
 """Shortest and longest time from healthy to the kill."""
 START_KILL_SHARE = 0.1
 """Kills that hit a broker still starting, on top of the counted ones."""
 START_KILL_AFTER_S = (0.05, 0.6)
+FAULT_SHARE = 0.5
+"""Lives with a fault in them, on top of the kills."""
+FAULT_AT_START_SHARE = 0.25
+FAULT_S = (1.0, 4.0)
+"""How long a fault lasts that is for good."""
+RECOVERY_S = 20.0
+"""So soon after a fault a broker is healthy or has ended."""
+WATCH_INTERVAL_S = 0.02
+STOPPED_BY_FAILURE = 1
 STOP_SHARE = 0.1
 """Lives that end as an orchestrator ends them, on top of the kills: those must lose nothing too."""
 PAYLOAD_MEMORIES = ("128MiB", "16KiB")
@@ -41,46 +55,91 @@ def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
 
 
 class MortalBroker(BrokerProcess):
-    """The broker on a file of its own, as it is or with a mistake built in."""
+    """The broker on a file of its own, as it is or with a mistake or a fault built in."""
 
     def __init__(
-        self, kinds: Sequence[type[Workload]], database: Path, seed: int, sabotage: str | None
+        self,
+        kinds: Sequence[type[Workload]],
+        database: Path,
+        seed: int,
+        sabotage: str | None,
+        io_faults: IoFaults | None = None,
     ) -> None:
         super().__init__(
             config=config(kinds),
             storage=f"sqlite:///{database}",
             testing_api=False,
-            environment={VARIABLE: sabotage or "", "PEEKLOCK_LOG_LEVEL": "warning"},
+            environment={
+                VARIABLE: sabotage or "",
+                "PEEKLOCK_LOG_LEVEL": "warning",
+                **(io_faults.environment if io_faults else {}),
+            },
         )
         self._memory_chance = random.Random(seed)
-        if sabotage is not None:
-            self._command[self._command.index("broker")] = "tests.crash.sabotage"
+        self._module_at = self._command.index("broker")
+        self._sabotage = sabotage
+        self.failing_step: FailingStep | None = None
+        """What fails in the lives that begin from now on."""
 
     def launch(self) -> None:
         """See `BrokerProcess.launch`."""
         payload_memory = self._memory_chance.choice(PAYLOAD_MEMORIES)
         self._environment["PEEKLOCK_PAYLOAD_MEMORY"] = payload_memory
+        self._environment.pop(failing_steps.VARIABLE, None)
+        if self.failing_step is not None:
+            self._environment.update(self.failing_step.environment)
+        is_changed = self._sabotage is not None or self.failing_step is not None
+        self._command[self._module_at] = failing_steps.__name__ if is_changed else "broker"
         super().launch()
 
 
 class Reaper:
     """Ends the broker's lives and starts new ones."""
 
-    def __init__(self, broker: BrokerProcess, life: Synchronized[int], seed: int) -> None:
+    def __init__(
+        self,
+        broker: MortalBroker,
+        life: Synchronized[int],
+        faulty: Synchronized[int],
+        io_faults: IoFaults | None,
+        seed: int,
+    ) -> None:
         self.kills = 0
         self.kills_at_start = 0
         self.stops = 0
-        self.bad_stops: list[str] = []
+        self.violations: dict[str, list[str]] = {
+            "bad stops": [],
+            "hangs": [],
+            "wrong exits after a fault": [],
+        }
+        self.fault_counts: Counter[str] = Counter()
         self.slowest_start_s = 0.0
         self._broker = broker
         self._life = life
+        self._faulty = faulty
+        self._io_faults = io_faults
         self._chance = random.Random(seed)
+        self._fault_chance = random.Random(f"{seed} faults")
+        self._excused: list[tuple[int, int]] = []
+        """Parts of the log that faults explain."""
+        self._excused_from: int | None = None
 
     def kill_once(self) -> None:
         """Let the broker work for a while, kill it, and bring it back."""
         while self._chance.random() < STOP_SHARE:
             self._end_life(self._stop)
+        while self._io_faults is not None and self._fault_chance.random() < FAULT_SHARE:
+            self._meet_fault(faults.choose(self._fault_chance))
         self._end_life(self._kill)
+
+    def complaints(self) -> str:
+        """What the broker logged at warning or above without a fault to explain it."""
+        log = self._broker.log_text()
+        position, parts = 0, []
+        for begin, end in self._excused:
+            parts.append(log[position:begin])
+            position = end
+        return "".join([*parts, log[position:]])
 
     def _end_life(self, end: Callable[[], None]) -> None:
         time.sleep(self._chance.uniform(*UPTIME_S))
@@ -88,9 +147,13 @@ class Reaper:
         # Workloads must know before it happens, or they would call it the broker's own failure.
         self._life.value = NO_LIFE
         end()
+        self._begin_life(life + 1)
+
+    def _begin_life(self, life: int) -> None:
+        self._process_ended()
         self._broker.start()
         self.slowest_start_s = max(self.slowest_start_s, self._broker.ready_after_s)
-        self._life.value = life + 1
+        self._life.value = life
 
     def _kill(self) -> None:
         self._broker.kill()
@@ -104,11 +167,106 @@ class Reaper:
     def _stop(self) -> None:
         self.stops += 1
         code = self._broker.terminate()
-        if code:
-            self.bad_stops.append(f"the broker ended with {code}")
+        if code and not self._faulty.value:
+            self.violations["bad stops"].append(f"the broker ended with {code}")
+
+    # ---- faults -------------------------------------------------------------------------------
+
+    def _meet_fault(self, fault: Fault) -> None:
+        """Let a fault happen to a working broker or to one that starts, and see that it goes on or
+        stops with its reason."""
+        assert self._io_faults is not None
+        chance = self._fault_chance
+        time.sleep(chance.uniform(*UPTIME_S))
+        life = self._life.value
+        if isinstance(fault, FailingStep) or chance.random() < FAULT_AT_START_SHARE:
+            self._life.value = NO_LIFE
+            self._broker.kill()
+            self._fault_begins()
+            if isinstance(fault, FailingStep):
+                self._broker.failing_step = fault
+            else:
+                fault.arm(self._io_faults)
+            self._broker.launch()
+            life += 1
+            if self._is_healthy_in_time(fault):
+                self._life.value = life
+        else:
+            self._fault_begins()
+            fault.arm(self._io_faults)
+        self._watch(fault, time.monotonic() + chance.uniform(*FAULT_S))
+        self._io_faults.stop()
+        self._broker.failing_step = None
+        # Once it is over, a broker that lives serves again or has stopped.
+        if not self._is_healthy_in_time(fault) or isinstance(fault, FailingStep):
+            self._life.value = NO_LIFE
+            self._note_end(fault)
+            self._broker.close()
+            self._begin_life(life + 1)
+        else:
+            self._count_end(fault, "went on")
+
+    def _fault_begins(self) -> None:
+        self._process_ended()
+        self._faulty.value = 1
+        self._excused_from = len(self._broker.log_text())
+
+    def _process_ended(self) -> None:
+        """What is logged from now on is the next process's."""
+        if self._excused_from is not None:
+            self._excused.append((self._excused_from, len(self._broker.log_text())))
+            self._excused_from = None
+            self._faulty.value = 0
+
+    def _watch(self, fault: Fault, until_s: float) -> None:
+        """Until the time has passed or the process has ended; workloads learn of that at once."""
+        unhealthy_since_s: float | None = None
+        while time.monotonic() < until_s and self._broker.is_running:
+            if self._broker.is_healthy():
+                unhealthy_since_s = None
+            elif unhealthy_since_s is None:
+                unhealthy_since_s = time.monotonic()
+            elif time.monotonic() - unhealthy_since_s > RECOVERY_S:
+                self.violations["hangs"].append(f"{fault}: neither healthy nor ended")
+                return
+            time.sleep(WATCH_INTERVAL_S)
+        if not self._broker.is_running:
+            self._life.value = NO_LIFE
+
+    def _is_healthy_in_time(self, fault: Fault) -> bool:
+        """Whether it serves; false if it has ended, or never does either, which is noted."""
+        deadline_s = time.monotonic() + RECOVERY_S
+        while self._broker.is_running:
+            if self._broker.is_healthy():
+                return True
+            if time.monotonic() > deadline_s:
+                self.violations["hangs"].append(f"{fault}: neither healthy nor ended")
+                return False
+            time.sleep(WATCH_INTERVAL_S)
+        return False
+
+    def _note_end(self, fault: Fault) -> None:
+        if self._broker.is_running:
+            self._count_end(fault, "went on until killed")
+            return
+        code = self._broker.wait()
+        self._count_end(fault, f"stopped with {code}")
+        assert self._excused_from is not None
+        said = self._broker.log_text()[self._excused_from :]
+        if code != STOPPED_BY_FAILURE or not said.strip():
+            text = f"{fault}: ended with {code}, saying {said[-500:]!r}"
+            self.violations["wrong exits after a fault"].append(text)
+
+    def _count_end(self, fault: Fault, end: str) -> None:
+        self.fault_counts[end] += 1
+        print(f"  {fault}: {end}", flush=True)
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"{self.kills} kills of a working broker, {self.kills_at_start} of one still starting, "
             f"{self.stops} orderly stops; slowest start {self.slowest_start_s:.2f} s"
         )
+        if self.fault_counts:
+            ends = ", ".join(f"{count} {end}" for end, count in sorted(self.fault_counts.items()))
+            text += f"\n{self.fault_counts.total()} lives with faults: {ends}"
+        return text

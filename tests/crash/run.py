@@ -1,7 +1,8 @@
 """`make crash`: kill the broker at random moments, restart it, and audit what clients were told.
 
-`python -m tests.crash.run [--kills N] [--seed S] [--workloads NAME,NAME]`. It ends with 1 if a
-promise was broken; what each workload looks for is printed with how often it was found.
+`python -m tests.crash.run [--kills N] [--seed S] [--workloads NAME,NAME]`. Between the kills file calls
+and steps of commits fail. With `--power-cuts` the power is cut instead (`power/run.py`). It ends with 1
+if a promise was broken; what each workload looks for is printed with how often it was found.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.crash import remains
 from tests.crash.ledgers.report import Report
 from tests.crash.lives import UPTIME_S, MortalBroker, Reaper
+from tests.crash.power import run as power
 from tests.crash.sabotage import SABOTAGES
 from tests.crash.workload import Surroundings, Workload, run_workload
 from tests.crash.workloads.administration import Administration
@@ -31,6 +34,7 @@ from tests.crash.workloads.sessions import Sessions
 from tests.crash.workloads.stock_sdk import SdkQueue
 from tests.crash.workloads.transactions import Transactions
 from tests.crash.workloads.volume import VolumeQueue, VolumeTopic
+from tests.support.io_faults import IoFaults
 from tests.support.server import HOST
 
 if TYPE_CHECKING:
@@ -71,6 +75,7 @@ class Crew:
             ["tests.crash.sabotage", *(kind.__module__ for kind in WORKLOADS.values())]
         )
         self.life = context.Value("i", 0)
+        self.faulty = context.Value("i", 0)
         self.stop = context.Event()
         self._processes: list[multiprocessing.process.BaseProcess] = []
         self._pipes: list[Connection[Any, Any]] = []
@@ -83,6 +88,7 @@ class Crew:
                 admin_connection_string=broker.admin_connection_string,
                 seed=seed + number,
                 life=self.life,
+                faulty=self.faulty,
                 stop=self.stop,
             )
             ours, theirs = context.Pipe()
@@ -104,16 +110,20 @@ class Crew:
             process.join()
 
 
-def run(
-    kinds: Sequence[type[Workload]], kills: int, seed: int, folder: Path, sabotage: str | None
-) -> list[Report]:
+def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Path) -> list[Report]:
     """The whole ordeal; gives each workload's report, in order, and that of what is left behind."""
-    database = folder / "crash.db"
-    with MortalBroker(kinds, database, seed, sabotage) as broker:
+    # The faults are below the folder of the database, and of nothing else.
+    (database_folder := folder / "store").mkdir()
+    database, seed = database_folder / "crash.db", options.seed
+    with ExitStack() as stack:
+        io_faults = stack.enter_context(IoFaults(database_folder)) if options.faults else None
+        broker = stack.enter_context(
+            MortalBroker(kinds, database, seed, options.sabotage, io_faults)
+        )
         crew = Crew(kinds, broker, seed)
         try:
-            reaper = Reaper(broker, crew.life, seed)
-            for _ in range(kills):
+            reaper = Reaper(broker, crew.life, crew.faulty, io_faults, seed)
+            for _ in range(options.kills):
                 reaper.kill_once()
             time.sleep(UPTIME_S[1])
             reports = crew.reports()
@@ -121,8 +131,8 @@ def run(
             crew.dismiss()
         print(reaper)
         broker.kill()
-        log = broker.log_text()
-    complaints = {"complaints in the log": [log] if log else [], "bad stops": reaper.bad_stops}
+        log = reaper.complaints()
+    complaints = {"complaints in the log": [log] if log else [], **reaper.violations}
     return [*reports, remains.look_at(database).plus(Report({}, complaints))]
 
 
@@ -168,16 +178,29 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--sabotage", choices=SABOTAGES, help="build a mistake into the broker: it must be seen"
     )
+    parser.add_argument(
+        "--no-faults",
+        dest="faults",
+        action="store_false",
+        help="only kill and stop it: let no file call and no step of a commit fail",
+    )
     parser.add_argument("--folder", type=Path, help="where the database file goes")
+    parser.add_argument(
+        "--power-cuts", action="store_true", help="cut the power of a recorded run instead"
+    )
+    parser.add_argument("--images", type=int, default=power.IMAGES, help="of so many power cuts")
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}: --seed {options.seed} repeats the moments of this run", flush=True)
     kinds = [WORKLOADS[name] for name in options.workloads]
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-crash-") as name:
-        reports = run(kinds, options.kills, options.seed, Path(name), options.sabotage)
-    for name, report in zip(
-        [*(kind.name for kind in kinds), "the file and the log"], reports, strict=True
-    ):
+        if options.power_cuts:
+            names = ["images of power cuts"]
+            reports = [power.run(options.images, options.seed, Path(name), options.sabotage)]
+        else:
+            names = [*(kind.name for kind in kinds), "the file and the log"]
+            reports = run(kinds, options, Path(name))
+    for name, report in zip(names, reports, strict=True):
         show(name, report)
     is_clean = all(report.is_clean for report in reports)
     verdict = "every promise kept" if is_clean else "PROMISES BROKEN"

@@ -1,16 +1,14 @@
 """A broker that breaks its promises on purpose, to show that a crash run sees it.
 
-`python -m tests.crash.run --sabotage NAME` runs the broker through here. Each sabotage is one
+`python -m tests.crash.run --sabotage NAME` builds one in. Each sabotage is one
 mistake somebody could make in the way from a turn to the disk; the rest is the real broker.
 """
 
 from __future__ import annotations
 
-import os
-import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.__main__ import main
 from broker.app.committer import Committer
 from broker.core.records import (
     EntityDeleted,
@@ -20,6 +18,7 @@ from broker.core.records import (
     MessagesUpdated,
 )
 from broker.core.turn import Turn
+from storage import sqlite
 from storage.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -91,13 +90,31 @@ def _drop(is_chosen: Callable[[Record], bool]) -> None:
     SqliteStore.commit = commit_others  # type: ignore[method-assign]
 
 
+def ignore_failures() -> None:
+    """A commit that fails is taken for one that succeeded."""
+    commit = SqliteStore.commit
+
+    def commit_or_not(self: SqliteStore, records: Sequence[Record]) -> None:
+        with suppress(Exception):
+            commit(self, records)
+
+    SqliteStore.commit = commit_or_not  # type: ignore[method-assign]
+
+
+def write_without_syncing() -> None:
+    """Answers leave when the system has the bytes, whether the disk has them or not."""
+    pragmas = [
+        "synchronous = OFF" if pragma.startswith("synchronous") else pragma
+        for pragma in sqlite._PRAGMAS
+    ]
+    setattr(sqlite, "_PRAGMAS", tuple(pragmas))  # noqa: B010 -- its type is that of a fixed length
+
+
 SABOTAGES: dict[str, Callable[[], None]] = {
     "answer-early": answer_early,
     "commit-in-parts": commit_in_parts,
     "forget-message-ids": forget_message_ids,
     "forget-deletions": forget_deletions,
+    "ignore-failures": ignore_failures,
+    "write-without-syncing": write_without_syncing,
 }
-
-if __name__ == "__main__":
-    SABOTAGES[os.environ[VARIABLE]]()
-    sys.exit(main(sys.argv[1:]))

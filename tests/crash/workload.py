@@ -41,6 +41,8 @@ class Surroundings:
     seed: int
     life: Synchronized[int]
     """Which life of the broker is on; NO_LIFE from before a kill until it is healthy again."""
+    faulty: Synchronized[int]
+    """1 while the broker may have met a fault, so that connections and links may be refused."""
     stop: Event
 
     def wait_for_life(self) -> int:
@@ -73,7 +75,8 @@ class Workload(ABC):
         if self.surroundings.is_still(life):
             for ledger in ledgers:
                 ledger.disturbed(life)
-            print(f"{self.name}: {type(failure).__name__}: {failure}", file=sys.stderr)
+            if not self.surroundings.faulty.value:
+                print(f"{self.name}: {type(failure).__name__}: {failure}", file=sys.stderr)
 
     @abstractmethod
     def work(self) -> None:

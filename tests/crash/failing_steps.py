@@ -1,0 +1,127 @@
+"""A broker in which one step of a commit fails, as it would with no memory or a failing disk.
+
+A crash run starts the broker through here; `CRASH_STEP` says which step, with which error, after how
+many calls, and whether from then on for good. Without it, or before, everything is the real broker.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import inspect
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.__main__ import main
+from broker.app.committer import Committer
+from broker.app.turns import TurnLoop
+from broker.core.namespace import Namespace
+from broker.core.turn import Turn
+from storage.disk_reserve import DiskReserve
+from storage.sqlite import SqliteStore
+from storage.sqlite_batch import Batch
+from storage.statements import Statements
+from storage.write_ahead_log import WriteAheadLog
+from tests.crash.sabotage import SABOTAGES
+from tests.crash.sabotage import VARIABLE as SABOTAGE
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+VARIABLE = "CRASH_STEP"
+CLASSES = (SqliteStore, Batch, Statements, WriteAheadLog, DiskReserve)
+"""Every method of these is a step."""
+OTHER_STEPS: tuple[tuple[type[Any], str], ...] = (
+    (Turn, "absorb"),
+    (Committer, "submit"),
+    (TurnLoop, "_turn"),
+    (TurnLoop, "release"),
+    (Namespace, "apply"),
+    (Namespace, "dispatch"),
+)
+"""What comes before the store, and after it."""
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "MemoryError": MemoryError,
+    "OSError EIO": lambda: OSError(errno.EIO, "injected"),
+    "OSError ENOSPC": lambda: OSError(errno.ENOSPC, "injected"),
+}
+AT_START = frozenset({"__init__", "open", "close"})
+"""Not part of a commit."""
+MOST_CALLS_BEFORE = 400
+
+
+def steps() -> dict[str, tuple[type[Any], str]]:
+    """All steps by name, found by looking at the code that is there."""
+    found: list[tuple[type[Any], str]] = [
+        (kind, name)
+        for kind in CLASSES
+        for name, member in vars(kind).items()
+        if name not in AT_START and (inspect.isfunction(member) or isinstance(member, property))
+    ]
+    found += [(kind, name) for kind, name in OTHER_STEPS if name in vars(kind)]
+    return {f"{kind.__name__}.{name}": (kind, name) for kind, name in found}
+
+
+@dataclass(frozen=True, slots=True)
+class FailingStep:
+    """Which step fails, how, and when."""
+
+    step: str
+    error: str
+    calls_before: int
+    for_good: bool
+
+    @classmethod
+    def chosen(cls, chance: random.Random) -> FailingStep:
+        return cls(
+            chance.choice(sorted(steps())),
+            chance.choice(list(ERRORS)),
+            chance.randrange(MOST_CALLS_BEFORE),
+            chance.random() < 0.5,
+        )
+
+    def __str__(self) -> str:
+        often = "for good" if self.for_good else "once"
+        return f"{self.error} in {self.step} after {self.calls_before} calls, {often}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the broker has to be started with."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    def build_in(self) -> None:
+        """Replace the step in this process."""
+        kind, name = steps()[self.step]
+        member = vars(kind)[name]
+        if isinstance(member, property):
+            assert member.fget is not None
+            setattr(kind, name, property(self._failing(member.fget)))
+        else:
+            setattr(kind, name, self._failing(member))
+
+    def _failing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        calls = 0
+
+        @functools.wraps(function)
+        def fail_or_call(*arguments: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            beyond = calls - self.calls_before
+            if beyond == 1 or (beyond > 1 and self.for_good):
+                error = ERRORS[self.error]()
+                raise error
+            return function(*arguments, **named)
+
+        return fail_or_call
+
+
+if __name__ == "__main__":
+    if sabotage := os.environ.get(SABOTAGE):
+        SABOTAGES[sabotage]()
+    if text := os.environ.get(VARIABLE):
+        FailingStep(**json.loads(text)).build_in()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Faults that a life of the broker meets, chosen by the seed: file calls or steps that fail.
+
+Owns the choice and the arming; whether the broker bore it is judged by `lives.py`, and whether it
+told the truth by the ledgers.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.crash.failing_steps import FailingStep
+from tests.support.io_faults import FOR_GOOD, SHORT_WRITE, Calls
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.support.io_faults import IoFaults
+
+ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+MOST_CALLS_BEFORE = 200
+MOST_TIMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FileFault:
+    """File calls of some kinds that fail."""
+
+    calls: Calls
+    error: int
+    skip: int
+    times: int
+
+    @classmethod
+    def chosen(cls, chance: random.Random) -> FileFault:
+        calls = Calls(0)
+        while not calls:
+            for kind in Calls:
+                if chance.random() < 1 / 3:
+                    calls |= kind
+        error = chance.choice(ERRORS)
+        if calls & Calls.WRITE and chance.random() < 0.3:
+            calls, error = Calls.WRITE, SHORT_WRITE
+        times = FOR_GOOD if chance.random() < 0.4 else chance.randint(1, MOST_TIMES)
+        return cls(calls, error, chance.randrange(MOST_CALLS_BEFORE), times)
+
+    def arm(self, faults: IoFaults) -> None:
+        faults.strike(self.calls, self.error, skip=self.skip, times=self.times)
+
+    def __str__(self) -> str:
+        what = errno.errorcode[self.error] if self.error else "a short write"
+        often = "for good" if self.times == FOR_GOOD else f"{self.times} times"
+        kinds = "|".join(kind.name or "" for kind in Calls if kind in self.calls)
+        return f"{what} from {kinds} after {self.skip} calls, {often}"
+
+
+Fault = FileFault | FailingStep
+
+
+def choose(chance: random.Random) -> Fault:
+    """One of either kind."""
+    if chance.random() < 0.5:
+        return FileFault.chosen(chance)
+    return FailingStep.chosen(chance)
