@@ -72,6 +72,9 @@ def _symbol_key(name: bytes, code: int) -> bytes:
 
 _LOCK_TOKEN = _symbol_key(b"x-opt-lock-token", 0x98)
 _DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1" + bytes((1 + len(_LOCK_TOKEN) + 16, 2)) + _LOCK_TOKEN
+_NO_DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1\x01\x00"
+"""The section is there without a lock, too: Python users of receive-and-delete find an empty map, as
+the live tests of that SDK demand."""
 _ENQUEUED_TIME = _symbol_key(b"x-opt-enqueued-time", 0x83)
 _SEQUENCE_NUMBER = _symbol_key(b"x-opt-sequence-number", 0x81)
 _ENQUEUE_SEQUENCE_NUMBER = _symbol_key(b"x-opt-enqueue-sequence-number", 0x81)
@@ -105,6 +108,7 @@ def _annotations_start(present: int) -> bytes:
 
 
 _ANNOTATIONS_STARTS = [_annotations_start(present) for present in range(32)]
+_UNLOCKED_STARTS = [_NO_DELIVERY_ANNOTATIONS + start for start in _ANNOTATIONS_STARTS]
 
 
 @lru_cache(maxsize=512)
@@ -127,9 +131,10 @@ _HEADER_STARTS = [_header_start(header) for header in range(2 * 257)]
 
 def _plain_struct(header_start: bytes, *, locked: bool) -> struct.Struct:
     start = f">{len(header_start)}sI"
-    annotations = f"{len(_ANNOTATIONS_STARTS[0])}s" + _OWN_LAYOUT.split("s", 1)[1]
+    own = _OWN_LAYOUT.split("s", 1)[1]
     if not locked:
-        return struct.Struct(start + annotations)
+        return struct.Struct(f"{start}{len(_UNLOCKED_STARTS[0])}s{own}")
+    annotations = f"{len(_ANNOTATIONS_STARTS[0])}s{own}"
     return struct.Struct(f"{start}{len(_DELIVERY_ANNOTATIONS)}s16s{annotations}{_LOCK_LAYOUT}")
 
 
@@ -182,7 +187,7 @@ def encode_delivery(
         head = _PACK_UNLOCKED[len(header_start)](
             header_start,
             message.delivery_count,
-            _ANNOTATIONS_STARTS[present],
+            _UNLOCKED_STARTS[present],
             message.enqueued_time_ms,
             _SEQUENCE_NUMBER,
             number,
@@ -289,10 +294,12 @@ def _encode_changed(
 
 
 def _delivery_annotations(annotations: bytes, lock_token: bytes | None) -> bytes:
-    """The sender's own delivery annotations and the lock token; nothing if there are neither."""
+    """The sender's own delivery annotations and the lock token."""
     start = compound(annotations, 0)[2] if annotations else 0
     if start == len(annotations):
-        return b"" if lock_token is None else _DELIVERY_ANNOTATIONS + lock_token
+        if lock_token is None:
+            return _NO_DELIVERY_ANNOTATIONS
+        return _DELIVERY_ANNOTATIONS + lock_token
     first, count, end = compound(annotations, start)
     entries = annotations[first:end]
     if lock_token is not None:

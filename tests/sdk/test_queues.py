@@ -176,14 +176,16 @@ def test_ten_abandons_dead_letter_the_message(live: Live) -> None:
 
 
 def test_receive_and_delete_takes_messages_for_good(live: Live) -> None:
-    """In receive-and-delete a message is gone once it was sent out."""
+    """In receive-and-delete a message is gone once it was sent out, and has no lock to speak of."""
     queue = live.queue()
     send(live, queue, "one", "two")
     with live.client() as client:
         with client.get_queue_receiver(
             queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
         ) as receiver:
-            assert ["one", "two"] == bodies(receive(receiver, 2))
+            received = receive(receiver, 2)
+        assert ["one", "two"] == bodies(received)
+        assert [{}, {}] == [each.raw_amqp_message.delivery_annotations for each in received]
         with client.get_queue_receiver(queue) as receiver:
             assert [] == receiver.peek_messages(1)
 
