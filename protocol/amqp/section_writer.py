@@ -158,7 +158,7 @@ def encode_delivery(
     in a subscription, so that it shows the number its topic gave it, as a forwarded message shows
     the number of where it came from. `with_state`: whether it is active, deferred or scheduled is
     told, as in every answer of `$management`; on a link the service leaves it out, but for a message
-    that had a time to be enqueued at, which is called scheduled to its end.
+    that waited for its time, which is called scheduled to its end.
     """
     body = message.body
     assert body is not None, "a message is delivered once its body is in memory"
@@ -223,7 +223,10 @@ def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
     if from_topic or is_forwarded or message.enqueue_sequence_number != message.sequence_number:
         present |= _WITH_NUMBER
     if message.scheduled_enqueue_time_ms:
-        present |= _WITH_SCHEDULE if with_state else _WITH_SCHEDULE | _WAS_SCHEDULED
+        present |= _WITH_SCHEDULE
+        # What waited for its time was enqueued at that time; what came later was never scheduled.
+        if message.scheduled_enqueue_time_ms == message.enqueued_time_ms and not with_state:
+            present |= _WAS_SCHEDULED
     return present
 
 

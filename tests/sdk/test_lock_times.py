@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from azure.servicebus import ServiceBusMessageState
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 
 from tests.sdk.support import bodies, receive, send
 
@@ -78,6 +79,31 @@ def test_peeked_message_of_a_session_has_no_end_either(live: Live) -> None:
         assert peeked.raw_amqp_message.annotations is not None
         assert LAST_MS == peeked.raw_amqp_message.annotations[b"x-opt-locked-until"]
         receiver.complete_message(message)
+
+
+@pytest.mark.parametrize("schedules", [True, False], ids=["schedule-message", "sent"])
+@pytest.mark.parametrize("delay_s", [3600, -60], ids=["later", "past"])
+def test_message_is_received_as_scheduled_if_it_waited_for_its_time(
+    live: Live, delay_s: int, schedules: bool
+) -> None:
+    """Also in a subscription. A time that has passed already schedules
+    nothing. Both are what the live tests of the JavaScript SDK expect."""
+    topic = live.topic()
+    live.subscription(topic, "sub")
+    moment = datetime.fromtimestamp(live.now_ms() / 1000 + delay_s, UTC)
+    with live.client() as client, client.get_topic_sender(topic) as sender:
+        if schedules:
+            sender.schedule_messages(ServiceBusMessage("m"), moment)
+        else:
+            sender.send_messages(ServiceBusMessage("m", scheduled_enqueue_time_utc=moment))
+        live.advance(seconds=3700)
+        with client.get_subscription_receiver(topic, "sub") as receiver:
+            (message,) = receive(receiver, 1)
+            expected = (
+                ServiceBusMessageState.SCHEDULED if delay_s > 0 else ServiceBusMessageState.ACTIVE
+            )
+            assert expected == message.state
+            receiver.complete_message(message)
 
 
 def test_states_are_told_where_a_message_is_fetched_or_peeked(live: Live) -> None:
