@@ -1,8 +1,7 @@
 """Messages as `peek-message` shows them.
 
-Owns what a peeked message has and a received one has not. The live tests of the JavaScript SDK read
-delivery annotations of every peeked message, so there is always such a section, and the size of a body
-that was left out is in it.
+Owns what a peek may leave out, and what it says instead. The live tests of the JavaScript SDK read the
+size of a body that was left out from the delivery annotations.
 """
 
 from __future__ import annotations
@@ -21,23 +20,22 @@ _OMITTED_BODY_SIZE = encode_symbol("omitted-message-body-size")
 
 
 def encode_peeked(message: Message, *, from_topic: bool, omits_body: bool) -> bytes:
-    """Encode a message that was copied for this answer; the copy is changed."""
-    entry = b""
+    """Encode a message that was copied for this answer; the copy may be changed."""
     if omits_body and message.body is not None:
         end = body_sections(message.body)[1]
-        entry = _OMITTED_BODY_SIZE + encode(Long(len(message.body) - end))
+        size = encode(Long(len(message.body) - end))
+        message.annotations = _with_delivery_annotation(
+            message.annotations, _OMITTED_BODY_SIZE + size
+        )
         message.body = message.body[:end]
-    message.annotations = _with_delivery_annotation(message.annotations, entry)
     return encode_message(message, None, message.locked_until_ms, from_topic=from_topic)
 
 
 def _with_delivery_annotation(annotations: bytes, entry: bytes) -> bytes:
-    """Both maps of `Message.annotations`, with the entry (which may be empty) in the second."""
+    """Both maps of `Message.annotations`, with one more entry in the second."""
     start = compound(annotations, 0)[2] if annotations else 0
     entries, count = b"", 0
     if start < len(annotations):
         first, count, end = compound(annotations, start)
         entries = annotations[first:end]
-    if entry:
-        entries, count = entries + entry, count + 2
-    return (annotations[:start] or EMPTY_MAP) + compound_of(0xC1, count, entries)
+    return (annotations[:start] or EMPTY_MAP) + compound_of(0xC1, count + 2, entries + entry)
