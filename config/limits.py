@@ -117,9 +117,17 @@ class Limits:
 
     # --- transactions -----------------------------------------------------------------------
     transaction_max_operations: int = 10_000
-    transaction_max_bytes: int = 256 * MEBIBYTE
+    transaction_max_bytes: int = 128 * MEBIBYTE
     transaction_timeout_ms: int = 2 * MINUTE_MS
     transactions_per_connection_max: int = 1_000
+    transactions_without_token_max: int = 10
+    """That a connection may declare before its token, in strict authorization."""
+    transactions_max_bytes: int = 128 * MEBIBYTE
+    """What all open transactions of a namespace hold together; more is refused as busy."""
+    transactions_reserve_bytes: int = 32 * MEBIBYTE
+    """On top of that, for connections whose transactions are small."""
+    transactions_small_max_bytes: int = 1 * MEBIBYTE
+    """Of one connection, to be served from that reserve."""
 
 
 RELAXED = Limits()

@@ -18,6 +18,7 @@ from broker.core.errors import (
     NotAllowed,
     PartitionMismatch,
     QuotaExceeded,
+    ServerBusy,
     TransactionRolledBack,
     TransactionUnknown,
 )
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from broker.core.environment import Environment
     from broker.core.held_settlement import HeldSettlement
     from broker.core.turn import Turn
+
+
+TRANSACTION_BYTES = 2 * 1024
+"""What an open transaction takes by itself."""
+OPERATION_BYTES = 1024
+"""What a held message or settlement takes besides its body."""
 
 
 class Step(Protocol):
@@ -62,6 +69,7 @@ class Transaction:
     __slots__ = (
         "connection",
         "deadline_ms",
+        "held_bytes",
         "id",
         "operations",
         "owner",
@@ -86,41 +94,63 @@ class Transaction:
         """By id of a partitioned entity: the key of the one partition this is about."""
         self.operations = 0
         self.size_bytes = 0
+        """Of the messages that were sent under it."""
+        self.held_bytes = 0
+        """About how much memory it takes."""
         self.refusal: BrokerError | None = None
         """Why something that was asked under it could not be held."""
+
+
+class Share:
+    """What the open transactions of one connection take."""
+
+    __slots__ = ("count", "held_bytes")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.held_bytes = 0
 
 
 class Transactions:
     """The open transactions of a namespace."""
 
-    __slots__ = ("_environment", "_open", "_owned")
+    __slots__ = ("_environment", "_held_bytes", "_open", "_owned", "_shares")
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._open: dict[bytes, Transaction] = {}
         self._owned: dict[Peer, dict[Transaction, None]] = {}
+        self._shares: dict[object, Share] = {}
+        """By connection."""
+        self._held_bytes = 0
+        """By all of them."""
 
     def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
         """Begin one."""
         limits = self._environment.limits
-        owned = self._owned.get(command.peer, {})
-        error: BrokerError | None = None
-        if not limits.offers_more_than_plain_queues:
-            error = NotAllowed("Transactions are not offered in the 'Basic' tier.")
-        elif len(owned) >= limits.transactions_per_connection_max:
-            error = QuotaExceeded(
-                f"At most {limits.transactions_per_connection_max} transactions can be open at once."
-            )
-        if error is not None:
+        share = self._shares.get(command.connection) or Share()
+        try:
+            if not limits.offers_more_than_plain_queues:
+                raise NotAllowed("Transactions are not offered in the 'Basic' tier.")
+            if share.count >= limits.transactions_per_connection_max:
+                raise QuotaExceeded(
+                    f"At most {limits.transactions_per_connection_max} transactions can be open at "
+                    "once on a connection."
+                )
+            self._check_room(share, TRANSACTION_BYTES)
+        except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error))
             return
-        self._owned[command.peer] = owned
+        owned = self._owned.setdefault(command.peer, {})
+        self._shares[command.connection] = share
+        share.count += 1
         transaction = Transaction(
             command.transaction_id or self._environment.new_lock_token(),
             command.peer,
             command.connection,
             now_ms + limits.transaction_timeout_ms,
         )
+        self._account(transaction, TRANSACTION_BYTES)
         self._open[transaction.id] = transaction
         owned[transaction] = None
         self._environment.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
@@ -145,6 +175,8 @@ class Transactions:
             raise QuotaExceeded(
                 f"A transaction can hold at most {limits.transaction_max_bytes} bytes."
             )
+        held_bytes = step.size_bytes + OPERATION_BYTES * step.operations
+        self._check_room(self._shares[connection], held_bytes)
         partitions = dict(transaction.partitions)
         for entity_id, key in step.partition_keys:
             if partitions.setdefault(entity_id, key) != key:
@@ -153,6 +185,26 @@ class Transactions:
         transaction.steps.append(step)
         transaction.operations += step.operations
         transaction.size_bytes += step.size_bytes
+        self._account(transaction, held_bytes)
+
+    def _check_room(self, share: Share, size_bytes: int) -> None:
+        """Raises if all open transactions together would hold too much. Connections that hold little
+        have a reserve, so that one with large transactions does not shut them out."""
+        limits = self._environment.limits
+        room_bytes = limits.transactions_max_bytes
+        if share.held_bytes + size_bytes <= limits.transactions_small_max_bytes:
+            room_bytes += limits.transactions_reserve_bytes
+        if self._held_bytes + size_bytes > room_bytes:
+            raise ServerBusy(
+                f"Open transactions hold {self._held_bytes} bytes, and at most "
+                f"{limits.transactions_max_bytes} bytes are held for all of them together."
+            )
+
+    def _account(self, transaction: Transaction, size_bytes: int) -> None:
+        """A transaction holds so much more."""
+        transaction.held_bytes += size_bytes
+        self._shares[transaction.connection].held_bytes += size_bytes
+        self._held_bytes += size_bytes
 
     def doom(self, transaction_id: bytes, connection: object, refusal: BrokerError) -> None:
         """Something asked under it was refused: it cannot be done as a whole any more.
@@ -204,6 +256,11 @@ class Transactions:
         self._environment.deadlines.discard(
             Due.TRANSACTION, transaction.deadline_ms, (transaction,)
         )
+        share = self._shares[transaction.connection]
+        self._account(transaction, -transaction.held_bytes)
+        share.count -= 1
+        if not share.count:
+            del self._shares[transaction.connection]
         owned = self._owned[transaction.owner]
         del owned[transaction]
         if not owned:

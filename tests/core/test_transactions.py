@@ -31,6 +31,7 @@ from broker.core.errors import (
     NotAllowed,
     PartitionMismatch,
     QuotaExceeded,
+    ServerBusy,
     TransactionRolledBack,
     TransactionUnknown,
 )
@@ -482,6 +483,41 @@ def test_transactions_are_bounded():
     assert book >> send_in(T1, "a", "b") << Accepted(S, ["a", "b"])
     assert book >> send_in(T1, "c") << SendRefused(S, "c", QuotaExceeded)
     assert book >> discharge(T1) << Reply(COORDINATOR, "discharge", None, TransactionRolledBack)
+
+
+def test_the_transactions_of_a_connection_are_counted_over_all_its_links():
+    """However many links to the coordinator it has."""
+    book = Playbook(limits=Limits(transactions_per_connection_max=1))
+    another = Named("another coordinator")
+    book.run(Declare(COORDINATOR, "declare", None, "connection"))
+    refused = Reply(another, "again", None, QuotaExceeded)
+    assert book >> Declare(another, "again", None, "connection") << refused
+    book.run(Declare(another, "elsewhere", None, "another connection"))
+    book.run(Detach([COORDINATOR]))
+    declare = Declare(another, "again", T3, "connection")
+    assert book >> declare << Reply(another, "again", T3)
+
+
+def test_all_open_transactions_share_a_budget_of_bytes():
+    """172 of them held 3 GB. Connections that hold little have a reserve; what is discharged or rolled
+    back makes room."""
+    limits = Limits(
+        transactions_max_bytes=20_000,
+        transactions_reserve_bytes=10_000,
+        transactions_small_max_bytes=5_000,
+    )
+    book = Playbook(limits=limits)
+    large, small = Named("large"), Named("small")
+    book.run(AttachSender(large, "q", None, "large"), AttachSender(small, "q", None, "small"))
+    book.run(Declare(COORDINATOR, "declare", T1, "large"), Declare(small, "declare", T2, "small"))
+    assert book >> send_in(T1, "x" * 12_000, to=large) << Accepted(large, ["x" * 12_000])
+    assert book >> send_in(T1, "y" * 8_000, to=large) << SendRefused(large, "y" * 8_000, ServerBusy)
+    assert book >> send_in(T2, "a", to=small) << Accepted(small, ["a"])
+    assert book >> send_in(T2, "z" * 8_000, to=small) << SendRefused(small, "z" * 8_000, ServerBusy)
+    book.run(Discharge(COORDINATOR, "discharge", T1, True, "large"))
+    book.run(Discharge(small, "discharge", T2, True, "small"))
+    book.run(Declare(small, "again", T2, "small"))
+    assert book >> send_in(T2, "z" * 8_000, to=small) << Accepted(small, ["z" * 8_000])
 
 
 # --- send-via --------------------------------------------------------------------------------------

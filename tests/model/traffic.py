@@ -41,6 +41,7 @@ class Bundle:
     """An open transaction: steps that are checked, and those that then do it."""
 
     owner: Peer
+    connection: object
     until_ms: int
     steps: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
     tokens: set[bytes] = field(default_factory=set)
@@ -311,11 +312,12 @@ class Traffic(World):
             self.bundles[transaction_id].doomed = True
 
     def on_Declare(self, command: ask.Declare) -> object:
-        owned = [b for b in self.bundles.values() if b.owner is command.peer]
-        owned += [b for _, b in self.declared if b.owner is command.peer]
-        if len(owned) >= self.limits.transactions_per_connection_max:
+        opened = [*self.bundles.values(), *(bundle for _, bundle in self.declared)]
+        beside = [bundle for bundle in opened if bundle.connection is command.connection]
+        if len(beside) >= self.limits.transactions_per_connection_max:
             raise Refusal("QuotaExceeded")
-        bundle = Bundle(command.peer, self.now_ms + self.limits.transaction_timeout_ms)
+        until_ms = self.now_ms + self.limits.transaction_timeout_ms
+        bundle = Bundle(command.peer, command.connection, until_ms)
         self.declared.append((command.request, bundle))
         return "any id"
 
