@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import structlog
 
-from broker.core.commands import Detach, DoomTransaction
+from broker.core.commands import Declare, Detach, DoomTransaction
 from broker.core.errors import BrokerError, LeftOutOfTransaction, QuotaExceeded, Unauthorized
 from config.limits import RELAXED
 from protocol.amqp.coordinator import CoordinatorLink
@@ -102,7 +102,7 @@ class Connection:
         )
         self._run: Callable[[Command], None] | None = None
         """Into the connection's namespace, once something has to be done there."""
-        self._waiting: list[Command] = []
+        self._waiting: list[Declare] = []
         """What goes before the first thing to be done there."""
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ClientReceiver] = WeakSet()
@@ -361,6 +361,15 @@ class Connection:
     def _submit(self, command: Command) -> None:
         if self._disowned:
             return
+        if self._run is None and isinstance(command, Detach):
+            # The core knows none of them: what they have declared is still here.
+            self._waiting = [one for one in self._waiting if one.peer not in command.peers]
+            return
+        if self._run is None and isinstance(command, DoomTransaction):
+            # It was promised only, and is as good as unknown from now on.
+            doomed = command.transaction_id
+            self._waiting = [one for one in self._waiting if one.transaction_id != doomed]
+            return
         if self._run is None:
             self._run = self._surroundings.enter(self._permits.settle_namespace())
             for earlier in self._waiting:
@@ -368,10 +377,18 @@ class Connection:
             self._waiting.clear()
         self._run(command)
 
-    def _submit_later(self, command: Command) -> bool:
-        """Submit with what comes next, if no namespace is selected yet; else say False."""
-        selected = self._run is not None or self._permits.namespace is not None
-        if selected or len(self._waiting) >= self._limits.transactions_per_connection_max:
+    def _submit_later(self, command: Declare) -> bool:
+        """Submit with what comes next, if the client has no token yet that is asked for, or no
+        namespace is selected; else say False."""
+        has_token = self._permits.has_any
+        if self._run is not None or (has_token and self._permits.namespace is not None):
+            return False
+        limits = self._limits
+        if len(self._waiting) >= (
+            limits.transactions_per_connection_max
+            if has_token
+            else limits.transactions_without_token_max
+        ):
             return False
         self._waiting.append(command)
         return True

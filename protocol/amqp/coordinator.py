@@ -1,7 +1,9 @@
 """The transaction coordinator link: declare and discharge.
 
-Holding and running what belongs to a transaction is the core's; here is the wire form. Anyone may
-declare: SDKs do so before they put a token, and what is done in a transaction asks for its claims.
+Holding and running what belongs to a transaction is the core's; here is the wire form. Where tokens
+are asked for, any token will do: what is done in a transaction asks for its claims. The Java SDK declares
+before it puts its first token (its coordinator link is the one it does not authorize) and waits for the
+answer. So such a declare is answered, and the transaction begins once there is a token.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ class CoordinatorLink:
         engine: Engine,
         link: EngineLink,
         submit: Callable[[Command], None],
-        submit_later: Callable[[Command], bool],
+        submit_later: Callable[[Declare], bool],
         touch: Callable[[], None],
+        authorize: Callable[[], None],
         *,
         rejects: bool = True,
     ) -> None:
@@ -53,6 +56,8 @@ class CoordinatorLink:
         self._submit = submit
         self._submit_later = submit_later
         self._touch = touch
+        self._authorize = authorize
+        """Raises unless the client has a token."""
         self._rejects = rejects
         """Whether the client understands that a request is rejected (AMQP 1.0, section 4.5.4)."""
 
@@ -71,11 +76,11 @@ class CoordinatorLink:
             asked = Asked(delivery, kind.settled)
             try:
                 command = self._command(asked, payload)
+                if not (isinstance(command, Declare) and self._promise(delivery)):
+                    self._authorize()
+                    self._submit(command)
             except BrokerError as error:
                 self._refuse(asked, error)
-            else:
-                if not (isinstance(command, Declare) and self._promise(delivery)):
-                    self._submit(command)
         self._engine.grant(self._link, len(deliveries))
         self._touch()
 
@@ -111,8 +116,8 @@ class CoordinatorLink:
             self._touch()
 
     def _promise(self, delivery: Delivery) -> bool:
-        """Answer a declare that comes before the key that selects a namespace: the transaction
-        begins in the one that will be selected."""
+        """Answer a declare that comes before a token, or before the key that selects a namespace:
+        the transaction begins then, and in the namespace that is selected."""
         transaction_id = uuid4().bytes
         promised = self._submit_later(Declare(self, None, transaction_id, self._engine))
         if promised:

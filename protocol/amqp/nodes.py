@@ -32,7 +32,7 @@ from protocol.identity import LISTEN, SEND
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.core.commands import Command
+    from broker.core.commands import Command, Declare
     from config.limits import Limits
     from protocol.amqp.attach import Attach
     from protocol.amqp.engine import Engine, EngineLink
@@ -77,7 +77,7 @@ class Nodes:
         permits: Permits,
         limits: Limits,
         submit: Callable[[Command], None],
-        submit_later: Callable[[Command], bool],
+        submit_later: Callable[[Declare], bool],
         touch: Callable[[], None],
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
@@ -226,6 +226,7 @@ class Nodes:
             self._submit,
             self._submit_later,
             self._touch,
+            self._permits.authorize_transaction,
             rejects=not attach.outcomes or REJECTED in attach.outcomes,
         )
         link.session.has_coordinator = True

@@ -116,6 +116,14 @@ class Permits:
         if not self._has((claim, path)):
             raise self._refusal((claim, path))
 
+    def authorize_transaction(self) -> None:
+        """Raise `Unauthorized` unless the client has a token or key, for whatever it may be."""
+        if not self.has_any:
+            raise Unauthorized(
+                "Unauthorized access. A transaction can be used once a token has been put. "
+                f"Resource: '{self._resource('')}'."
+            )
+
     def rest(self, link: EngineLink, *needs: Need) -> None:
         """Have a link rest on claims. Raises `Unauthorized` if one is not granted."""
         for need in needs:
@@ -137,6 +145,11 @@ class Permits:
 
     def _resource(self, path: str) -> str:
         return f"sb://{self.hostname}/{path}"
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the client has shown a token or key that still holds, where one is asked for."""
+        return not self._identity.strict or self._grants.any_holds(self._now_ms())
 
     # --- and until when ------------------------------------------------------------------------
 

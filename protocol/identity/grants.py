@@ -117,6 +117,11 @@ class Grants:
             for grant in self._covering(path)
         )
 
+    def any_holds(self, now_ms: int) -> bool:
+        """Whether any of them has not run out."""
+        grants = (*self._standing, *self._tokens.values())
+        return any(grant.expires_at_ms > now_ms for grant in grants)
+
     def keep(self, good: Callable[[Grant], bool]) -> bool:
         """Forget all that are not good any more; whether there were any."""
         before = len(self._standing) + len(self._tokens)

@@ -247,6 +247,10 @@ class Client:
         assert isinstance(transaction_id, bytes)
         return transaction_id
 
+    def declare_again(self) -> int:
+        """Begin another on the same link; the code of the outcome."""
+        return int(self._transact(wire.described(0x31)).descriptor)
+
     def send_in_transaction(self, transaction_id: bytes, message: bytes) -> int:
         """Send on the link attached last; the code of the outcome."""
         state = wire.described(0x34, transaction_id)

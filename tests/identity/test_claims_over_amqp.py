@@ -7,10 +7,12 @@ from uuid import uuid4
 
 import pytest
 
+from config.limits import RELAXED
 from protocol.amqp.management import OPERATIONS
 from protocol.amqp.values import Array, ArrayCode, Int, Long, Timestamp
 from protocol.identity import sas
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client, LinkRefused
+from tests.support import wire
 from tests.support.amqp_messages import DATA, encoded
 
 if TYPE_CHECKING:
@@ -263,3 +265,59 @@ def test_a_token_is_for_the_host_that_the_client_opened(opened: str, resource: s
     later_s = client.broker.clock.at_ms // 1000 + 3600
     token = sas.make(resource, ROOT_NAME, ROOT_KEY, later_s)
     assert expected == client.put_token(f"sb://{opened}/orders", token)[0]
+
+
+# --- transactions ------------------------------------------------------------------------------------
+
+REJECTED, ACCEPTED = 0x25, 0x24
+
+
+def test_a_transaction_is_promised_before_a_token_and_begins_with_it(broker: Broker):
+    """The Java SDK declares before it puts its first token, and waits for the answer."""
+    client = broker.connect()
+    transaction_id = client.declare_transaction()
+    assert 202 == client.authenticate("orders", "send", "send-key")[0]
+    assert client.attach_sender("orders") is None
+    assert ACCEPTED == client.send_in_transaction(transaction_id, encoded(DATA))
+    assert ACCEPTED == client.commit(transaction_id)
+
+
+def test_nothing_is_discharged_without_a_token(broker: Broker):
+    """Neither what was promised nor what another connection has declared."""
+    other = broker.connect()
+    assert 202 == other.authenticate("orders", "send", "send-key")[0]
+    theirs = other.declare_transaction()
+    client = broker.connect()
+    ours = client.declare_transaction()
+    assert REJECTED == client.commit(ours)
+    assert REJECTED == client.commit(theirs)
+    refusal = client.heard[-1][4].value[0]
+    assert UNAUTHORIZED == refusal.value[0]
+    assert ACCEPTED == other.commit(theirs)
+
+
+def test_few_transactions_are_promised_before_a_token():
+    """And none of them reaches the core, whatever the client does next."""
+    broker = Broker(DECLARED, authorization="strict")
+    (namespace,) = broker.namespaces.values()
+    client = broker.connect()
+    client.declare_transaction()
+    outcomes = [client.declare_again() for _ in range(RELAXED.transactions_without_token_max)]
+    assert [*[0x33] * (RELAXED.transactions_without_token_max - 1), REJECTED] == outcomes
+    client.say(wire.detach(client.last_handle))
+    client.say(wire.frame("close"))
+    assert not namespace._transactions._open
+
+
+def test_a_token_that_has_run_out_commits_nothing():
+    broker = Broker(DECLARED, authorization="strict")
+    client = broker.connect()
+    assert 202 == client.authenticate("orders", "send", "send-key", lasting_ms=60_000)[0]
+    transaction_id = client.declare_transaction()
+    broker.advance(61_000)
+    assert REJECTED == client.commit(transaction_id)
+
+
+def test_a_key_in_sasl_plain_is_enough_for_transactions(broker: Broker):
+    client = broker.connect(plain=(ROOT_NAME, ROOT_KEY))
+    assert ACCEPTED == client.commit(client.declare_transaction())
