@@ -3,12 +3,13 @@
 Service Bus compares session ids without case, as .NET's `StringComparer.OrdinalIgnoreCase` does: one
 character at a time, by its simple uppercase mapping, whatever the culture. So `Größe` is `GRÖßE` but
 not `GRÖSSE` (no character becomes two), `é` as one character is not `e` with an accent (nothing is
-normalized), and the dotless i of Turkish is only itself.
+normalized), and the dotless i of Turkish and the long s (`ſ`) are only themselves: .NET never takes a
+letter outside ASCII for one inside. Letters newer than Python's tables of Unicode have no case.
 """
 
 from __future__ import annotations
 
-_DOTLESS_I = "\u0131"
+_ONLY_THEMSELVES = "\u0131\u017f"
 
 
 def session_key(session_id: str) -> str:
@@ -21,7 +22,7 @@ def session_key(session_id: str) -> str:
 def _simple_upper(character: str) -> str:
     """The uppercase form that is one character. Python only has the full mapping: where that is
     longer, a simple one, if there is one, is the titlecase form (Greek iota subscripts)."""
-    if character == _DOTLESS_I:
+    if character in _ONLY_THEMSELVES:
         return character
     for form in (character.upper(), character.title()):
         if len(form) == 1:

@@ -74,6 +74,8 @@ def test_case_alone_makes_no_difference(one, other):
         ("é", "e"),
         ("\u0131", "I"),
         ("\u0130", "i"),
+        ("\u017f", "s"),
+        ("\u212a", "k"),
         ("\uff41", "a"),
     ],
 )
