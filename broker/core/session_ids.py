@@ -3,7 +3,7 @@
 Service Bus compares session ids without case, as .NET's `StringComparer.OrdinalIgnoreCase` does: one
 character at a time, by its simple uppercase mapping, whatever the culture. So `Größe` is `GRÖßE` but
 not `GRÖSSE` (no character becomes two), `é` as one character is not `e` with an accent (nothing is
-normalized), and the dotless i of Turkish and the long s (`ſ`) are only themselves: .NET never takes a
+normalized), and the dotless i of Turkish and the long s (U+017F) are only themselves: .NET never takes a
 letter outside ASCII for one inside. Letters newer than Python's tables of Unicode have no case.
 """
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from config.ticks import Moment, Span
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICKS_PER_MS = 10_000
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -159,9 +160,9 @@ def typed_span(span: Span) -> Described:
     return Described(Symbol(_TIMESPAN), Long(ticks_of_span(span)))
 
 
-def typed_moment(moment: Moment) -> Described:
-    """A time to 100 nanoseconds, as .NET writes a DateTimeOffset."""
-    return Described(Symbol(_DATETIME_OFFSET), Long(ticks_of_moment(moment)))
+def milliseconds_of_moment(moment: Moment) -> Timestamp:
+    """A time as AMQP's own type says it: earlier by less than a millisecond, never later."""
+    return Timestamp((ticks_of_moment(moment) - ticks_of_moment(_EPOCH)) // _TICKS_PER_MS)
 
 
 def moment_of(milliseconds: int) -> datetime:

@@ -21,7 +21,7 @@ from config.entities import (
     TrueFilter,
 )
 from config.ticks import DateTimeTicks, TimeSpanTicks
-from protocol.amqp.reader import plain, typed_moment, typed_span
+from protocol.amqp.reader import milliseconds_of_moment, plain, typed_span
 from protocol.amqp.values import Described, Long, Timestamp, ULong
 
 RULE_DESCRIPTION = ULong(0x13700000004)
@@ -123,9 +123,8 @@ def _filter(rule_filter: Filter) -> Described:
 def _typed(value: object) -> object:
     if isinstance(value, timedelta | TimeSpanTicks):
         return typed_span(value)
-    if isinstance(value, DateTimeTicks) or (
-        isinstance(value, datetime) and value.microsecond % 1_000
-    ):
-        # AMQP's timestamps are milliseconds. What .NET calls a DateTimeOffset carries ticks.
-        return typed_moment(value)
+    if isinstance(value, DateTimeTicks | datetime):
+        # To the millisecond, over HTTP there is more. The type that carries ticks (.NET's
+        # DateTimeOffset) is one that no SDK reads in a rule: the .NET SDK fails to list any.
+        return milliseconds_of_moment(value)
     return Long(value) if isinstance(value, LongInteger) else value
