@@ -110,6 +110,9 @@ class Limits:
     held_without_token_per_connection_max_bytes: int = 512 * KIBIBYTE
     """The same in strict authorization, until a token was accepted."""
     held_without_token_max_bytes: int = 32 * MEBIBYTE
+    unread_max_bytes: int = 96 * MEBIBYTE
+    """What all clients together may leave unread of what was written to them. Beyond it the one that
+    left most is cut off."""
     sender_credit_window: int = 5_000
     """Messages a sending link may have on the wire; granted anew when half is used."""
     sender_bytes_in_flight_max: int = 64 * MEBIBYTE

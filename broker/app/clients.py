@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.app.transport import AmqpTransport
+from broker.app.unread_output import UnreadOutput
 from broker.core.errors import BrokerError
 from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.held_memory import MemoryBudgets
@@ -58,6 +59,7 @@ class Clients:
         self._empty = asyncio.Event()
         self._empty.set()
         self._memory = MemoryBudgets(settings.limits)
+        self._unread = UnreadOutput(settings.limits.unread_max_bytes)
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
         self.connections_total = 0
@@ -115,6 +117,10 @@ class Clients:
         self._paused.append(transport)
         return True
 
+    def left_unread(self, transport: AmqpTransport, size_bytes: int) -> None:
+        """So much of what was written waits for the client to read it."""
+        self._unread.note(transport, size_bytes)
+
     def committed(self) -> None:
         """What was taken in is durable: those who were held up may go on."""
         self._bytes_taken_in = 0
@@ -147,6 +153,7 @@ class Clients:
     def left(self, transport: AmqpTransport) -> None:
         """The transport is gone."""
         self._transports.pop(transport, None)
+        self._unread.note(transport, 0)
         if not self._transports:
             self._empty.set()
         self._core.turns.forget(transport)

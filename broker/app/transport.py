@@ -58,6 +58,9 @@ class Doorkeeper(Protocol):
     def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
         """Account for bytes read; True asks the transport to stop reading for now."""
 
+    def left_unread(self, transport: AmqpTransport, size_bytes: int) -> None:
+        """So much of what was written waits for the client to read it."""
+
     def left(self, transport: AmqpTransport) -> None:
         """The transport is gone."""
 
@@ -136,6 +139,7 @@ class AmqpTransport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client caught up."""
         self._is_full = self._waits_for_client = False
+        self._doorkeeper.left_unread(self, 0)
         self._read_on()
         if self.connection is not None:
             self.connection.resume()
@@ -158,6 +162,8 @@ class AmqpTransport(asyncio.Protocol):
         output = connection.take_output()
         if output:
             wire.write(output)
+            if self._is_full:
+                self._doorkeeper.left_unread(self, wire.get_write_buffer_size())
         elif self._socket is not None:
             # No answer carries the acknowledgement of what was read, so send it on its own. Clients
             # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
