@@ -9,6 +9,7 @@ import com.azure.messaging.servicebus.ServiceBusMessageBatch;
 import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
 import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
+import com.azure.messaging.servicebus.ServiceBusTransactionContext;
 import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
 import java.net.URI;
 import java.time.OffsetDateTime;
@@ -70,7 +71,10 @@ final class Claims {
         try (ServiceBusSenderClient sender = builder("MANAGE").sender().queueName(made).buildClient();
             ServiceBusReceiverClient receiver =
                 builder("MANAGE").receiver().queueName(made).buildClient()) {
-            sender.sendMessage(new ServiceBusMessage("managed"));
+            // The SDK declares a transaction before it puts its first token.
+            ServiceBusTransactionContext transaction = sender.createTransaction();
+            sender.sendMessage(new ServiceBusMessage("managed"), transaction);
+            sender.commitTransaction(transaction);
             receiver.complete(Client.receiveOne(receiver));
         }
         admin.deleteQueue(made);
