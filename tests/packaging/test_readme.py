@@ -19,7 +19,12 @@ from tests.packaging.dockerfile import ROOT
 from tests.support.server import BrokerProcess
 
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 LINKS = [
     (page, link)
     for page in PAGES
