@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -41,6 +40,8 @@ HOLD_SHARE = 0.1
 MAX_HELD = 20
 """Messages kept back, to be completed later and out of turn."""
 STRAYS_SHOWN = 20
+BUSY = "com.microsoft:server-busy"
+"""Whoever is told so tries again later, as with a full disk."""
 
 Note = Callable[[MessageKey, int, Link, bytes], bool]
 """Hears of a message that was received: which, its number, over which link, and all of it. It says
@@ -59,10 +60,10 @@ class Pace:
 
     def __init__(self, per_s: float) -> None:
         self._interval_s = 1 / per_s
-        self._next_s = time.monotonic()
+        self._next_s = asyncio.get_running_loop().time()
 
     async def turn(self) -> None:
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         self._next_s = max(self._next_s, now_s - 10 * self._interval_s) + self._interval_s
         await asyncio.sleep(self._next_s - now_s)
 
@@ -101,37 +102,44 @@ class ClientWorkload(Workload):
 
     def finish(self) -> Report:
         self.life = self.surroundings.life.value
-        report = asyncio.run(self._conclude())
-        return report.plus(Report({}, self._unkept))
+        return asyncio.run(self.empty_and_audit())
 
     async def _run_lives(self) -> None:
         while (life := self.surroundings.wait_for_life()) != NO_LIFE:
-            self.life = life
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for task in self.tasks():
-                        group.create_task(task)
-            except* (PeerFailed, OSError) as failures:
-                self.note_failure(life, failures.exceptions[0], *self.ledgers)
-            except* Unanswered as failures:
-                self._note_unkept(life, "unanswered", failures)
-            except* Refused as failures:
-                self._note_unkept(life, "link refused", failures)
-            finally:
-                self.hang_up()
-                self.life_over()
-            await asyncio.sleep(RETRY_INTERVAL_S)
+            await self.live(life)
+
+    async def live(self, life: int) -> None:
+        """Work until the broker ends this life, a connection fails, or it is time to stop."""
+        self.life = life
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in self.tasks():
+                    group.create_task(task)
+        except* (PeerFailed, OSError) as failures:
+            self.note_failure(life, failures.exceptions[0], *self.ledgers)
+        except* Unanswered as failures:
+            self._note_unkept(life, "unanswered", failures)
+        except* Refused as failures:
+            refusals = failures.subgroup(lambda failure: not str(failure).startswith(BUSY))
+            if refusals is not None:
+                self._note_unkept(life, "link refused", refusals)
+        finally:
+            self.hang_up()
+            self.life_over()
+        await asyncio.sleep(RETRY_INTERVAL_S)
 
     def _note_unkept(self, life: int, kind: str, failures: BaseExceptionGroup[Exception]) -> None:
         is_excused = kind == "link refused" and self.surroundings.faulty.value
         if self.surroundings.is_still(life) and not is_excused:
             self._unkept[kind] += [str(failure) for failure in failures.exceptions]
 
-    async def _conclude(self) -> Report:
+    async def empty_and_audit(self) -> Report:
+        """With the broker up for good: what `conclude` finds, and what was not answered before."""
         try:
-            return await self.conclude()
+            report = await self.conclude()
         finally:
             self.hang_up()
+        return report.plus(Report({}, self._unkept))
 
     @property
     def stopping(self) -> bool:
@@ -140,7 +148,8 @@ class ClientWorkload(Workload):
     def connect(self, container_id: str) -> Client:
         """A new connection, which ends with this life."""
         surroundings = self.surroundings
-        client = Client(surroundings.host, surroundings.amqp_port, container_id)
+        connected = surroundings.dial() if surroundings.dial is not None else None
+        client = Client(surroundings.host, surroundings.amqp_port, container_id, connected)
         self._clients.append(client)
         return client
 

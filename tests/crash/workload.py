@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tests.crash.ledgers.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from multiprocessing.connection import Connection
     from multiprocessing.sharedctypes import Synchronized
     from multiprocessing.synchronize import Event
 
     from tests.crash.ledgers.messages import Ledger
+    from tests.support.proton_client import ByteSocket
 
 NO_LIFE = -1
 LOCK = {"lock_duration": "PT5M"}
 """Properties of entities whose locks are never meant to run out."""
 POLL_INTERVAL_S = 0.01
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,10 @@ class Surroundings:
     faulty: Synchronized[int]
     """1 while the broker may have met a fault, so that connections and links may be refused."""
     stop: Event
+    dial: Callable[[], ByteSocket] | None = None
+    """Connects to a broker that has no port."""
+    now_ms: Callable[[], int] = wall_clock_ms
+    """The broker's time."""
 
     def wait_for_life(self) -> int:
         """The life that is on, as soon as there is one; NO_LIFE if it is time to stop."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from cproton_ffi import ffi, lib
 
@@ -27,15 +27,28 @@ class PeerFailed(Exception):
     """The broker refused something, or the connection ended when it should not."""
 
 
+class ByteSocket(Protocol):
+    """What a client uses of a socket; a simulation has its own."""
+
+    def fileno(self) -> int: ...
+    def recv_into(self, buffer: bytearray, /) -> int: ...
+    def send(self, data: bytes, /) -> int: ...
+    def close(self) -> None: ...
+
+
 class ProtonClient:
     """Call `receive` when the socket is readable, `flush` after anything was done to a link."""
 
     def __init__(
-        self, host: str, port: int, container_id: str, connect_timeout_s: float = 10.0
+        self,
+        host: str,
+        port: int,
+        container_id: str,
+        connect_timeout_s: float = 10.0,
+        connected: ByteSocket | None = None,
     ) -> None:
-        self.socket = socket.create_connection((host, port), timeout=connect_timeout_s)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
+        """Connect to the port, or use a socket that is `connected` and does not block."""
+        self.socket = connected or _connected(host, port, connect_timeout_s)
         self.collector = lib.pn_collector()
         self.is_closed = False
         self._unsent = b""
@@ -225,6 +238,13 @@ class ProtonClient:
         lib.pn_decref(self._transport)
         lib.pn_decref(self._connection)
         lib.pn_collector_free(self.collector)
+
+
+def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
+    connected = socket.create_connection((host, port), timeout=timeout_s)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setblocking(False)
+    return connected
 
 
 def _session_filter(session_id: str | None) -> bytes:

@@ -30,6 +30,8 @@ from tests.support.proton_client import PeerFailed, ProtonClient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.proton_client import ByteSocket
+
 SESSION_FILTER = Symbol("com.microsoft:session-filter")
 DEAD_LETTER = b"com.microsoft:dead-letter"
 TIMEOUT = Symbol("com.microsoft:timeout")
@@ -43,12 +45,14 @@ Answer = TypeVar("Answer")
 class Client:
     """A connection. `close` it, whatever happened; its links end with it."""
 
-    def __init__(self, host: str, port: int, container_id: str) -> None:
-        self._engine = ProtonClient(host, port, container_id)
+    def __init__(
+        self, host: str, port: int, container_id: str, connected: ByteSocket | None = None
+    ) -> None:
+        self._engine = ProtonClient(host, port, container_id, connected=connected)
         self._loop = asyncio.get_running_loop()
         self._links: dict[Any, Link] = {}
         self._awaited: dict[Any, Callable[[Outcome], None]] = {}
-        self._futures: set[asyncio.Future[Any]] = set()
+        self._futures: dict[asyncio.Future[Any], None] = {}
         self._failure: Exception | None = None
         self._is_flushing = False
         self._tags = 0
@@ -162,7 +166,7 @@ class Client:
     async def answer(self, future: asyncio.Future[Answer], what: str) -> Answer:
         """Wait for it, no longer than until the connection ends."""
         self.check()
-        self._futures.add(future)
+        self._futures[future] = None
         self.flush_soon()
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -170,7 +174,7 @@ class Client:
         except TimeoutError:
             raise Unanswered(f"no answer to {what} for {ANSWER_TIMEOUT_S} s") from None
         finally:
-            self._futures.discard(future)
+            self._futures.pop(future, None)
 
     def check(self) -> None:
         """Raises if the connection has ended."""

@@ -19,6 +19,7 @@ class DuplicateLedger(Ledger):
 
     def __init__(self) -> None:
         super().__init__(Order.STRICT)
+        self._more_than_once: set[MessageKey] = set()
         self._sent_again = {Send.IN_DOUBT: 0, Send.ACCEPTED: 0, Send.REFUSED: 0}
 
     def sending(self, key: MessageKey) -> None:
@@ -28,10 +29,16 @@ class DuplicateLedger(Ledger):
             super().sending(key)
         else:
             self._sent_again[fate.send] += 1
+            self._more_than_once.add(key)
 
     def accepted(self, key: MessageKey) -> None:
         if self._fates[key].send is not Send.ACCEPTED:
             super().accepted(key)
+
+    def refused(self, key: MessageKey) -> None:
+        """Says nothing about what became of it when it was sent before."""
+        if key not in self._more_than_once:
+            super().refused(key)
 
     def audit(self) -> Report:
         report = super().audit()

@@ -7,7 +7,6 @@ hour, to be cancelled or seen waiting at the end.
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,10 +42,6 @@ MAX_PEEKED = 100_000
 OK = 200
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Schedules(ClientWorkload):
     name = "messages for later, to a queue and to a topic"
     queues: ClassVar[Mapping[str, Any]] = {"crash-schedule": LOCK}
@@ -57,6 +52,7 @@ class Schedules(ClientWorkload):
         self._books = {target: ScheduleLedger() for target in PLACES}
         self._next_index = dict.fromkeys(PLACES, 0)
         self._latest_due_ms = 0
+        self._now_ms = surroundings.now_ms
 
     @property
     def ledgers(self) -> Iterable[Ledger]:
@@ -80,16 +76,16 @@ class Schedules(ClientWorkload):
         pace = Pace(RATE_PER_S / WORKERS)
         while not self.stopping:
             await pace.turn()
-            due_ms = now_ms() + self.chance.randrange(*SOON_MS)
+            due_ms = self._now_ms() + self.chance.randrange(*SOON_MS)
             self._latest_due_ms = max(self._latest_due_ms, due_ms)
             if self.chance.random() < FAR_SHARE:
-                due_ms = now_ms() + FAR_MS
+                due_ms = self._now_ms() + FAR_MS
             if self.chance.random() < ANNOTATED_SHARE:
                 await self._send_annotated(book, target, sender, due_ms)
                 continue
             keys = self._new_keys(target, due_ms, self.chance.randrange(1, MAX_TOGETHER + 1))
             numbers = await self._request(book, management, keys, due_ms)
-            if len(keys) == 1 and self.chance.random() < CANCELLED_SHARE:
+            if numbers and len(keys) == 1 and self.chance.random() < CANCELLED_SHARE:
                 await self._cancel(book, management, keys[0], numbers[0])
 
     def _new_keys(self, target: str, due_ms: int, count: int) -> list[MessageKey]:
@@ -117,7 +113,7 @@ class Schedules(ClientWorkload):
         status, answer = await management.request("schedule-message", {"messages": messages})
         if status != OK:
             book.refused_together(keys)
-            return [0] * len(keys)
+            return []
         book.accepted_together(keys)
         return [int(number) for number in answer["sequence-numbers"].items]
 
@@ -130,15 +126,15 @@ class Schedules(ClientWorkload):
         if status == OK:
             book.cancelled(key)
         else:
-            book.not_cancelled(key, now_ms())
+            book.not_cancelled(key, self._now_ms())
 
     def _came(
         self, target: str, key: MessageKey, sequence_number: int, link: Link, _message: bytes
     ) -> bool:
-        return self._books[target].came(key, sequence_number, link, now_ms())
+        return self._books[target].came(key, sequence_number, link, self._now_ms())
 
     async def conclude(self) -> Report:
-        await asyncio.sleep(max(self._latest_due_ms - now_ms(), 0) / 1000)
+        await asyncio.sleep(max(self._latest_due_ms - self._now_ms(), 0) / 1000)
         report = Report({})
         for target, place in PLACES.items():
             book = self._books[target]

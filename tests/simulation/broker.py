@@ -1,0 +1,154 @@
+"""The broker's process in a simulation: the real parts, on a virtual loop, a store and a network.
+
+Owns what `broker.app.server` owns in a real process: start, watching the disk, stopping in order, and
+stopping when the store has failed. HTTP, TLS and signals are not part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from broker.app.access import Access
+from broker.app.clients import Clients
+from broker.app.durable_core import DurableCore
+from config import yaml_form
+from config.document import parse_json
+from config.limits import RELAXED
+from config.mistakes import Report
+from tests.simulation.virtual_loop import PROCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from broker.core.namespace import Namespace
+    from broker.core.turn import Turn
+    from config.settings import Settings
+    from config.topology import Topology
+    from tests.simulation.network import BrokerWire, Network
+    from tests.simulation.sources import VirtualClock
+    from tests.simulation.store import SimulatedStore
+    from tests.simulation.virtual_loop import VirtualLoop
+
+WATCH_INTERVAL_S = 0.5
+GRACE_S = 0.5
+
+
+def topology_of(entities: Mapping[str, Any]) -> Topology:
+    """Entities as a configuration file has them."""
+    report = Report()
+    document = parse_json(json.dumps(entities), "simulation.json", report)
+    topology = yaml_form.read_yaml_form(document, RELAXED, report, lambda *_: None)
+    report.raise_if_wrong()
+    return topology
+
+
+class BrokerProcess:
+    """One start of the broker, until it is killed or has stopped."""
+
+    def __init__(
+        self,
+        number: int,
+        loop: VirtualLoop,
+        network: Network,
+        store: SimulatedStore,
+        clock: VirtualClock,
+        chance: Random,
+        topology: Topology,
+        settings: Settings,
+        failing: Callable[[], None],
+    ) -> None:
+        self._number = number
+        self._loop = loop
+        self._network = network
+        self._store = store
+        self._clock = clock
+        self._chance = chance
+        self._topology = topology
+        self._settings = settings
+        self._failing = failing
+        """Called once, when the process is about to stop by itself."""
+        self._context = copy_context()
+        self._context.run(PROCESS.set, number)
+        self._stopping = False
+        self.gave_up = asyncio.Event()
+        """It has stopped by itself, because its store failed."""
+        self.is_up = False
+        self.core: DurableCore
+        self.clients: Clients
+
+    async def start(self) -> None:
+        """Begin; ready when this returns. Raises what keeps the broker from it."""
+        await self._loop.create_task(self._start(), context=self._context)
+
+    async def _start(self) -> None:
+        random_bytes = self._chance.randbytes
+        self.core = DurableCore(
+            self._settings, self._topology, self._clock, self, self._store, random_bytes
+        )
+        access = Access(self._settings, self._topology, self.core.namespaces, self._clock)
+        self.clients = Clients(self._settings, self.core, access, random_bytes)
+        await self.core.open()
+        await self.core.begin()
+        self._network.listen(self._accept, self._context)
+        self.is_up = True
+        self._loop.call_later(WATCH_INTERVAL_S, self._watch)
+
+    def _accept(self, wire: BrokerWire) -> None:
+        transport = self.clients.new_transport()
+        wire.protocol = transport
+        transport.connection_made(wire)  # type: ignore[arg-type]
+
+    def _watch(self) -> None:
+        self.core.watch_room()
+        self._loop.call_later(WATCH_INTERVAL_S, self._watch)
+
+    def kill(self) -> None:
+        """The process ends between two instructions."""
+        self.is_up = False
+        self._network.drop_all()
+        self._loop.kill(self._number)
+
+    async def stop(self) -> None:
+        """Stop in order, as for SIGTERM."""
+        await self._loop.create_task(self._stop(failed=False), context=self._context)
+        self.kill()  # timers of a process end with it
+
+    async def _stop(self, *, failed: bool) -> None:
+        self._stopping = True
+        self.is_up = False
+        self._network.refuse()
+        if not failed:
+            await self.core.settle()
+        await self.clients.say_goodbye(GRACE_S)
+        if not failed:
+            await self.core.settle()
+        await self.core.close()
+        if failed:
+            self.gave_up.set()
+
+    # ---- what the core tells ----------------------------------------------------------------------
+
+    def released(self, turn: Turn) -> None:
+        """See `broker.app.durable_core.Watcher`."""
+
+    def committed(self, seconds: float, records: int) -> None:
+        del seconds, records
+        self.clients.committed()
+
+    def forgotten(self, reason: str) -> None:
+        self.clients.forget_all(reason)
+
+    def failed(self, error: Exception) -> None:
+        del error
+        if not self._stopping:
+            self._stopping = True
+            self._failing()
+            self._loop.create_task(self._stop(failed=True), context=self._context)
+
+    @property
+    def namespaces(self) -> dict[str, Namespace]:
+        return self.core.namespaces

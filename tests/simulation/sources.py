@@ -1,0 +1,69 @@
+"""Where a run gets its randomness and its time from, in place of the operating system's.
+
+Most of the broker takes them as arguments. What still asks for them itself is given the seed's here,
+for as long as a run lasts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from broker.app import turns
+from broker.app.clock import Clock
+from protocol import refusals
+from protocol.amqp import coordinator, lifetimes, message_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from tests.simulation.virtual_loop import VirtualLoop
+
+EPOCH_MS = 1_700_000_000_000
+STEP_S = 0.000_2
+"""What a look at the performance counter costs: turns are cut after a number of commands."""
+
+
+class VirtualClock(Clock):
+    """The broker's clock, by the loop's time."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def real_ms(self) -> int:  # type: ignore[override]
+        return EPOCH_MS + int(self._loop.time() * 1000)
+
+
+@contextmanager
+def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
+    """The same ids and times for the same seed."""
+
+    def new_uuid() -> uuid.UUID:
+        return uuid.UUID(bytes=chance.randbytes(16), version=4)
+
+    prefix = chance.randbytes(8).hex().encode()
+    up_to_id = message_ids._PROPERTIES_UP_TO_ID[: -len(prefix)] + prefix
+    ticks = count()
+    replaced: list[tuple[object, str, object]] = [
+        (uuid, "uuid4", new_uuid),
+        (coordinator, "uuid4", new_uuid),
+        (lifetimes, "time", SimpleNamespace(time=lambda: clock.real_ms() / 1000)),
+        (refusals, "time", SimpleNamespace(strftime=lambda *_: "", gmtime=lambda: None)),
+        (message_ids, "_numbers", count(1)),
+        (message_ids, "_PREFIX", prefix),
+        (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),
+    ]
+    if hasattr(turns, "perf_counter"):
+        replaced.append((turns, "perf_counter", lambda: next(ticks) * STEP_S))
+    with ExitStack() as stack:
+        for owner, name, value in replaced:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        yield

@@ -1,0 +1,38 @@
+"""What happened in a run, in order: a hash of all of it, and the last of it in words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LINES_KEPT = 60
+BYTES_SHOWN = 24
+
+
+class Trace:
+    """Two runs of a seed are the same run if their traces have the same hash."""
+
+    def __init__(self, now_s: Callable[[], float], show: Callable[[str], None] | None) -> None:
+        self._now_s = now_s
+        self._show = show
+        self._hash = hashlib.sha256()
+        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self.events = 0
+
+    def note(self, what: str, data: bytes = b"") -> None:
+        head = f"{self._now_s():11.6f} {what}"
+        self.events += 1
+        self._hash.update(head.encode())
+        self._hash.update(data)
+        line = f"{head} {len(data)} bytes {data[:BYTES_SHOWN]!r}" if data else head
+        self.lines.append(line)
+        if self._show is not None:
+            self._show(line)
+
+    @property
+    def hash(self) -> str:
+        return self._hash.hexdigest()[:16]

@@ -1,0 +1,338 @@
+"""One run: a broker, its clients, a disk and a network, and everything that goes wrong, from a seed.
+
+The clients and the books of what they were told are those of the crash runs. At the end everything is
+received, the books are audited, and the broker must have forgotten its clients and hold exactly what
+its store holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import logging
+import traceback
+from contextlib import redirect_stderr
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from config.settings import Settings
+from tests.crash.ledgers.report import Report
+from tests.crash.workload import NO_LIFE, Surroundings
+from tests.crash.workloads.deferral import Deferrals
+from tests.crash.workloads.duplicates import Duplicates
+from tests.crash.workloads.fan_out import FanOut
+from tests.crash.workloads.moves import Moves
+from tests.crash.workloads.schedules import Schedules
+from tests.crash.workloads.sessions import Sessions
+from tests.crash.workloads.transactions import Transactions
+from tests.simulation.aftermath import differences
+from tests.simulation.broker import BrokerProcess, topology_of
+from tests.simulation.network import Network
+from tests.simulation.sources import VirtualClock, seeded
+from tests.simulation.store import SimulatedStore, StoreFault
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_loop import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
+
+    from tests.crash.client_workload import ClientWorkload
+
+WORKLOADS: tuple[type[ClientWorkload], ...] = (
+    Deferrals,
+    Duplicates,
+    FanOut,
+    Moves,
+    Schedules,
+    Sessions,
+    Transactions,
+)
+FAULTS_MAX = 6
+BETWEEN_FAULTS_S = (0.02, 0.5)
+PATIENCE_S = 300.0
+"""Virtual seconds: every wait of a client ends long before."""
+SETTLED_S = 3.0
+RESTART_S = 0.05
+"""How often somebody looks whether the broker has to be started again."""
+OUR_MISTAKES = frozenset(
+    ("turn.failed", "effect.failed", "flush.failed", "connection.broken", "rule.not_compiled")
+)
+"""Lines in the log that no fault of the disk or the network explains."""
+PAYLOAD_MEMORIES_BYTES = (128 * 1024 * 1024, 4 * 1024)
+
+
+class Result(NamedTuple):
+    """What a run came to."""
+
+    seed: int
+    hash: str
+    events: int
+    virtual_s: float
+    faults: tuple[str, ...]
+    counts: dict[str, int]
+    violations: list[str]
+    lines: list[str]
+    """The last events, in words."""
+
+
+class _Flag:
+    """What `Surroundings` has of multiprocessing, in one process."""
+
+    def __init__(self) -> None:
+        self.value = NO_LIFE
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+
+class World:
+    """Everything in one run."""
+
+    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.chance = Random(f"{seed} world")
+        self._disk_chance = Random(f"{seed} disk")
+        self.loop = VirtualLoop(self._thread_delays_s)
+        self.trace = Trace(self.loop.time, show)
+        self.clock = VirtualClock(self.loop)
+        self.network = Network(self.loop, seed, self.trace)
+        self.store = SimulatedStore(self.trace)
+        self.violations: list[str] = []
+        self.faults: list[str] = []
+        self.counts: dict[str, int] = {}
+        self._life = _Flag()
+        self._lives = 0
+        self._slow_disk = False
+        self.kinds = self.chance.sample(WORKLOADS, self.chance.choice((1, 1, 2, 3)))
+        entities: dict[str, dict[str, Any]] = {"queues": {}, "topics": {}}
+        for kind in self.kinds:
+            entities["queues"].update(kind.queues)
+            entities["topics"].update(kind.topics)
+        self._topology = topology_of(entities)
+        self.broker: BrokerProcess
+
+    def _thread_delays_s(self) -> tuple[float, float]:
+        longest_s = 0.5 if self._slow_disk else 0.01
+        chance = self._disk_chance
+        return chance.uniform(0, longest_s), chance.uniform(0, longest_s / 2)
+
+    # ---- the broker's lives -------------------------------------------------------------------------
+
+    async def start_broker(self) -> None:
+        while True:
+            self._lives += 1
+            self.trace.note(f"start {self._lives}")
+            memory_bytes = self.chance.choice(PAYLOAD_MEMORIES_BYTES)
+            self.broker = BrokerProcess(
+                self._lives,
+                self.loop,
+                self.network,
+                self.store,
+                self.clock,
+                Random(f"{self.seed} broker {self._lives}"),
+                self._topology,
+                Settings(storage="memory:", payload_memory_bytes=memory_bytes),
+                self._broker_fails,
+            )
+            try:
+                await self.broker.start()
+            except Exception as error:  # noqa: BLE001 -- whoever runs a broker starts it again
+                self.trace.note(f"start {self._lives} failed: {error!r}")
+                self.broker.kill()
+                continue
+            self._life.value = self._lives
+            return
+
+    def _broker_fails(self) -> None:
+        self.trace.note("the broker gives up")
+        self._life.value = NO_LIFE
+
+    async def _keep_alive(self) -> None:
+        """Start a broker again that has stopped by itself."""
+        while True:
+            broker = self.broker
+            if broker.gave_up.is_set():
+                broker.kill()
+                await self.start_broker()
+            await asyncio.sleep(RESTART_S)
+
+    # ---- what goes wrong ------------------------------------------------------------------------------
+
+    async def _crash(self) -> None:
+        self._life.value = NO_LIFE
+        self.broker.kill()
+        await self.start_broker()
+
+    async def _stop_in_order(self) -> None:
+        self._life.value = NO_LIFE
+        await self.broker.stop()
+        await self.start_broker()
+
+    async def _break_connection(self) -> None:
+        if self.network.open:
+            connection = self.chance.choice(list(self.network.open))
+            self.trace.note(f"break connection {connection.number}")
+            connection.break_off()
+
+    async def _stall_connection(self) -> None:
+        if self.network.open:
+            connection = self.chance.choice(list(self.network.open))
+            self.trace.note(f"stall connection {connection.number}")
+            connection.stall(self.chance.uniform(0.1, 2.0))
+
+    async def _fail_commit(self) -> None:
+        self.store.fault = self.chance.choice(list(StoreFault))
+
+    async def _fill_disk(self) -> None:
+        self.store.fault = StoreFault.FULL
+
+    async def _lose_room(self) -> None:
+        self.store.has_room = False
+        await asyncio.sleep(self.chance.uniform(0.1, 1.5))
+        self.store.has_room = True
+
+    async def _fail_read(self) -> None:
+        self.store.fails_to_read = True
+
+    async def _slow_down_disk(self) -> None:
+        self._slow_disk = True
+        await asyncio.sleep(self.chance.uniform(0.1, 1.0))
+        self._slow_disk = False
+
+    async def _go_wrong(self) -> None:
+        faults: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (
+            self._crash,
+            self._crash,
+            self._crash,
+            self._stop_in_order,
+            self._break_connection,
+            self._break_connection,
+            self._stall_connection,
+            self._fail_commit,
+            self._fill_disk,
+            self._lose_room,
+            self._fail_read,
+            self._slow_down_disk,
+        )
+        await asyncio.sleep(self.chance.uniform(*BETWEEN_FAULTS_S))
+        for _ in range(self.chance.randrange(FAULTS_MAX + 1)):
+            await self._until_up()
+            fault = self.chance.choice(faults)
+            name = fault.__name__.strip("_").replace("_", " ")
+            self.trace.note(f"fault: {name}")
+            self.faults.append(name)
+            await fault()
+            await asyncio.sleep(self.chance.uniform(*BETWEEN_FAULTS_S))
+
+    async def _until_up(self) -> None:
+        while not self.broker.is_up:  # noqa: ASYNC110 -- it may be another one by then
+            await asyncio.sleep(0.01)
+
+    def note_log_line(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """What the broker logs as an error; those that no fault explains are findings."""
+        self.trace.note(f"log: {event['event']}")
+        if event["event"] in OUR_MISTAKES:
+            error = event.get("exc_info")
+            text = traceback.format_exc() if error is True else str(error)
+            self.violations.append(f"{event['event']}: {text}")
+        raise structlog.DropEvent
+
+    # ---- the run ----------------------------------------------------------------------------------------
+
+    async def _work(self, workload: ClientWorkload) -> None:
+        while not self._life.is_set():
+            if self._life.value == NO_LIFE:
+                await asyncio.sleep(0.01)
+            else:
+                await workload.live(self._life.value)
+
+    async def _run(self) -> None:
+        await self.start_broker()
+        keeping = self.loop.create_task(self._keep_alive())
+        workloads = [
+            kind(
+                Surroundings(
+                    host="localhost",
+                    amqp_port=0,
+                    http_port=0,
+                    connection_string="",
+                    admin_connection_string="",
+                    seed=self.chance.randrange(1 << 32),
+                    life=self._life,  # type: ignore[arg-type]
+                    stop=self._life,  # type: ignore[arg-type]
+                    dial=self.network.dial,
+                    now_ms=self.clock.now_ms,
+                )
+            )
+            for kind in self.kinds
+        ]
+        working = [self.loop.create_task(self._work(workload)) for workload in workloads]
+        await self._go_wrong()
+        self.store.fault, self.store.fails_to_read = None, False
+        self._life.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*working)
+        await self._until_up()
+        await asyncio.sleep(SETTLED_S)  # until the last broken connection is noticed
+        keeping.cancel()
+        report = Report({})
+        for workload in workloads:
+            workload.life = self._life.value
+            async with asyncio.timeout(PATIENCE_S):
+                report = report.plus(await workload.empty_and_audit())
+        self.counts = dict(report.counts)
+        for kind, texts in report.violations.items():
+            self.violations += [f"{kind}: {text}" for text in texts]
+        await asyncio.sleep(SETTLED_S)
+        self.violations += differences(self.broker, self.store, self.clock.now_ms())
+        self._life.value = NO_LIFE
+        await self.broker.stop()
+
+    def run(self) -> Result:
+        """Everything; the same for the same seed."""
+        asyncio.set_event_loop(self.loop)
+        output = io.StringIO()
+        try:
+            with redirect_stderr(output), seeded(Random(f"{self.seed} ids"), self.clock):
+                self.loop.run_until_complete(self._run())
+        except Exception:  # noqa: BLE001 -- each is a finding
+            self.violations.append(traceback.format_exc())
+        self.violations += self.loop.complaints
+        asyncio.set_event_loop(None)
+        self.loop.close()
+        return Result(
+            self.seed,
+            self.trace.hash,
+            self.trace.events,
+            self.loop.time(),
+            tuple(self.faults),
+            self.counts,
+            self.violations,
+            list(self.trace.lines),
+        )
+
+
+def run_seed(seed: int, show: Callable[[str], None] | None = None) -> Result:
+    """One run, with nothing left of it afterwards."""
+    world = World(seed, show)
+    configured = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        processors=[world.note_log_line],
+        cache_logger_on_first_use=False,
+    )
+    gc.disable()  # finalizers run when references end, not at a moment of the collector's choice
+    try:
+        return world.run()
+    finally:
+        gc.enable()
+        structlog.configure(**configured)
