@@ -12,8 +12,11 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.world import Result, run_seed
 
 if TYPE_CHECKING:
@@ -25,15 +28,24 @@ VIOLATIONS_SHOWN = 5
 TELL_EVERY_S = 10.0
 
 
-def results(first: int, count: int, processes: int) -> Iterator[Result]:
+def run_one(sabotage: str | None, seed: int) -> Result:
+    """A run, with or without a mistake built into the broker."""
+    with SABOTAGES[sabotage]() if sabotage is not None else nullcontext():
+        return run_seed(seed)
+
+
+def results(
+    first: int, count: int, processes: int, sabotage: str | None = None
+) -> Iterator[Result]:
     """The runs of so many seeds, as they end."""
     seeds = range(first, first + count)
+    run = partial(run_one, sabotage)
     if processes == 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(run_seed, seeds)
+        yield from pool.imap_unordered(run, seeds)
 
 
 def show(result: Result) -> None:
@@ -45,13 +57,13 @@ def show(result: Result) -> None:
     print(f"  again: python -m tests.simulation.run --seeds 1 --seed {result.seed} --verbose")
 
 
-def run_many(first: int, count: int, processes: int) -> list[int]:
+def run_many(first: int, count: int, processes: int, sabotage: str | None = None) -> list[int]:
     """Run and tell; the seeds that failed."""
     begun_s = told_s = time.monotonic()
     failed: list[int] = []
     done, virtual_s, events = 0, 0.0, 0
     totals: Counter[str] = Counter()
-    for result in results(first, count, processes):
+    for result in results(first, count, processes, sabotage):
         done += 1
         virtual_s += result.virtual_s
         events += result.events
@@ -80,6 +92,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--verbose", action="store_true", help="print every event")
+    parser.add_argument(
+        "--sabotage", choices=SABOTAGES, help="build a mistake into the broker: it must be found"
+    )
     options = parser.parse_args(arguments)
     if options.verbose:
         for seed in range(options.seed, options.seed + options.seeds):
@@ -88,7 +103,8 @@ def main(arguments: Sequence[str]) -> int:
             for violation in result.violations:
                 print(f"VIOLATION: {violation}")
         return 0
-    return 1 if run_many(options.seed, options.seeds, options.processes) else 0
+    failed = run_many(options.seed, options.seeds, options.processes, options.sabotage)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ import sys
 
 import pytest
 
+from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.world import run_seed
 
 SEEDS = 32
 PARTS = 4
+SABOTAGED_SEEDS = 300
+"""Each mistake shows within far fewer."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -38,3 +41,9 @@ def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
 
 def test_another_seed_gives_another_run() -> None:
     assert run_seed(1).hash != run_seed(2).hash
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_a_mistake_in_the_broker_is_found(name: str) -> None:
+    with SABOTAGES[name]():
+        assert any(run_seed(seed).violations for seed in range(SABOTAGED_SEEDS))
