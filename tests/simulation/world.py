@@ -81,8 +81,8 @@ class Result(NamedTuple):
 class _Flag:
     """What `Surroundings` has of multiprocessing, in one process."""
 
-    def __init__(self) -> None:
-        self.value = NO_LIFE
+    def __init__(self, value: int) -> None:
+        self.value = value
         self._is_set = False
 
     def is_set(self) -> bool:
@@ -107,7 +107,7 @@ class World:
         self.violations: list[str] = []
         self.faults: list[str] = []
         self.counts: dict[str, int] = {}
-        self._life = _Flag()
+        self._life = _Flag(NO_LIFE)
         self._lives = 0
         self._slow_disk = False
         self.kinds = self.chance.sample(WORKLOADS, self.chance.choice((1, 1, 2, 3)))
@@ -268,6 +268,7 @@ class World:
                     admin_connection_string="",
                     seed=self.chance.randrange(1 << 32),
                     life=self._life,  # type: ignore[arg-type]
+                    faulty=_Flag(0),  # type: ignore[arg-type]
                     stop=self._life,  # type: ignore[arg-type]
                     dial=self.network.dial,
                     now_ms=self.clock.now_ms,

@@ -1,29 +1,37 @@
-"""`make soak`: the model for at least 100,000 random steps, then a broker under load for minutes.
+"""`make soak`: the model for at least 100,000 random steps, the simulation of the whole broker from
+10,000 seeds, then a broker under load for minutes.
 
-`python -m tests.soak.run [model|broker] [--seed N] [--steps N] [--minutes M] [--disk]`. It ends with
-1 if anything differed, failed or kept growing. Without a seed it takes a new one, and says which.
+`python -m tests.soak.run [model|simulation|broker] [--seed N] [--steps N] [--seeds N] [--minutes M]
+[--disk]`. It ends with 1 if anything differed, failed or kept growing. Without a seed it takes a new
+one, and says which.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import secrets
 import sys
 
+from tests.simulation.run import run_many as simulate_many
 from tests.soak.broker_run import GROWTH_ALLOWED_MEGABYTES, run_broker
 from tests.soak.model_runs import run_many
 
 STEPS = 100_000
+SEEDS = 10_000
 MINUTES = 10.0
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.run", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("model", "broker", "all"), default="all")
+    parser.add_argument(
+        "what", nargs="?", choices=("model", "simulation", "broker", "all"), default="all"
+    )
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--steps", type=int, default=STEPS, help="of the model, at least")
     parser.add_argument("--runs", type=int, default=None, help="of the model, instead of steps")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of the simulation")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of the broker")
     parser.add_argument("--disk", action="store_true", help="the broker stores in a file")
     options = parser.parse_args(arguments)
@@ -31,6 +39,9 @@ def main(arguments: list[str]) -> int:
     failed = False
     if options.what in ("model", "all"):
         failed |= _model(seed, options.steps, options.runs)
+    if options.what in ("simulation", "all"):
+        print(f"--- simulation, {options.seeds} seeds from {seed}", flush=True)
+        failed |= bool(simulate_many(seed, options.seeds, os.cpu_count() or 1))
     if options.what in ("broker", "all"):
         failed |= _broker(seed, options.minutes, on_disk=options.disk)
     return int(failed)
