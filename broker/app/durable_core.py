@@ -295,3 +295,5 @@ class DurableCore:
             refusal = ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}")
         for namespace in self.namespaces.values():
             namespace.refuse_sends(refusal)
+        if has_room:
+            self.turns.tick()

@@ -81,6 +81,10 @@ class Administration:
         self._rules = rules
         self._forwarding = Forwarding(directory, arrivals)
 
+    def retry_forwarding(self) -> None:
+        """What waits to be forwarded goes on with the next turn: there is room again."""
+        self._forwarding.retry()
+
     # --- at start ---------------------------------------------------------------------------
 
     def declare(self, definitions: Mapping[str, EntityDefinition], now_ms: int, turn: Turn) -> None:

@@ -49,7 +49,10 @@ class Forwarder:
         self._arrivals = arrivals
 
     def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> None:
-        """Send on all that waits. Dead letters that cannot go on keep their places."""
+        """Send on all that waits. Dead letters that cannot go on keep their places, and everything
+        waits while there is no room to store it elsewhere: that passes, see `Forwarding.retry`."""
+        if self._queue.environment.sends_refused is not None:
+            return
         kept: list[Message] = []
         while len(kept) < KEPT_MAX_MESSAGES:
             messages = ready.take(BURST_MAX_MESSAGES, BURST_MAX_BYTES)
@@ -210,7 +213,8 @@ class Forwarding:
         queue.outlet.forwarder = None
 
     def retry(self) -> None:
-        """Try again what could not be forwarded: an entity has appeared or changed."""
+        """Try again what could not be forwarded: an entity has appeared or changed, or there is
+        room again."""
         for outlet in self._outlets:
             if len(outlet.ready):
                 outlet.touch()

@@ -238,8 +238,11 @@ class Namespace:
         return self._directory.keys
 
     def refuse_sends(self, error: BrokerError | None) -> None:
-        """Refuse every send with this error, as when there is no room to store it; None ends it."""
+        """Refuse every send with this error, as when there is no room to store it; None ends it.
+        What waits to be forwarded goes on with the next turn then."""
         self._environment.sends_refused = error
+        if error is None:
+            self._administration.retry_forwarding()
 
     # --- commands ---------------------------------------------------------------------------
 

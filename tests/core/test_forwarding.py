@@ -17,7 +17,7 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.errors import ArgumentError, NotAllowed
+from broker.core.errors import ArgumentError, NotAllowed, ServerBusy
 from config.entities import (
     UNLIMITED_MS,
     EntityDefinition,
@@ -179,6 +179,19 @@ def test_a_scheduled_message_goes_on_when_due():
     assert ["a"] == [text_of(m) for m in peek(book, "end")]
 
 
+def test_messages_wait_while_the_server_refuses_all_sends():
+    """As when there is no room in the store: that passes, and is no reason to dead-letter."""
+    book = chain("q")
+    book.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
+    book.namespace.refuse_sends(ServerBusy("No room."))
+    book.run(Advance(1_000))
+    assert ["a"] == [text_of(m) for m in peek(book, "q")]
+    book.namespace.refuse_sends(None)
+    book.run(Advance(0))
+    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+    assert [] == peek(book, "q/$DeadLetterQueue")
+
+
 def test_time_to_live_begins_anew_with_what_the_way_left_of_it():
     """The shortest time of all entities on the way."""
     entities = {
@@ -240,6 +253,20 @@ def test_dead_letters_stay_until_their_destination_exists():
     book = dead_letters_forwarded()
     assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
     book.run(CreateEntity(CLIENT, "c", "end", QueueDefinition()))
+    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+
+
+def test_dead_letters_go_on_when_the_server_takes_sends_again():
+    """They wait where they died as long as there is no room in the store."""
+    book = Playbook(
+        entities={"q": QueueDefinition(forward_dead_letters_to="end"), "end": QueueDefinition()}
+    )
+    book.run(send("a"), credit(1))
+    book.namespace.refuse_sends(ServerBusy("No room."))
+    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    assert ["a"] == [text_of(m) for m in peek(book, "q/$DeadLetterQueue")]
+    book.namespace.refuse_sends(None)
+    book.run(Advance(0))
     assert ["a"] == [text_of(m) for m in peek(book, "end")]
 
 
