@@ -22,7 +22,9 @@ from protocol.amqp.performatives import (
     DISPOSITION,
     FRAME_HEADER_BYTES,
     TRANSFER,
+    check_values,
     field_starts,
+    has_array,
     is_true_at,
     read_performative,
     uint_at,
@@ -36,6 +38,7 @@ from protocol.amqp.session_frames import (
     look,
     look_outside_sessions,
 )
+from protocol.amqp.values import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +155,7 @@ class FrameScan:
                 and data[position + 8 : position + 11] == _DISPOSITION
                 and offset == 2
                 and kind == 0
+                and not has_array(data, position, end)
             ):
                 position = end  # of no concern while ids are the same on both sides
             elif size == FRAME_HEADER_BYTES:
@@ -189,7 +193,8 @@ class FrameScan:
         """Look at the frame at `position`; returns where to go on."""
         performative = read_performative(pieces.data, position, end)
         if performative is None:
-            return end  # for Proton to refuse
+            pieces.act(position, _UNREADABLE)
+            return end
         is_control = performative.code not in (TRANSFER, DISPOSITION)
         if is_control and end - position > _CONTROL_FRAME_MAX_BYTES:
             pieces.act(position, _TOO_LARGE)
@@ -197,6 +202,7 @@ class FrameScan:
         session = self._sessions.by_channel.get(channel)
         frame = Frame(position, end, channel, performative)
         try:
+            check_values(pieces.data, position, end, performative)
             if performative.code == TRANSFER and session is not None and not session.discards:
                 return self._transfer(pieces, session, frame)
             self._layout = None
@@ -237,6 +243,7 @@ class FrameScan:
             link.layout = self._layout = None
         if len(starts) > 8 and data[starts[7]] != 0x40:
             self._sessions.transactional = True
+            decode(data, starts[7])  # see `check_values`
             if starts[8] - starts[7] > _STATE_MAX_BYTES:
                 pieces.act(start, _STATE_TOO_LARGE)
         changed = None

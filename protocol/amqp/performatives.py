@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END = range(0x11, 0x18)
 FRAME_HEADER_BYTES = 8
+_PLAIN_FRAME_BYTES = 1024
+_ARRAY_8, _ARRAY_32 = b"\xe0", b"\xf0"
 _NULL = b"\x40"
 _TRUE = b"\x41"
 _MORE_FIELD = 5
@@ -67,6 +69,26 @@ def read_performative(data: bytes, start: int, end: int) -> Performative | None:
     except UndecodableMessage:
         return None
     return Performative(code, first, count, fields_end) if fields_end <= end else None
+
+
+def has_array(data: bytes, start: int, end: int) -> bool:
+    """Whether a byte of the frame may be the constructor of an array."""
+    return data.find(_ARRAY_8, start, end) >= 0 or data.find(_ARRAY_32, start, end) >= 0
+
+
+def check_values(data: bytes, start: int, end: int, performative: Performative) -> None:
+    """Raise `UndecodableMessage` if a field that Proton keeps is malformed inside.
+
+    Proton looks at the outside of a value when it comes and at the inside when it is written again or
+    read, and takes the process with it where an array is not what it says. Of a transfer it keeps
+    the state alone, which the caller looks at. Flows and dispositions are many, and without arrays
+    nothing in them is dangerous.
+    """
+    if performative.code == TRANSFER:
+        return
+    is_frequent = performative.code in (FLOW, DISPOSITION) and end - start <= _PLAIN_FRAME_BYTES
+    if not is_frequent or has_array(data, start, end):
+        decode(data, start + 4 * data[start + 4])
 
 
 def field_starts(data: bytes, performative: Performative, limit: int) -> list[int]:

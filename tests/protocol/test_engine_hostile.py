@@ -50,7 +50,42 @@ def header(size: int, offset: int = 2, kind: int = 0) -> bytes:
     return struct.pack(">IBBH", size, offset, kind, 0)
 
 
+BROKEN_ARRAY = b"\xe0\x07\x02\xa3\x03abc\x7f"
+"""Two symbols, the second of which runs past the end."""
+ATTACH_START = b"\xa1\x05other\x52\x07\x42\x40\x40"
+"""Name, handle and role of a link on which the client sends, and no settle modes."""
+
+
+def raw_list(code: int, count: int, fields: bytes) -> bytes:
+    """A frame whose performative counts its fields as it likes."""
+    size = struct.pack(">II", len(fields) + 4, count)
+    return raw_frame(b"\x00\x53" + bytes((code,)) + b"\xd0" + size + fields)
+
+
+def with_outcomes(outcomes: bytes) -> bytes:
+    """An attach whose source has these outcomes."""
+    source_fields = b"\xa1\x01x" + b"\x40" * 8 + outcomes
+    source_list = b"\x00\x53\x28\xc0" + bytes((len(source_fields) + 1, 10)) + source_fields
+    return raw_list(0x12, 7, ATTACH_START + source_list + b"\x00\x53\x29\xc0\x04\x01\xa1\x01q")
+
+
+# Proton believes what stands outside a value, and takes the process with it when it writes it again.
+MALFORMED_INSIDE = {
+    "an attach with a broken array": with_outcomes(BROKEN_ARRAY),
+    "an attach with a broken array of arrays": with_outcomes(b"\xe0\x03\x09\xf0\x01"),
+    "an attach that counts more fields than it has": raw_list(0x12, 0xBA25, ATTACH_START),
+    "a begin that counts more fields than it has": raw_list(0x11, 64, b"\x40\x43\x43\x43"),
+    "a disposition with a broken array": raw_list(
+        0x15, 5, b"\x41\x43\x43\x41\x00\x53\x24\xc0\x0a\x01" + BROKEN_ARRAY
+    ),
+    "a transfer whose state has a broken array": raw_list(
+        0x14, 8, b"\x43\x43\xa0\x01t\x43\x40\x40\x40\x00\x53\x34\xc0\x0a\x01" + BROKEN_ARRAY
+    ),
+    "a frame of SASL": raw_frame(b"\x00\x53\x11\xc0\x05\x04\x40\x43\x43\x43", kind=1),
+}
+
 VIOLATIONS = {
+    **MALFORMED_INSIDE,
     "garbage": b"\xde\xad\xbe\xef" * 100,
     "a frame shorter than its header": header(7) + bytes(100),
     "a frame of size zero": header(0) + bytes(100),

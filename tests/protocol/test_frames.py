@@ -137,14 +137,12 @@ def test_byte_by_byte_shows_the_same_batches():
             raw_frame(b"\x00\x53\x14\xd0\0\0\0\x11\0\0\0\x04\x43\x43\xb0\0\0\0\1t" + BATCH_NEEDLE),
             True,
         ),
-        (raw_frame(b"\x00\x53\x14\xc0\x0c\x04\x43\x43\xa0\1t" + BATCH_NEEDLE, kind=1), False),
         (raw_frame(b"\x00\x53\x14\xc0\x09\x04\x43\x43\x40" + BATCH_NEEDLE), True),
         (
             raw_frame(b"\x00\x80" + bytes(7) + b"\x14\xc0\x0b\x04\x43\x43\xa0\1t" + BATCH_NEEDLE),
             True,
         ),
         (raw_frame(b"\x00\x53\x14\xc0\x09\x03\x43\x43\xa0\1t" + BATCH_NEEDLE), False),
-        (raw_frame(b"\x00\x53\x14\xc0\xff\xff\x43\x43\xb0\xff\xff\xff\xff" + BATCH_NEEDLE), False),
         (
             # An extended frame header, which a frame's data offset may announce.
             struct.pack(">IBBH", 26, 3, 0, 0)
