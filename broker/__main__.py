@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _wrong_rule,
         )
     except ConfigError as error:
+        for warning in error.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
         found = _count(len(error.mistakes), "mistake")
         print(f"peeklock: {found}, nothing was started\n{error}", file=sys.stderr)
         return EXIT_MISUSED

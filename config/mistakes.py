@@ -32,9 +32,11 @@ class Mistake:
 class ConfigError(Exception):
     """Nothing was started: these mistakes come first."""
 
-    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+    def __init__(self, mistakes: Sequence[Mistake], warnings: Sequence[Mistake] = ()) -> None:
         super().__init__("\n".join(map(str, mistakes)))
         self.mistakes = tuple(mistakes)
+        self.warnings = tuple(warnings)
+        """What else was found: it would be told if these were mended."""
 
 
 @dataclass(slots=True)
@@ -52,7 +54,8 @@ class Report:
 
     def raise_if_wrong(self) -> None:
         if self.mistakes:
-            raise ConfigError(sorted(self.mistakes, key=lambda one: (one.source, one.line or 0)))
+            in_order = sorted(self.mistakes, key=lambda one: (one.source, one.line or 0))
+            raise ConfigError(in_order, self.warnings)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

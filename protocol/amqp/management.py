@@ -115,7 +115,10 @@ class ManagementNode:
         self._respond(request, write_response(request, properties, body))
 
     def refuse(self, request: Request, error: BrokerError) -> None:
-        """Say why a request was not taken."""
+        """Say why a request was not taken. Nor will the transaction be that it belongs to."""
+        if request.transaction_id is not None:
+            connection = request.link.connection
+            self._submit(commands.DoomTransaction(request.transaction_id, connection, error))
         operation = str(request.properties.get("operation"))
         refusal = refuse(error, entity=self.path, operation=operation, host=request.link.link.host)
         properties = {

@@ -151,3 +151,15 @@ def test_a_strict_check_fails_on_what_is_only_doubtful(tmp_path, capsys):
     assert "peeklock: 1 warning, and --strict takes none" == last
     path.write_text('{"UserConfig": {"Namespaces": [{"Name": "a", "Queues": [{"Name": "q"}]}]}}')
     assert 0 == main(["check", "--strict", str(path)])
+
+
+def test_a_mistake_hides_no_warning(tmp_path, capsys):
+    path = tmp_path / "Config.json"
+    path.write_text(
+        '{"UserConfig": {"Namespaces": [{"Name": "a", "Queues": [{"Name": "q,"}], "Tpics": []}]}}'
+    )
+    assert 2 == main(["check", str(path)])
+    warning, count, mistake = capsys.readouterr().err.splitlines()
+    assert "Tpics" in warning
+    assert "peeklock: 1 mistake, nothing was started" == count
+    assert "',' is not allowed" in mistake

@@ -13,7 +13,14 @@ import pytest
 
 from protocol.amqp.values import UByte, UInt
 from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
-from tests.support.dotnet_links import ACCEPTED, BATCHABLE, Controller, message, transactional
+from tests.support.dotnet_links import (
+    ACCEPTED,
+    BATCHABLE,
+    Controller,
+    Refused,
+    message,
+    transactional,
+)
 from tests.support.wire import BATCH_FORMAT, frame, source, target
 
 if TYPE_CHECKING:
@@ -193,4 +200,11 @@ def test_settlement_on_a_link_whose_name_was_taken(bench: Bench, client: DotNetC
     client.write(frame("attach", *again, channel=receiver.link.channel))
     receiver.link.expect("detach")
     pipeline_settlement(receiver, received, work, settled=False)
+    work.is_not_committed()
+
+
+def test_request_that_is_no_operation(bench: Bench, client: DotNetClient) -> None:
+    work = Work(bench, client)
+    with pytest.raises(Refused):
+        client.requests(bench.queue()).manage("schedule-message", {}, transaction=work.id)
     work.is_not_committed()
