@@ -6,7 +6,7 @@ tracking id, the timestamp and the wire form.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class BrokerError(Exception):
@@ -15,6 +15,13 @@ class BrokerError(Exception):
     condition: ClassVar[str] = "amqp:internal-error"
     status: ClassVar[int] = 500
     """The HTTP-like code `$management` and the administration API answer with."""
+
+    def as_value(self) -> Self:
+        """The refusal without the frames it was raised in. Those hold the messages it is about, and the
+        turn that holds the refusal, so all of them would stay until a search for circles."""
+        self.__traceback__ = None
+        self.__context__ = None
+        return self
 
 
 class EntityNotFound(BrokerError):

@@ -94,7 +94,7 @@ class Links:
                     raise NotAllowed("Sending via an entity is not offered in the 'Basic' tier.")
                 sendable(self._directory, command.via)
         except BrokerError as error:
-            turn.effects.append(Refused(command.peer, error))
+            turn.effects.append(Refused(command.peer, error.as_value()))
             return
         entity = queue.entity
         self._senders[command.peer] = Sender(entity, command.via, command.connection)
@@ -114,7 +114,7 @@ class Links:
                 receiver.outlet = queue.outlet
                 turn.effects.append(ReceiverAttached(command.peer))
         except BrokerError as error:
-            turn.effects.append(Refused(command.peer, error))
+            turn.effects.append(Refused(command.peer, error.as_value()))
             return
         self._receivers[command.peer] = receiver
         queue.entity.receivers[receiver] = None

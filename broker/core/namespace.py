@@ -270,7 +270,7 @@ class Namespace:
             self._awaiting_bodies.append((command, [*read_back, *awaited.messages]))
             return
         except BrokerError as error:
-            turn.effects.append(Reply(command.peer, command.request, error=error))
+            turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
             transaction_id = getattr(command, "transaction_id", None)
             if transaction_id is not None:
                 self._transactions.doom(transaction_id, command.connection, error)

@@ -106,6 +106,7 @@ class Traffic:
         self, command: Send | SendBatch, handles: Iterable[object], error: BrokerError, turn: Turn
     ) -> None:
         handles = list(handles)
+        error = error.as_value()
         turn.effects += [SendRefused(command.peer, handle, error) for handle in handles]
         if command.transaction_id is None:
             return
@@ -211,6 +212,7 @@ class Traffic:
         self, command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
     ) -> None:
         answered = _answered(handles)
+        error = error.as_value()
         if answered:
             turn.effects.append(SettleRefused(command.peer, answered, error))
         if command.transaction_id is None:

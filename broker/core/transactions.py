@@ -139,7 +139,7 @@ class Transactions:
                 )
             self._check_room(share, TRANSACTION_BYTES)
         except BrokerError as error:
-            turn.effects.append(Reply(command.peer, command.request, error=error))
+            turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
             return
         owned = self._owned.setdefault(command.peer, {})
         self._shares[command.connection] = share
@@ -230,7 +230,7 @@ class Transactions:
         try:
             transaction = self.find(command.transaction_id, command.connection)
         except TransactionUnknown as unknown:
-            error = unknown
+            error = unknown.as_value()
         else:
             self._close(transaction)
             if not command.fail:
@@ -274,6 +274,7 @@ def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | Non
         for step in transaction.steps:
             step.check()
     except BrokerError as error:
+        error.as_value()  # the transaction may hold it, and its frames the transaction
         return TransactionRolledBack(f"The transaction was rolled back: {error}")
     for step in transaction.steps:
         step.run(now_ms, turn)

@@ -584,3 +584,12 @@ def test_nobody_else_dooms_a_transaction():
     book.run(Declare(COORDINATOR, "declare", None, "one"))
     book.run(DoomTransaction(T1, "another", MessageLockLost()))
     assert book >> Discharge(COORDINATOR, "d", T1, False, "one") << Reply(COORDINATOR, "d")
+
+
+def test_refusals_hold_none_of_what_was_refused(book):
+    """Frames of a raised refusal lead to the messages: they stayed in memory until a search for circles."""
+    turn = book.run(send_in(T3, "x"), Settle(R, [T1], ["h"], COMPLETE, T3), discharge(T3))
+    turns = [turn, book.run(AttachSender(Named("T"), "no such queue"))]
+    refusals = [effect.error for turn in turns for effect in turn.effects]
+    assert all(refusals)
+    assert [None] * len(refusals) == [refusal.__traceback__ for refusal in refusals]
