@@ -12,7 +12,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 	--config-settings editable_mode=compat
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clients crash soak image clean
+.PHONY: help run test check bench clients crash fuzz soak image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ clients: $(VENV)/.developed ## every stock client in its own language against a 
 
 crash: $(VENV)/.developed ## kill the broker under load, let its disk fail, cut its power, and count what it kept
 	@$(BIN)/python -m tests.crash.run $(ARGS)
+
+fuzz: $(VENV)/.developed ## hostile bytes at the broker for a minute, or ARGS="--seconds N --seed S"
+	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 soak: $(VENV)/.developed ## hours of mixed load, watching memory
 	@$(BIN)/python -m tests.soak.run $(ARGS)
