@@ -1,23 +1,39 @@
-"""How a refusal is worded and traced, the same on every protocol.
+"""How a refusal is worded, counted and traced, the same on every protocol.
 
-Each gets a tracking id that stands in the text the client sees and in our log, so that a user's
-report leads to the event.
+Each gets a tracking id that stands in the text the client sees. The log has the id of the first of
+like refusals and, with their number, of the last; all but the last group of the id is common to
+them, so that a user's report leads to the event.
 """
 
 from __future__ import annotations
 
+import re
 import time
-import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
 from broker.core.errors import EntityNotFound
+from protocol.repeats import repeats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker.core.errors import BrokerError
 
 log = structlog.get_logger("peeklock.refusal")
+
+
+_DIGITS = re.compile(r"\d+")
+"""Sizes and numbers do not make a refusal another kind."""
+
+_counts: Counter[str] = Counter()
+
+
+def refusal_counts() -> Mapping[str, int]:
+    """How many operations this process has refused, by condition: a fixed set of words."""
+    return _counts
 
 
 class Refusal(NamedTuple):
@@ -30,25 +46,29 @@ class Refusal(NamedTuple):
 
 
 def refuse(error: BrokerError, *, entity: str = "", operation: str = "", host: str = "") -> Refusal:
-    """Word an error for a client and log it under the same tracking id.
+    """Word an error for a client, count it, and log it under the same tracking id.
 
     With the host that the client named, a missing entity is called `sb://host/path`, as the service
     calls it: SDK users and the JavaScript SDK's own tests compare that.
     """
     if host and isinstance(error, EntityNotFound) and "://" not in error.path:
         error = EntityNotFound(f"sb://{host}/{error.path}")
-    tracking_id = str(uuid.uuid4())
-    log.info(
+    _counts[error.condition] += 1
+    reason = str(error)
+    tracking_id = repeats.note(
+        log.info,
         "refused",
+        (entity.lower(), operation, error.condition, _DIGITS.sub("#", reason)),
+        wider_kind=error.condition,
+        tracked=True,
         operation=operation,
         entity=entity,
         condition=error.condition,
-        reason=str(error),
-        tracking_id=tracking_id,
+        reason=reason,
     )
     timestamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     text = (
-        f"{error} TrackingId:{tracking_id}_G0, SystemTracker:peeklock:{entity or 'gateway'}, "
+        f"{reason} TrackingId:{tracking_id}_G0, SystemTracker:peeklock:{entity or 'gateway'}, "
         f"Timestamp:{timestamp}"
     )
     return Refusal(error.condition, text, tracking_id, error.status)

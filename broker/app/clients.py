@@ -18,6 +18,7 @@ from broker.app.unread_output import UnreadOutput
 from broker.core.errors import BrokerError
 from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.held_memory import MemoryBudgets
+from protocol.repeats import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,8 @@ class Clients:
 
     def _connect(self, transport: AmqpTransport, peer_name: str) -> Connection | None:
         if len(self._transports) > self._limits.connections_max:
-            log.warning("connections.too_many", client=peer_name, max=self._limits.connections_max)
+            most = self._limits.connections_max
+            repeats.note(log.warning, "connections.too_many", "amqp", client=peer_name, max=most)
             return None
         return Connection(
             Surroundings(

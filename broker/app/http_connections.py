@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
+from protocol.repeats import repeats
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -66,7 +68,7 @@ class HttpConnections:
     def opened(self, connection: TimedConnection, handler: object) -> bool:
         """Count a connection; False if there are too many."""
         if self._is_full(self.count + 1):
-            log.warning("connections.too_many", kind="http")
+            repeats.note(log.warning, "connections.too_many", "http", protocol="http")
             return False
         self._by_handler[handler] = connection
         return True

@@ -16,7 +16,7 @@ from protocol.identity.managed_identity import CLIENT_ID, LIFETIME_S
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from broker.app.access import Access
     from broker.app.clients import Clients
@@ -53,7 +53,7 @@ class HttpSide:
         self._runner: object | None = None
 
     async def start(
-        self, is_ready: Callable[[], bool], metrics: Callable[[], tuple[bytes, str]]
+        self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[], asyncio.Protocol]:
         """Build it; what is returned makes a protocol for one connection."""
         with without_trusted_certificates():

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from protocol.repeats import repeats
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
@@ -138,7 +140,7 @@ class Listener:
                 ssl_handshake_timeout=self._first_byte_timeout_s if tls else None,
             )
         except (OSError, TimeoutError) as error:
-            log.info("listener.handshake_failed", error=str(error))
+            repeats.note(log.info, "listener.handshake_failed", None, error=str(error))
             client.close()
 
     def _drop(self, client: socket.socket) -> None:

@@ -1,175 +1,175 @@
-"""What the broker counts, and how Prometheus reads it.
+"""What the broker counts and measures, and how Prometheus reads it.
 
-Counting is plain integer addition when a turn is released; the Prometheus client is only loaded
-when somebody scrapes. Labels are entity and outcome, never message or client.
+The counts of messages are kept by the queues themselves (`broker/core/counting.py`), so a series
+ends with its entity and no name that a client makes up becomes one. Labels are namespace, entity and
+a few fixed words, never a message or a client.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import platform
+import time
+from typing import TYPE_CHECKING
 
-from broker.core.effects import Deliver, Refused, SendRefused, SettleRefused
+from broker import __version__
+from broker.app.exposition import CONTENT_TYPE, Family, Histogram, escape, labels_of
+from broker.app.process_figures import process_families
+from broker.core.counting import DeadLetterCause, Outcome
+from protocol.refusals import refusal_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from broker.app.clients import Clients
-    from broker.core.commands import Peer
-    from broker.core.effects import EntityView
+    from broker.core.counting import Counts
+    from broker.core.entities import Entity
+    from broker.core.namespace import Namespace
     from broker.core.turn import Turn
 
 COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
 
+SLICE_S = 0.005
+"""How long a scrape may keep everybody else waiting at once."""
 
-class Histogram:
-    """Counts by upper bound, kept without locks: only the event loop writes."""
 
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Add one value."""
-        self.total += value
-        for position, bound in enumerate(self.bounds):
-            if value <= bound:
-                self.counts[position] += 1
-                return
-        self.counts[-1] += 1
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """Buckets as Prometheus wants them: each includes those below."""
-        labels = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
-        running = 0
-        buckets: list[tuple[str, float]] = []
-        for label, count in zip(labels, self.counts, strict=True):
-            running += count
-            buckets.append((label, float(running)))
-        return buckets
+def count(turn: Turn) -> None:
+    """Add what a turn did to the counts of its queues: it is durable."""
+    for counts, what, number in turn.counts:
+        counts[what] = counts.get(what, 0) + number
 
 
 class Metrics:
-    """All counters of one broker."""
+    """All figures of one broker."""
 
-    def __init__(
-        self,
-        entities: Callable[[], Iterable[tuple[str, EntityView]]],
-        clients: Clients,
-    ) -> None:
-        self._entities = entities
+    def __init__(self, namespaces: Mapping[str, Namespace], clients: Clients) -> None:
+        self._namespaces = namespaces
         self._clients = clients
-        self._messages: dict[tuple[str, str], int] = {}
-        self.commit_seconds = Histogram(COMMIT_SECONDS_BUCKETS)
-        self.commit_records = Histogram(COMMIT_RECORDS_BUCKETS)
+        self._commit_seconds = Histogram(
+            "peeklock_commit_seconds", "Time until a commit was durable.", COMMIT_SECONDS_BUCKETS
+        )
+        self._commit_records = Histogram(
+            "peeklock_commit_records", "Records in one commit.", COMMIT_RECORDS_BUCKETS
+        )
         self.event_loop_lag_seconds = 0.0
 
     def committed(self, seconds: float, records: int) -> None:
         """A commit is durable."""
-        self.commit_seconds.observe(seconds)
-        self.commit_records.observe(records)
+        self._commit_seconds.observe(seconds)
+        self._commit_records.observe(records)
 
-    def count(self, turn: Turn) -> None:
-        """Add what a turn did and told."""
-        for peer, outcome, number in turn.counts:
-            self._add(peer, outcome, number)
-        for effect in turn.effects:
-            measure = _MEASURES.get(type(effect))
-            if measure is not None:
-                outcome, number = measure(effect)
-                self._add(effect.to, outcome, number)  # type: ignore[union-attr]
+    async def render(self) -> tuple[bytes, str]:
+        """The Prometheus exposition and its content type.
 
-    def _add(self, peer: Peer, outcome: str, number: int) -> None:
-        key = (getattr(peer, "path", ""), outcome)
-        self._messages[key] = self._messages.get(key, 0) + number
+        There may be a hundred thousand entities, so others are served between parts of them. An
+        entity that is deleted meanwhile may still be shown.
+        """
+        of_entities = _EntityFamilies()
+        resume_s = time.perf_counter() + SLICE_S
+        for name, namespace in list(self._namespaces.items()):
+            of_entities.add_counts(name, "", namespace.counts)
+            for entity in namespace.entities():
+                of_entities.add(name, entity)
+                if time.perf_counter() > resume_s:
+                    of_entities.pack()
+                    await asyncio.sleep(0)
+                    resume_s = time.perf_counter() + SLICE_S
+        parts: list[bytes] = []
+        for family in (*of_entities.families(), *self._of_broker()):
+            parts += family.content()
+        parts += [*self._commit_seconds.content(), *self._commit_records.content()]
+        for family in process_families():
+            parts += family.content()
+        return b"".join(parts), CONTENT_TYPE
 
-    def render(self) -> tuple[bytes, str]:
-        """The Prometheus exposition and its content type."""
-        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+    def _of_broker(self) -> Iterator[Family]:
+        build = Family("peeklock_build_info", "gauge", "Which broker this is; always 1.")
+        build.add(1, labels_of((("python", platform.python_version()), ("version", __version__))))
+        yield build
+        refusals = Family(
+            "peeklock_refusals_total",
+            "counter",
+            "Refused operations by error condition, on every protocol.",
+        )
+        for condition, number in sorted(refusal_counts().items()):
+            refusals.add(number, labels_of((("condition", condition),)))
+        yield refusals
+        for name, kind, text, value in (
+            ("peeklock_connections", "gauge", "AMQP connections.", self._clients.connection_count),
+            (
+                "peeklock_connections_opened_total",
+                "counter",
+                "AMQP connections ever.",
+                self._clients.connections_total,
+            ),
+            ("peeklock_links", "gauge", "AMQP links.", self._clients.link_count),
+            (
+                "peeklock_event_loop_lag_seconds",
+                "gauge",
+                "How late the event loop ran its last timer.",
+                self.event_loop_lag_seconds,
+            ),
+        ):
+            family = Family(name, kind, text)
+            family.add(value)
+            yield family
 
-        registry = CollectorRegistry()
-        registry.register(self)
-        of_entities = "\n".join((*self._depths(), *self._operations(), ""))
-        return of_entities.encode() + generate_latest(registry), CONTENT_TYPE_LATEST
 
-    # The lines of entities are written here: there may be a hundred thousand, and the Prometheus
-    # client would keep everybody waiting for a second with each ten thousand entities.
+class _EntityFamilies:
+    """What each entity has. Lines are put together by hand: there are very many."""
 
-    def _depths(self) -> Iterator[str]:
-        depths: list[str] = []
-        sizes: list[str] = []
-        for namespace, view in self._entities():
-            labels = f'entity="{_escaped(view.path)}",namespace="{_escaped(namespace)}"'
-            for state, number in (
-                ("active", view.active_count),
-                ("locked", view.locked_count),
-                ("deferred", view.deferred_count),
-                ("scheduled", view.scheduled_count),
-                ("dead_lettered", view.dead_letter_count),
-                ("transfer_dead_lettered", view.transfer_dead_letter_count),
-            ):
-                depths.append(f'peeklock_messages{{{labels},state="{state}"}} {number}.0')
-            sizes.append(f"peeklock_entity_size_bytes{{{labels}}} {view.size_bytes}.0")
-        yield "# HELP peeklock_messages Messages in an entity by state"
-        yield "# TYPE peeklock_messages gauge"
-        yield from depths
-        yield "# HELP peeklock_entity_size_bytes Bytes an entity holds"
-        yield "# TYPE peeklock_entity_size_bytes gauge"
-        yield from sizes
-
-    def _operations(self) -> Iterator[str]:
-        yield "# HELP peeklock_message_operations_total Messages by what happened to them"
-        yield "# TYPE peeklock_message_operations_total counter"
-        for (entity, outcome), number in self._messages.items():
-            labels = f'entity="{_escaped(entity)}",outcome="{outcome}"'
-            yield f"peeklock_message_operations_total{{{labels}}} {number}.0"
-
-    def collect(self) -> Iterator[Any]:
-        """Called by the Prometheus client: all but what each entity has."""
-        from prometheus_client.core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
+    def __init__(self) -> None:
+        self._depths = Family("peeklock_messages", "gauge", "Messages in an entity by state.")
+        self._sizes = Family("peeklock_entity_size_bytes", "gauge", "Bytes an entity holds.")
+        self._operations = Family(
+            "peeklock_message_operations_total", "counter", "Messages by what happened to them."
+        )
+        self._dead_letters = Family(
+            "peeklock_dead_letters_total",
+            "counter",
+            "Messages that became dead letters, by the entity they died in and why.",
+        )
+        self._unmatched = Family(
+            "peeklock_unmatched_messages_total",
+            "counter",
+            "Messages sent to a topic of which no subscription wanted them.",
         )
 
-        yield HistogramMetricFamily(
-            "peeklock_commit_seconds",
-            "Time until a commit was durable",
-            buckets=self.commit_seconds.cumulative(),
-            sum_value=self.commit_seconds.total,
-        )
-        yield HistogramMetricFamily(
-            "peeklock_commit_records",
-            "Records in one commit",
-            buckets=self.commit_records.cumulative(),
-            sum_value=self.commit_records.total,
-        )
-        yield GaugeMetricFamily(
-            "peeklock_connections", "AMQP connections", value=self._clients.connection_count
-        )
-        yield CounterMetricFamily(
-            "peeklock_connections_opened",
-            "AMQP connections ever",
-            value=self._clients.connections_total,
-        )
-        yield GaugeMetricFamily("peeklock_links", "AMQP links", value=self._clients.link_count)
-        yield GaugeMetricFamily(
-            "peeklock_event_loop_lag_seconds",
-            "How late the event loop ran its last timer",
-            value=self.event_loop_lag_seconds,
-        )
+    def pack(self) -> None:
+        """See `Family.pack`."""
+        for family in self.families():
+            family.pack()
 
+    def families(self) -> tuple[Family, ...]:
+        """All of them."""
+        return self._depths, self._sizes, self._operations, self._dead_letters, self._unmatched
 
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def add(self, namespace: str, entity: Entity) -> None:
+        """An entity: how much is in it, and what has happened there."""
+        view = entity.view()
+        labels = f'entity="{escape(view.path)}",namespace="{escape(namespace)}"'
+        start = f"peeklock_messages{{{labels},state="
+        self._depths.lines.append(
+            f'{start}"active"}} {view.active_count}.0\n'
+            f'{start}"locked"}} {view.locked_count}.0\n'
+            f'{start}"deferred"}} {view.deferred_count}.0\n'
+            f'{start}"scheduled"}} {view.scheduled_count}.0\n'
+            f'{start}"dead_lettered"}} {view.dead_letter_count}.0\n'
+            f'{start}"transfer_dead_lettered"}} {view.transfer_dead_letter_count}.0'
+        )
+        self._sizes.lines.append(f"peeklock_entity_size_bytes{{{labels}}} {view.size_bytes}.0")
+        for queue in entity.queues:
+            if queue.counts:
+                self.add_counts(namespace, queue.path, queue.counts)
 
-
-_MEASURES: dict[type, Callable[[Any], tuple[str, int]]] = {
-    SendRefused: lambda _: ("send_refused", 1),
-    Deliver: lambda effect: ("delivered", len(effect.messages)),
-    SettleRefused: lambda effect: ("settle_refused", len(effect.handles)),
-    Refused: lambda _: ("attach_refused", 1),
-}
+    def add_counts(self, namespace: str, path: str, counts: Counts) -> None:
+        """What has happened to messages: of a queue, a sub-queue, or of no entity."""
+        labels = f'entity="{escape(path)}",namespace="{escape(namespace)}"'
+        for what, number in counts.items():
+            if isinstance(what, DeadLetterCause):
+                self._dead_letters.add(number, f'{{{labels},reason="{what}"}}')
+                continue
+            self._operations.add(number, f'{{{labels},outcome="{what}"}}')
+            if what is Outcome.UNMATCHED:
+                self._unmatched.add(number, f"{{{labels}}}")

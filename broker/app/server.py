@@ -20,10 +20,12 @@ from broker.app import tls
 from broker.app.access import Access
 from broker.app.clients import Clients
 from broker.app.clock import Clock
+from broker.app.dead_letter_log import log_dead_letters
 from broker.app.durable_core import DurableCore
 from broker.app.http_side import HttpSide
 from broker.app.listener import Listener, address_text
-from broker.app.metrics import Metrics
+from broker.app.metrics import Metrics, count
+from protocol.repeats import repeats
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Server:
         self._http = HttpSide(
             settings, topology, self._clock, self._core, self._clients, self._access
         )
-        self._metrics = Metrics(self._entity_views, self._clients)
+        self._metrics = Metrics(self._core.namespaces, self._clients)
         self._listeners: list[Listener] = []
         self._ports: list[int] = []
         """Of AMQP, HTTP and, if there is one, TLS."""
@@ -134,6 +136,7 @@ class Server:
             self._watch.cancel()
         await self._http.stop()
         await self._core.close()
+        repeats.write_all()
         log.info("stopped")
 
     def _announce(self) -> None:
@@ -213,8 +216,10 @@ class Server:
     # --- what the core tells -------------------------------------------------------------------
 
     def released(self, turn: Turn) -> None:
-        """Count what was done."""
-        self._metrics.count(turn)
+        """Count and log what was done."""
+        count(turn)
+        if turn.dead_lettered:
+            log_dead_letters(turn.dead_lettered)
 
     def committed(self, seconds: float, records: int) -> None:
         """Measure it, and let those who were held up go on."""
@@ -243,6 +248,7 @@ class Server:
         now_s = loop.time()
         self._metrics.event_loop_lag_seconds = max(0.0, now_s - scheduled_from_s - WATCH_INTERVAL_S)
         self._core.watch_room()
+        repeats.write_summaries()
         self._watch = loop.call_later(WATCH_INTERVAL_S, self._look_after, now_s)
 
     def _entity_views(self) -> Iterator[tuple[str, EntityView]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.core.counting import Outcome
 from broker.core.errors import ArgumentError, BrokerError, NotAllowed, UndecodableMessage
 from broker.core.message import MessageState
 from broker.core.records import MessagesDeleted, MessagesUpdated
@@ -67,6 +68,7 @@ class Arrivals:
     def accept(self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take in new messages that passed `refusals`."""
         entity.accessed_time_ms = now_ms
+        turn.count(entity.main.counts, Outcome.ACCEPTED, len(messages))
         if entity.duplicates is not None:
             messages = self._new_ones(entity, messages, now_ms, turn)
         if not messages:
@@ -189,7 +191,10 @@ class Arrivals:
         if entity.is_partitioned:
             message_ids = list(map(self._within_partition, messages, message_ids))
         fresh = entity.duplicates.sort_out(message_ids, now_ms, turn)
-        return [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
+        new = [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
+        if repeated := len(messages) - len(new):
+            turn.count(entity.main.counts, Outcome.DEDUPLICATED, repeated)
+        return new
 
     def _within_partition(self, message: Message, message_id: str | None) -> str | None:
         """What tells a message from others where ids are only unique together with a key."""

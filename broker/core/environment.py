@@ -13,6 +13,7 @@ from broker.core.deadlines import Deadlines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.core.counting import Counts
     from broker.core.errors import BrokerError
     from broker.core.identifiers import MessageIds
     from broker.core.message import Message, MessageReader
@@ -31,6 +32,9 @@ class Environment:
     limits: Limits
     ids: MessageIds
     payloads: Payloads
+    namespace: str = ""
+    counts: Counts = field(default_factory=dict)
+    """Of what concerns no entity, such as an attach to a name that does not exist."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     touched: dict[Outlet | Session | Sessions, None] = field(default_factory=dict)
     """Where credit, messages or receivers have changed: dispatched at the end of the turn."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker.core.counting import DeadLetterCause, Outcome
 from broker.core.errors import ArgumentError, BrokerError, UndecodableMessage
 from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from broker.core.overlay import EMPTY
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from broker.core.turn import Turn
     from config.entities import EntityDefinition
 
+
+TOO_MANY_HOPS_REASON = "MaxTransferHopCountExceeded"
+_CAUSES = {
+    TOO_MANY_HOPS_REASON: DeadLetterCause.FORWARD_HOPS,
+    NO_SESSION_REASON: DeadLetterCause.NO_SESSION_ID,
+}
 
 KEPT_MAX_MESSAGES = 10_000
 """How many dead letters that cannot go on are looked at in one dispatch, for others behind them."""
@@ -90,6 +97,7 @@ class Forwarder:
             else:
                 stuck.setdefault(reason, []).append(message)
         if moving:
+            turn.count(self._queue.counts, Outcome.FORWARDED, len(moving))
             self._queue.withdraw(moving)
             self._arrivals.take_over(destination, self._moved(moving), now_ms, turn)
         kept: list[Message] = []
@@ -107,7 +115,7 @@ class Forwarder:
                 "The maximum number of allowed hops when forwarding between queues has been "
                 f"exceeded. This value is set to {hops_max}."
             )
-            return "MaxTransferHopCountExceeded", description
+            return TOO_MANY_HOPS_REASON, description
         if destination.account is self._queue.account:
             before_bytes = -message.size  # it leaves the same account that it goes to
         error = destination.refuses_size(message.size, before_bytes)
@@ -150,7 +158,8 @@ class Forwarder:
         dead letters already. The service does the same: they do not go to the transfer
         dead-letter queue (github.com/Azure/azure-service-bus/issues/33)."""
         if self._queue.sub_queue == MAIN:
-            self._queue.dead_letter(messages, reason, description, turn)
+            cause = _CAUSES.get(reason, DeadLetterCause.FORWARDING)
+            self._queue.dead_letter(messages, reason, description, turn, cause)
             return ()
         return messages
 

@@ -86,7 +86,6 @@ class HeldSettlement:
         settle_locked(self._queue, self.tokens, self.settlement, now_ms, turn)
         if self._peer is None:
             return
-        turn.counts.append((self._peer, self.settlement.kind.value, len(self.tokens)))
         answered = [handle for handle in self._handles.values() if handle is not None]
         if answered:
             turn.effects.append(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from broker.core.commands import ReceiveMode
+from broker.core.counting import Outcome
 from broker.core.effects import ReceiverAttached, Refused, SenderAttached
-from broker.core.errors import BrokerError, NotAllowed, QuotaExceeded
+from broker.core.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
 from broker.core.outlet import Receiver
 from broker.core.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.sessions import Session
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.core.commands import AttachReceiver, AttachSender, Credit, Peer
+    from broker.core.counting import Counts
     from broker.core.directory import Directory
     from broker.core.entities import Entity
     from broker.core.environment import Environment
@@ -70,6 +72,13 @@ class Links:
         """The receiver that was attached as this peer."""
         return self._receivers.get(peer) or self._lingering.get(peer)
 
+    def counts(self, peer: Peer) -> Counts:
+        """Where to count what an attached link asks for."""
+        if (sender := self._senders.get(peer)) is not None:
+            return sender.entity.main.counts
+        receiver = self.receiver(peer)
+        return self._environment.counts if receiver is None else receiver.queue.counts
+
     def connection(self, peer: Peer) -> object:
         """The connection of an attached link."""
         link = self._senders.get(peer) or self.receiver(peer)
@@ -94,7 +103,7 @@ class Links:
                     raise NotAllowed("Sending via an entity is not offered in the 'Basic' tier.")
                 sendable(self._directory, command.via)
         except BrokerError as error:
-            turn.effects.append(Refused(command.peer, error.as_value()))
+            self._refuse(command, error, turn)
             return
         entity = queue.entity
         self._senders[command.peer] = Sender(entity, command.via, command.connection)
@@ -114,11 +123,21 @@ class Links:
                 receiver.outlet = queue.outlet
                 turn.effects.append(ReceiverAttached(command.peer))
         except BrokerError as error:
-            turn.effects.append(Refused(command.peer, error.as_value()))
+            self._refuse(command, error, turn)
             return
         self._receivers[command.peer] = receiver
         queue.entity.receivers[receiver] = None
         queue.entity.accessed_time_ms = now_ms
+
+    def _refuse(
+        self, command: AttachSender | AttachReceiver, error: BrokerError, turn: Turn
+    ) -> None:
+        try:
+            counts = self._directory.queue(command.path).counts
+        except EntityNotFound:
+            counts = self._environment.counts  # names that clients make up get none of their own
+        turn.count(counts, Outcome.ATTACH_REFUSED, 1)
+        turn.effects.append(Refused(command.peer, error.as_value()))
 
     def _check_receivers(self, queue: Queue, *, sessionful: bool) -> None:
         queue.entity.check_receiving()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from broker.core.commands import Command
+    from broker.core.counting import Counts
     from broker.core.duplicates import DuplicateWindow
     from broker.core.effects import EntityView
     from broker.core.entities import Entity
@@ -73,7 +74,7 @@ class Namespace:
     ) -> None:
         self.name = name
         payloads = Payloads(payload_budget_bytes)
-        environment = Environment(reader, new_lock_token, limits, ids, payloads)
+        environment = Environment(reader, new_lock_token, limits, ids, payloads, name)
         directory = Directory()
         arrivals = Arrivals(environment)
         links = Links(environment, directory, hold_locks=hold_locks_after_connection_loss)
@@ -231,6 +232,15 @@ class Namespace:
     def views(self) -> Iterator[EntityView]:
         """Every entity as administration shows it."""
         return (entity.view() for entity in self._directory)
+
+    def entities(self) -> list[Entity]:
+        """Every entity at this moment."""
+        return list(self._directory)
+
+    @property
+    def counts(self) -> Counts:
+        """What happened that concerns no entity."""
+        return self._environment.counts
 
     @property
     def keys(self) -> Keys:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from broker.core.counting import DeadLetterCause, Outcome
 from broker.core.deadlines import Due
 from broker.core.effects import Deliver, DrainGoesOn
+from broker.core.errors import UndecodableMessage
 from broker.core.index import BLOCK_BITS, MessageIndex
 from broker.core.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
 from broker.core.message import MessageState, content_of
@@ -21,11 +23,13 @@ from broker.core.overlay import EMPTY
 from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated, PayloadRow
 from broker.core.rows import rows_of
 from broker.core.sessions import Session, Sessions
+from broker.core.turn import DeadLetter, DeadLettered
 from config.entities import UNLIMITED_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from broker.core.counting import Counts
     from broker.core.entities import Entity
     from broker.core.message import Message
     from broker.core.overlay import Overlay
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
 MAIN = 0
 DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
+
+DEAD_LETTERS_TOLD_MAX = 20
+"""Of how many dead letters at once the log tells more than their number."""
 
 _ACTIVE = MessageState.ACTIVE
 _EXPIRY = attrgetter("expires_at_ms")
@@ -46,6 +53,7 @@ class Queue:
     __slots__ = (
         "account",
         "count",
+        "counts",
         "dead_letters",
         "dead_letters_expired",
         "default_time_to_live_ms",
@@ -90,6 +98,8 @@ class Queue:
         self.deferred_count = 0
         self.scheduled_count = 0
         self.size_bytes = 0
+        self.counts: Counts = {}
+        """What has happened to its messages so far."""
 
     @property
     def counts_failures(self) -> bool:
@@ -114,6 +124,7 @@ class Queue:
             message.overlay = overlay
         self._give_ids(messages)
         self.admit_dead(messages)
+        self.entity.main.note_dead_letters(messages, reason, turn, DeadLetterCause.FORWARDING)
         self._remember_new(messages, turn)
 
     def _give_ids(self, messages: Sequence[Message]) -> None:
@@ -295,6 +306,7 @@ class Queue:
         else:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
+        turn.count(self.counts, Outcome.DELIVERED, len(messages))
         if receiver.drains_later:
             turn.effects.append(DrainGoesOn(receiver.peer))
 
@@ -326,17 +338,25 @@ class Queue:
 
     def expire(self, messages: Sequence[Message], turn: Turn) -> None:
         """Time to live is over."""
+        turn.count(self.counts, Outcome.EXPIRED, len(messages))
         if self.dead_letters_expired:
             description = "The message expired and was dead lettered."
-            self.dead_letter(messages, "TTLExpiredException", description, turn)
+            cause = DeadLetterCause.TIME_TO_LIVE
+            self.dead_letter(messages, "TTLExpiredException", description, turn, cause)
         else:
             self.delete(messages, turn)
 
     def dead_letter(
-        self, messages: Sequence[Message], reason: str | None, description: str | None, turn: Turn
+        self,
+        messages: Sequence[Message],
+        reason: str | None,
+        description: str | None,
+        turn: Turn,
+        cause: DeadLetterCause,
     ) -> None:
         """Move messages to the dead-letter queue, saying why."""
         assert self.dead_letters is not None
+        self.note_dead_letters(messages, reason, turn, cause)
         self.withdraw(messages)
         moved = []
         before: Overlay | None = None
@@ -352,6 +372,30 @@ class Queue:
             moved.append(twin)
         self.dead_letters.admit_dead(moved)
         turn.records.append(MessagesUpdated(rows_of(moved)))
+
+    def note_dead_letters(
+        self, messages: Sequence[Message], reason: str | None, turn: Turn, cause: DeadLetterCause
+    ) -> None:
+        """Have messages that become dead letters counted and logged under this queue."""
+        count = len(messages)
+        turn.count(self.counts, Outcome.DEAD_LETTERED, count)
+        turn.count(self.counts, cause, count)
+        first = [
+            DeadLetter(self._message_id(message), message.sequence_number, message.delivery_count)
+            for message in messages[:DEAD_LETTERS_TOLD_MAX]
+        ]
+        turn.dead_lettered.append(
+            DeadLettered(self.environment.namespace, self.path, reason, count, first)
+        )
+
+    def _message_id(self, message: Message) -> str | None:
+        """The sender's id of a message, if it has one that can be read without the store."""
+        if message.body is None:
+            return None
+        try:
+            return self.environment.reader.message_id(message.body)
+        except UndecodableMessage:
+            return None
 
     def clear(self) -> list[Message]:
         """Take everything out, locked or not: the entity is being deleted."""

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.core.commands import ReceiveMode
+from broker.core.counting import Outcome
 from broker.core.errors import (
     ArgumentOutOfRange,
     MessageLockLost,
@@ -141,6 +142,7 @@ class Requests:
             queue.expire(expired, turn)  # until it is asked for, it outlives its time
             raise _not_found()
         self._need_bodies(messages, turn)
+        turn.count(queue.counts, Outcome.DELIVERED, len(messages))
         if command.mode is ReceiveMode.RECEIVE_AND_DELETE:
             queue.delete(messages, turn)
             return [(message, None) for message in messages]
@@ -190,6 +192,7 @@ class Requests:
         if chosen:
             queue.touch(chosen)
             queue.delete(chosen, turn)
+            turn.count(queue.counts, Outcome.DELETED, len(chosen))
         return len(chosen)
 
     def _need_bodies(self, messages: Iterable[Message], turn: Turn) -> None:
@@ -345,6 +348,7 @@ class CancelledLater:
         messages = [message for message in found if message is not None]
         if messages:
             self._queue.delete(messages, turn)
+            turn.count(self._queue.counts, Outcome.CANCELLED, len(messages))
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """They are still there."""

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.core.counting import Outcome
 from broker.core.deadlines import Due
 from broker.core.effects import Detached, ReceiverAttached, Refused
 from broker.core.errors import (
@@ -264,6 +265,7 @@ class Sessions:
             "The operation did not complete within the allotted timeout of "
             f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}."
         )
+        turn.count(self._queue.counts, Outcome.ATTACH_REFUSED, 1)
         turn.effects.append(Refused(receiver.peer, error))
 
     def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:

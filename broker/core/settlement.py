@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.commands import SettlementKind
+from broker.core.counting import DeadLetterCause, Outcome
 from broker.core.errors import NotAllowed
 from broker.core.message import MessageState
 from broker.core.overlay import EMPTY
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from broker.core.turn import Turn
 
 _ACTIVE = MessageState.ACTIVE
+_OUTCOMES = {
+    SettlementKind.COMPLETE: Outcome.COMPLETED,
+    SettlementKind.ABANDON: Outcome.ABANDONED,
+    SettlementKind.DEFER: Outcome.DEFERRED,
+    SettlementKind.RELEASE: Outcome.RELEASED,
+}
+"""Dead letters are counted where they are made."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 _LOCK_TOKEN = attrgetter("lock_token")
 
@@ -41,6 +49,8 @@ def settle_locked(
     """Do to locked messages what their receiver asks. Every token must be one of `locks`."""
     messages = queue.locks.end(tokens)
     kind = settlement.kind
+    if (outcome := _OUTCOMES.get(kind)) is not None:
+        turn.count(queue.counts, outcome, len(messages))
     if kind is SettlementKind.COMPLETE:
         queue.delete(messages, turn)
         return
@@ -49,7 +59,13 @@ def settle_locked(
             overlay = message.overlay or EMPTY
             message.overlay = overlay.with_properties(settlement.properties)
     if kind is SettlementKind.DEAD_LETTER:
-        queue.dead_letter(messages, settlement.reason, settlement.description, turn)
+        queue.dead_letter(
+            messages,
+            settlement.reason,
+            settlement.description,
+            turn,
+            DeadLetterCause.APPLICATION,
+        )
     elif kind is SettlementKind.RELEASE:
         _give_back(queue, messages, now_ms, turn)
         queue.may_be_paged(messages)
@@ -70,6 +86,7 @@ def return_locked(
     session was closed."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
     back: Sequence[Message] = queue.locks.end(map(_LOCK_TOKEN, locked))
+    turn.count(queue.counts, Outcome.LOCK_LOST if failed else Outcome.RELEASED, len(back))
     if failed and queue.counts_failures:
         back = _count_failure(queue, back, turn)
         if back:
@@ -95,7 +112,8 @@ def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Seq
     if not used_up:
         return messages
     description = f"Message could not be consumed after {limit} delivery attempts."
-    queue.dead_letter(used_up, "MaxDeliveryCountExceeded", description, turn)
+    cause = DeadLetterCause.MAX_DELIVERY_COUNT
+    queue.dead_letter(used_up, "MaxDeliveryCountExceeded", description, turn, cause)
     return [message for message in messages if message.queue is queue]
 
 

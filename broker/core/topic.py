@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from broker.core.counting import DeadLetterCause, Outcome
 from broker.core.entities import Account, Entity
 from broker.core.overlay import EMPTY
 from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated, PayloadRow
@@ -122,7 +123,7 @@ class Topic(Entity):
         payloads: list[PayloadRow] = []
         environment = self.environment
         routed: Sequence[Routed[Entity]] = ()
-        count = 0
+        count = unmatched = 0
         for message in messages:
             self._number(message)
             before = routed
@@ -130,6 +131,7 @@ class Topic(Entity):
             if routed is not before:  # where all rules are plain, it is always the same
                 count = sum(_copies_of(one) for one in routed)
             if not count:
+                unmatched += 1
                 continue
             first_id = environment.ids.take_messages(count + (count > 1))
             message.id = message.payload_id = first_id
@@ -138,7 +140,9 @@ class Topic(Entity):
             environment.payloads.resident_bytes += message.size * count
             payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
             copies.make(message, routed, first_id + (count > 1), is_new=True)
-        copies.place(now_ms)
+        copies.place(now_ms, turn)
+        if unmatched:
+            turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
         if payloads:
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
 
@@ -149,6 +153,7 @@ class Topic(Entity):
         moved: list[Message] = []
         copied: list[Message] = []
         gone: list[Message] = []
+        unmatched = 0
         for message in messages:
             if not message.enqueue_sequence_number:
                 self._number(message)
@@ -170,7 +175,11 @@ class Topic(Entity):
                 first_id = self.environment.ids.take_messages(count)
                 copies.make(message, routed, first_id)
                 copied += copies.all[made:]
-        copies.place(now_ms)
+            else:
+                unmatched += 1
+        copies.place(now_ms, turn)
+        if unmatched:
+            turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
         if moved:
             turn.records.append(MessagesUpdated(rows_of(moved)))
         if copied:
@@ -214,12 +223,13 @@ class Topic(Entity):
 class _Copies:
     """Copies on their way into the queues of subscriptions, gathered queue by queue."""
 
-    __slots__ = ("_dead", "_live", "all")
+    __slots__ = ("_causes", "_dead", "_live", "all")
 
     def __init__(self) -> None:
         self.all: list[Message] = []
         self._live: dict[Queue, list[Message]] = {}
         self._dead: dict[Queue, list[Message]] = {}
+        self._causes: dict[tuple[Queue, str, DeadLetterCause], list[Message]] = {}
 
     def make(
         self,
@@ -243,7 +253,10 @@ class _Copies:
                 copy.expires_at_ms = 0
                 copy.overlay = own_overlay if overlay is None else overlay
                 if main.sessions is not None and copy.session_id is None:
-                    self._bury(copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
+                    cause = DeadLetterCause.NO_SESSION_ID
+                    self._dead_letter(
+                        copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION, cause
+                    )
                 else:
                     self._live.setdefault(main, []).append(copy)
                 self.all.append(copy)
@@ -252,10 +265,11 @@ class _Copies:
                 copy.id = next_id
                 next_id += 1
                 copy.overlay = own_overlay
-                self._bury(copy, subscription, error.reason, str(error))
+                cause = DeadLetterCause.FILTER
+                self._dead_letter(copy, subscription, error.reason, str(error), cause)
                 self.all.append(copy)
 
-    def place(self, now_ms: int) -> None:
+    def place(self, now_ms: int, turn: Turn) -> None:
         """Put them into their queues."""
         for queue, copies in self._live.items():
             queue.admit(copies, now_ms)
@@ -263,13 +277,23 @@ class _Copies:
             for copy in copies:
                 copy.enqueued_time_ms = now_ms
             queue.admit_dead(copies)
+        for (main, reason, cause), copies in self._causes.items():
+            main.note_dead_letters(copies, reason, turn, cause)
 
-    def _bury(self, copy: Message, subscription: Entity, reason: str, description: str) -> None:
+    def _dead_letter(
+        self,
+        copy: Message,
+        subscription: Entity,
+        reason: str,
+        description: str,
+        cause: DeadLetterCause,
+    ) -> None:
         overlay: Overlay = copy.overlay or EMPTY
         copy.overlay = replace(
             overlay, dead_letter_reason=reason, dead_letter_description=description
         )
         self._dead.setdefault(subscription.dead_letters, []).append(copy)
+        self._causes.setdefault((subscription.main, reason, cause), []).append(copy)
 
 
 def _copies_of(routed: Routed[Entity]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.core.counting import Outcome
 from broker.core.effects import (
     Accepted,
     SendRefused,
@@ -81,7 +82,6 @@ class Traffic:
         except BrokerError as error:
             self._refuse_sending(command, handles, error, turn)
             return
-        turn.counts.append((command.peer, "accepted", len(handles)))
         if answered := _answered(handles):
             turn.effects.append(Accepted(command.peer, answered))
 
@@ -98,7 +98,6 @@ class Traffic:
         except BrokerError as error:
             self._refuse_sending(command, [command.handle], error, turn)
             return
-        turn.counts.append((command.peer, "accepted", len(command.messages)))
         if command.handle is not None:
             turn.effects.append(Accepted(command.peer, [command.handle]))
 
@@ -107,6 +106,7 @@ class Traffic:
     ) -> None:
         handles = list(handles)
         error = error.as_value()
+        turn.count(self._links.counts(command.peer), Outcome.SEND_REFUSED, len(handles))
         turn.effects += [SendRefused(command.peer, handle, error) for handle in handles]
         if command.transaction_id is None:
             return
@@ -146,7 +146,6 @@ class Traffic:
             check_settlement(queue, command.settlement)
             if command.transaction_id is None:
                 settle_locked(queue, live, command.settlement, now_ms, turn)
-                turn.counts.append((command.peer, command.settlement.kind.value, len(live)))
                 answer: Settled | SettlementHeld = Settled(
                     command.peer, _answered(handles), command.settlement
                 )
@@ -211,6 +210,7 @@ class Traffic:
     def _refuse_settling(
         self, command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
     ) -> None:
+        turn.count(self._links.counts(command.peer), Outcome.SETTLE_REFUSED, len(handles))
         answered = _answered(handles)
         error = error.as_value()
         if answered:

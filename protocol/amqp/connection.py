@@ -18,6 +18,7 @@ from config.limits import RELAXED
 from protocol.amqp.coordinator import CoordinatorLink
 from protocol.amqp.engine import Engine
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
+from protocol.amqp.link_log import log_detached
 from protocol.amqp.links import ClientReceiver, ClientSender
 from protocol.amqp.management import ManagementNode
 from protocol.amqp.mapping import wire_error
@@ -27,6 +28,7 @@ from protocol.amqp.permits import Permits
 from protocol.amqp.requests import ResponseLink
 from protocol.amqp.sasl import SaslServer
 from protocol.identity import NEVER_MS
+from protocol.repeats import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -117,6 +119,8 @@ class Connection:
             self._grants_changed,
             surroundings.has_entity,
         )
+        self._container_id = ""
+        """The client's."""
         self.opened = False
         """True once the client has opened: from then on the engine watches its idleness."""
 
@@ -210,7 +214,8 @@ class Connection:
     def _authenticate(self, mechanism: str, user: str | None, password: str | None) -> bool:
         if mechanism != "PLAIN" or self._permits.authenticate(user or "", password or ""):
             return True
-        log.info("sasl.refused", user=user, client=self._surroundings.peer_name)
+        client = self._surroundings.peer_name
+        repeats.note(log.info, "sasl.refused", None, user=user, client=client)
         return False
 
     def _grants_changed(self, fewer: bool) -> None:
@@ -242,6 +247,7 @@ class Connection:
     def on_open(self, hostname: str, container_id: str, properties: Mapping[str, object]) -> None:
         """The client introduced itself."""
         self.opened = True
+        self._container_id = container_id
         log.debug(
             "connection.opened",
             client=self._surroundings.peer_name,
@@ -261,6 +267,7 @@ class Connection:
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """The client wants a link."""
         link.host = self._permits.hostname
+        link.container_id = self._container_id
         try:
             if len(self._peers) >= self._limits.links_per_connection_max:
                 raise QuotaExceeded("This connection has too many links.")
@@ -331,8 +338,10 @@ class Connection:
 
     def on_session_error(self, condition: str, description: str) -> None:
         """A session was ended for what the client did in it."""
-        log.warning(
+        repeats.note(
+            log.warning,
             "session.failed",
+            condition,
             client=self._surroundings.peer_name,
             condition=condition,
             reason=description,
@@ -349,8 +358,10 @@ class Connection:
         One that has no links left is on its way out, and nobody misses anything.
         """
         say = log.warning if self._peers else log.debug
-        say(
+        repeats.note(
+            say,
             "connection.failed",
+            (condition, bool(self._peers)),
             client=self._surroundings.peer_name,
             condition=condition,
             reason=description,
@@ -406,6 +417,8 @@ class Connection:
         for link in links:
             self._permits.forget(link)
             peer = self._peers.pop(link, None)
+            if peer is not None:
+                log_detached(link)
             link.context = None
             self._nodes.forget(peer)
             if isinstance(peer, ClientReceiver):
@@ -417,6 +430,7 @@ class Connection:
         gone = [*self._peers.values(), *self._detached, *requesters]
         self._drop(gone, connection_lost=connection_lost)
         for link in self._peers:
+            log_detached(link)
             link.context = None
         self._peers.clear()
         self._detached.clear()

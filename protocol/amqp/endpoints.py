@@ -64,11 +64,14 @@ class EngineLink:
     """A link of the connection, for as long as anyone holds it; `closed` once it is of no use."""
 
     __slots__ = (
+        "address",
         "answered",
         "channel",
         "closed",
+        "container_id",
         "context",
         "drained",
+        "granted",
         "handle",
         "held_bytes",
         "host",
@@ -132,6 +135,12 @@ class EngineLink:
         """Of what the client sends here; more is not kept. 0: what the connection allows."""
         self.host = ""
         """The host that the client named when it opened: errors name entities with it."""
+        self.container_id = ""
+        """The client's, for the log."""
+        self.granted = False
+        address = attach.target_address if attach.is_receiver else attach.source_address
+        self.address = "$coordinator" if attach.target_is_coordinator else address or ""
+        """As the client wrote it, for the log."""
 
     def end(self) -> None:
         """Nothing more can be done on the link, though Proton still has it."""

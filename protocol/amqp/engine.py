@@ -28,6 +28,7 @@ from protocol.amqp.frame_scan import FrameScan
 from protocol.amqp.frames import last_attach, with_client_ids, without_bare_settlements
 from protocol.amqp.held_memory import unshared_memory
 from protocol.amqp.incoming_sessions import IncomingSessions
+from protocol.amqp.link_log import log_attached
 from protocol.amqp.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
@@ -295,7 +296,8 @@ class Engine:
         filters in force, and `credit` lets the client send."""
         if link.closed or link.answered:
             return
-        link.answered = link.whole = True
+        link.answered = link.whole = link.granted = True
+        log_attached(link)
         write_attach(
             link.pointer,
             may_be_second=link.unconfirmed is not None or not link.is_receiver,

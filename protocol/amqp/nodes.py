@@ -28,6 +28,7 @@ from protocol.amqp.session_filters import (
 )
 from protocol.amqp.via import check_receiving
 from protocol.identity import LISTEN, SEND
+from protocol.repeats import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -283,7 +284,7 @@ class Nodes:
             chosen[-1].respond(request, response)
         else:
             self._intake.left(request)
-            log.info("response.dropped", node=node)
+            repeats.note(log.info, "response.dropped", node, node=node)
 
 
 def _check_filters(attach: Attach) -> None:

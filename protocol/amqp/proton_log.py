@@ -7,6 +7,8 @@ from typing import Any
 import structlog
 from cproton_ffi import ffi, lib
 
+from protocol.repeats import repeats
+
 log = structlog.get_logger("peeklock.proton")
 
 _MESSAGE_MAX_BYTES = 2048
@@ -17,9 +19,9 @@ def _tell(_: Any, message: Any) -> None:
     text = ffi.string(message, _MESSAGE_MAX_BYTES).decode("utf-8", "replace")
     level, _, reason = text.partition(": ")
     if level in ("CRITICAL", "ERROR"):
-        log.error("proton.error", reason=reason)
+        repeats.note(log.error, "proton.error", reason, reason=reason)
     elif level == "WARNING":
-        log.warning("proton.warning", reason=reason)
+        repeats.note(log.warning, "proton.warning", reason, reason=reason)
     else:
         log.debug("proton.trace", level=level, reason=reason)
 

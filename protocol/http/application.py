@@ -66,7 +66,7 @@ class Services:
     submit: Callable[[Command], None]
     """Run a command in the next turn; its effects go to its peer."""
     is_ready: Callable[[], bool]
-    metrics: Callable[[], tuple[bytes, str]]
+    metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     """Body and content type."""
     advance_clock: Callable[[int], int] | None
     """Move the clock ahead by milliseconds, return the new time; None where that is not allowed."""

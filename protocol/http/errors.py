@@ -16,6 +16,7 @@ from aiohttp import http_exceptions, web
 from broker.core.errors import BrokerError, EntityNotFound
 from protocol.http import atom
 from protocol.refusals import refuse
+from protocol.repeats import repeats
 
 if TYPE_CHECKING:
     import logging
@@ -111,7 +112,8 @@ def is_ours_to_mend(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, http_exceptions.HttpProcessingError):
         return True
-    log.info("http.unreadable", error=error.message.partition("\n")[0].partition(":")[0])
+    words = error.message.partition("\n")[0].partition(":")[0]
+    repeats.note(log.info, "http.unreadable", None, error=words)
     return False
 
 

@@ -1,7 +1,8 @@
 """What orchestrators and scrapers ask: is it up, and how is it doing.
 
 `/health` answers word for word as the official emulator does, for scripts written against it, and asks
-for no token; `/metrics` names every entity, and asks for one in strict mode. With an `api-version` the same path means an entity of that name.
+for no token; `/metrics` names every entity, and asks for one in strict mode. With an `api-version`
+the same path means an entity of that name.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def add_routes(application: web.Application, services: Services, entities: Handl
         if _means_entity(request):
             return await entities(request)
         services.authorize_metrics(request.headers.get("Authorization"), request.host)
-        body, content_type = services.metrics()
+        body, content_type = await services.metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     application.router.add_get("/health", health)

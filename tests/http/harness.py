@@ -37,6 +37,10 @@ NAME = "sbemulatorns"
 KEY = "SAS_KEY_VALUE"
 
 
+async def _metrics() -> tuple[bytes, str]:
+    return b"peeklock_up 1\n", "text/plain; version=0.0.4"
+
+
 class HttpHarness:
     """`with HttpHarness() as harness:` serves until the block ends."""
 
@@ -133,7 +137,7 @@ class HttpHarness:
                 ask=self._ask,
                 submit=self._submit,
                 is_ready=lambda: self.ready,
-                metrics=lambda: (b"peeklock_up 1\n", "text/plain; version=0.0.4"),
+                metrics=_metrics,
                 advance_clock=self._advance_clock if self._testing_api else None,
                 now_ms=self.clock.now_ms,
                 authorize=lambda header, path, claim, host, _entity=None: self._authorize(

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from prometheus_client.parser import text_string_to_metric_families
-from proton import Message
-from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection, ConnectionClosed
 
 from tests.support.server import ROOT, BrokerProcess, free_ports
@@ -212,47 +209,6 @@ def test_bad_configuration_names_every_mistake(tmp_path: Path) -> None:
     text = result.stdout + result.stderr
     assert "Queues[0].Properties.LockDuration" in text
     assert "Queues[1].Properties.MaxDeliveryCount" in text
-
-
-def test_metrics_tell_depth_and_outcomes() -> None:
-    """What went through is counted, what waits is shown."""
-    with BrokerProcess() as broker:
-        send(broker, "one", "two", "three")
-        assert ["one"] == receive(broker, 1)
-        status, content = broker.request("GET", "/metrics")
-    text = content.decode()
-    assert 200 == status
-    assert f'peeklock_messages{{entity="{QUEUE}",namespace="sbemulatorns",state="active"}} 2.0' in (
-        text
-    )
-    assert f'peeklock_message_operations_total{{entity="{QUEUE}",outcome="complete"}} 1.0' in text
-    assert "peeklock_commit_seconds_count" in text
-    assert "peeklock_event_loop_lag_seconds" in text
-
-
-def test_metrics_count_messages_however_they_come_and_go() -> None:
-    """In batches, settled as they are sent, and settled without waiting for an answer."""
-    with BrokerProcess() as broker:
-        connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
-        connection.create_sender(QUEUE, options=AtMostOnce()).send(Message(body="settled"))
-        connection.close()
-        with ServiceBusClient.from_connection_string(broker.connection_string) as client:
-            with client.get_queue_sender(QUEUE) as sender:
-                sender.send_messages([ServiceBusMessage(text) for text in "abc"])
-            with client.get_queue_receiver(QUEUE) as receiver:
-                received = 0
-                while received < 4:
-                    for message in receiver.receive_messages(4, max_wait_time=10):
-                        receiver.complete_message(message)
-                        received += 1
-        _, content = broker.request("GET", "/metrics")
-    counted = {
-        sample.labels["outcome"]: sample.value
-        for family in text_string_to_metric_families(content.decode())
-        for sample in family.samples
-        if sample.name == "peeklock_message_operations_total"
-    }
-    assert {"accepted": 4.0, "delivered": 4.0, "complete": 4.0} == counted
 
 
 def test_many_clients_leave_nothing_behind() -> None:

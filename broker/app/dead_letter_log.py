@@ -1,0 +1,44 @@
+"""One line in the log for each dead letter, as far as they are few.
+
+Of an entity that makes many, the rest within a window is a line with its number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from protocol.repeats import repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.turn import DeadLettered
+
+log = structlog.get_logger("peeklock.dead_letters")
+
+LINES_MAX = 20
+"""For each entity in one window."""
+
+
+def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
+    """Log messages that became dead letters, which is durable now."""
+    for dead_lettered in all_dead_lettered:
+        namespace, path = dead_lettered.namespace, dead_lettered.path
+        untold = dead_lettered.message_count - len(dead_lettered.first)
+        for message in dead_lettered.first:
+            repeats.note(
+                log.info,
+                "dead_lettered",
+                (namespace, path),
+                at_once_max=LINES_MAX,
+                entity=path,
+                namespace=namespace,
+                message_id=message.message_id,
+                sequence_number=message.sequence_number,
+                delivery_count=message.delivery_count,
+                reason=dead_lettered.reason,
+                more=untold,
+            )
+            untold = 0

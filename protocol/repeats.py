@@ -1,0 +1,151 @@
+"""Events that clients can cause as often as they like: the first is logged, the others are counted.
+
+The first of like events is written at once. Those that follow within a window become one line with
+their number when the window ends, which shows the last of them. Memory and the number of lines are
+bounded, whatever clients make up: beyond so many kinds of an event in a window, only the wider kind is
+told apart, and the line says that its events are various.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+WINDOW_S = 10.0
+KINDS_MAX = 100
+"""How many kinds of events are told apart in one window."""
+TEXT_MAX_CHARACTERS = 300
+"""Of what a client wrote, such as the name of an entity that does not exist."""
+
+_NODE_BITS = 48
+
+
+class Say(Protocol):
+    """A method of a logger."""
+
+    def __call__(self, event: str, **fields: object) -> object: ...
+
+
+class Repeated:
+    """Like events since the first of them."""
+
+    __slots__ = (
+        "_base",
+        "_event",
+        "_fields",
+        "_say",
+        "_various",
+        "count",
+        "since_s",
+        "written",
+    )
+
+    def __init__(self, say: Say, event: str, since_s: float, *, various: bool = False) -> None:
+        self._say = say
+        self._event = event
+        self._various = various
+        self._fields: dict[str, object] = {}
+        self._base = uuid.uuid4().int
+        self.since_s = since_s
+        self.count = 0
+        self.written = 0
+
+    def tracking_id(self, number: int) -> str:
+        """The tracking id of one of these events. All but the last group is common to them, so that
+        any of them leads to the lines about them."""
+        last = (self._base + number) & ((1 << _NODE_BITS) - 1)
+        return str(uuid.UUID(int=self._base >> _NODE_BITS << _NODE_BITS | last))
+
+    def note(self, fields: dict[str, object], *, at_once_max: int, tracked: bool, more: int) -> str:
+        """One more; written if it is among the first. Its tracking id."""
+        tracking_id = self.tracking_id(self.count) if tracked else ""
+        self.count += 1 + more
+        fields = {name: _short(value) for name, value in fields.items()}
+        if tracked:
+            fields["tracking_id"] = tracking_id
+        if self.written < at_once_max:
+            self.written += 1
+            self._say(self._event, **fields)
+        self._fields = fields
+        return tracking_id
+
+    def write_summary(self, now_s: float) -> None:
+        """Say how many were not written, and show the last of them."""
+        if self.count > self.written:
+            various = {"various": True} if self._various else {}
+            self._say(
+                f"{self._event}.repeated",
+                count=self.count - self.written,
+                seconds=round(now_s - self.since_s, 1),
+                **various,
+                **self._fields,
+            )
+
+
+class Repeats:
+    """All events that are counted at present."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._events: dict[str, dict[Hashable, Repeated]] = {}
+        """By event, of which there are few, and kind; the oldest kind first."""
+
+    def note(
+        self,
+        say: Say,
+        event: str,
+        kind: Hashable,
+        *,
+        wider_kind: Hashable = None,
+        at_once_max: int = 1,
+        tracked: bool = False,
+        more: int = 0,
+        **fields: object,
+    ) -> str:
+        """Log an event, or count it. Kinds may be as many as clients make up, wider kinds must be
+        few. `more` like it are counted with it. Returns its tracking id if it is to have one."""
+        now_s = self._now_s()
+        self.write_summaries(now_s)
+        kinds = self._events.setdefault(event, {})
+        known = kinds.get(kind)
+        if known is None:
+            if various := len(kinds) >= KINDS_MAX:
+                kind = ("various", wider_kind)
+                known = kinds.get(kind)
+            if known is None:
+                known = kinds[kind] = Repeated(say, event, now_s, various=various)
+        return known.note(fields, at_once_max=at_once_max, tracked=tracked, more=more)
+
+    def write_summaries(self, now_s: float | None = None) -> None:
+        """Write what is to be said of windows that have ended."""
+        if now_s is None:
+            now_s = self._now_s()
+        for kinds in self._events.values():
+            while kinds:
+                kind, oldest = next(iter(kinds.items()))
+                if now_s - oldest.since_s < WINDOW_S:
+                    break
+                del kinds[kind]
+                oldest.write_summary(now_s)
+
+    def write_all(self) -> None:
+        """Write what is to be said of all windows: the process stops."""
+        now_s = self._now_s()
+        events, self._events = self._events, {}
+        for kinds in events.values():
+            for repeated in kinds.values():
+                repeated.write_summary(now_s)
+
+
+repeats = Repeats()
+"""Of this process. Logging has one configuration a process, too."""
+
+
+def _short(value: object) -> object:
+    if isinstance(value, str) and len(value) > TEXT_MAX_CHARACTERS:
+        return f"{value[:TEXT_MAX_CHARACTERS]}..."
+    return value

@@ -1,0 +1,42 @@
+"""A scrape of many entities: others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.app import metrics
+from broker.app.metrics import Metrics
+from broker.core.turn import Turn
+from config.entities import QueueDefinition
+from tests.support.playbook import Playbook
+
+MANY = 500
+
+
+async def test_a_scrape_is_cut_into_parts(monkeypatch):
+    """Between which the loop runs, and entities may come and go."""
+    monkeypatch.setattr(metrics, "SLICE_S", 0.0)
+    book = Playbook()
+    book.namespace.declare({f"q{n}": QueueDefinition() for n in range(MANY)}, 1, Turn())
+    clients = SimpleNamespace(connection_count=0, connections_total=0, link_count=0)
+    shown = Metrics({"ns": book.namespace}, clients)  # type: ignore[arg-type]
+    scrape = asyncio.get_running_loop().create_task(shown.render())
+    passes = 0
+    while not scrape.done():
+        await asyncio.sleep(0)
+        passes += 1
+        if passes == 10:
+            book.namespace.drop("q7", 2, Turn())
+            book.namespace.declare({"new": QueueDefinition()}, 2, Turn())
+    content, _ = scrape.result()
+    assert passes > MANY
+    sizes = [
+        sample
+        for family in text_string_to_metric_families(content.decode())
+        for sample in family.samples
+        if sample.name == "peeklock_entity_size_bytes"
+    ]
+    assert MANY + 1 == len(sizes)
