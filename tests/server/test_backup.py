@@ -1,0 +1,37 @@
+"""A copy of a running broker's store, made as docs/operations.md says."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from tests.support.server import BrokerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUEUE = "queue.1"
+
+
+def test_a_backup_of_a_running_broker_is_a_store(tmp_path: Path) -> None:
+    """It has what was accepted by then, and the broker goes on."""
+    file, copy = tmp_path / "peeklock.db", tmp_path / "copy.db"
+    with BrokerProcess(storage=f"sqlite:///{file}") as broker:
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string) as client,
+            client.get_queue_sender(QUEUE) as sender,
+        ):
+            sender.send_messages(ServiceBusMessage("before"))
+            with closing(sqlite3.connect(file)) as store, closing(sqlite3.connect(copy)) as target:
+                store.backup(target)
+            sender.send_messages(ServiceBusMessage("after"))
+        assert 0 == broker.terminate()
+    with (
+        BrokerProcess(storage=f"sqlite:///{copy}") as broker,
+        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        client.get_queue_receiver(QUEUE) as receiver,
+    ):
+        assert ["before"] == [str(message) for message in receiver.peek_messages(10)]
