@@ -113,7 +113,7 @@ def is_ours_to_mend(record: logging.LogRecord) -> bool:
     if not isinstance(error, http_exceptions.HttpProcessingError):
         return True
     words = error.message.partition("\n")[0].partition(":")[0]
-    repeats.note(log.info, "http.unreadable", None, error=words)
+    repeats.note(log.info, "http.unreadable", words, error=words)
     return False
 
 
