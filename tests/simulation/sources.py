@@ -17,6 +17,7 @@ from broker.app import turns
 from broker.app.clock import Clock
 from protocol import refusals
 from protocol.amqp import coordinator, lifetimes, message_ids
+from protocol.repeats import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,8 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
         (coordinator, "uuid4", new_uuid),
         (lifetimes, "time", SimpleNamespace(time=lambda: clock.real_ms() / 1000)),
         (refusals, "time", SimpleNamespace(strftime=lambda *_: "", gmtime=lambda: None)),
+        (repeats, "_events", {}),
+        (repeats, "_now_s", lambda: clock.real_ms() / 1000),
         (message_ids, "_numbers", count(1)),
         (message_ids, "_PREFIX", prefix),
         (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),
