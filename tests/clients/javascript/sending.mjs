@@ -87,7 +87,14 @@ export async function schedule(t) {
   assert.equal(String(waiting[0].sequenceNumber), String(numbers[0]));
   assert.equal(waiting[0].scheduledEnqueueTimeUtc.getTime(), at.getTime());
   await t.advance(3_601);
-  assert.deepEqual(await take(receiver, 3), ["a", "b", "c"]);
+  const due = await receive(receiver, 3);
+  assert.deepEqual(
+    due.map((message) => [message.body, message.state]),
+    [["a", "scheduled"], ["b", "scheduled"], ["c", "scheduled"]],
+  );
+  for (const message of due) {
+    await receiver.completeMessage(message);
+  }
 }
 
 export async function cancelScheduled(t) {
