@@ -120,7 +120,7 @@ class ClientWorkload(Workload):
         except* Unanswered as failures:
             self._note_unkept(life, "unanswered", failures)
         except* Refused as failures:
-            refusals = failures.subgroup(lambda failure: not str(failure).startswith(BUSY))
+            refusals = failures.subgroup(_is_final)
             if refusals is not None:
                 self._note_unkept(life, "link refused", refusals)
         finally:
@@ -251,6 +251,11 @@ class ClientWorkload(Workload):
                 found.append(key)
                 from_number = number + 1
         return found
+
+
+def _is_final(failure: BaseException) -> bool:
+    """Whether a refusal is more than a wish for patience. Groups are asked about, too."""
+    return isinstance(failure, Refused) and not str(failure).startswith(BUSY)
 
 
 def _note_completion(ledger: Ledger, key: MessageKey, outcome: Outcome) -> None:

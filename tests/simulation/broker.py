@@ -18,7 +18,9 @@ from config import yaml_form
 from config.document import parse_json
 from config.limits import RELAXED
 from config.mistakes import Report
+from tests.crash.clients.answers import ANSWER_TIMEOUT_S, Unanswered
 from tests.simulation.virtual_loop import PROCESS
+from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL_S = 0.5
 GRACE_S = 0.5
+POLL_S = 0.003
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """A refusal that nobody waits for any more is no complaint."""
+    if not task.cancelled():
+        task.exception()
 
 
 def topology_of(entities: Mapping[str, Any]) -> Topology:
@@ -74,6 +83,7 @@ class BrokerProcess:
         self._context = copy_context()
         self._context.run(PROCESS.set, number)
         self._stopping = False
+        self._is_dead = False
         self.gave_up = asyncio.Event()
         """It has stopped by itself, because its store failed."""
         self.is_up = False
@@ -106,9 +116,25 @@ class BrokerProcess:
         self.core.watch_room()
         self._loop.call_later(WATCH_INTERVAL_S, self._watch)
 
+    async def ask(self, build: Callable[..., Any]) -> Any:
+        """Run a request of administration. Raises its refusal, or `PeerFailed` if the process ends
+        first, or `Unanswered`."""
+        asked = self.core.ask(self.core.default_namespace, build)
+        asking = self._loop.create_task(asked, context=self._context)
+        asking.add_done_callback(_retrieve)
+        until_s = self._loop.time() + ANSWER_TIMEOUT_S
+        while not asking.done():
+            if self._is_dead:
+                raise PeerFailed("the broker's process has ended")
+            if self._loop.time() > until_s:
+                raise Unanswered(f"no answer to {build}")
+            await asyncio.sleep(POLL_S)
+        return asking.result()
+
     def kill(self) -> None:
         """The process ends between two instructions."""
         self.is_up = False
+        self._is_dead = True
         self._network.drop_all()
         self._loop.kill(self._number)
 

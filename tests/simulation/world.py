@@ -28,13 +28,16 @@ from tests.crash.workloads.moves import Moves
 from tests.crash.workloads.schedules import Schedules
 from tests.crash.workloads.sessions import Sessions
 from tests.crash.workloads.transactions import Transactions
+from tests.simulation.administration import Administrator
 from tests.simulation.aftermath import differences
 from tests.simulation.broker import BrokerProcess, topology_of
+from tests.simulation.locks import Locks
 from tests.simulation.network import Network
 from tests.simulation.sources import VirtualClock, seeded
 from tests.simulation.store import SimulatedStore, StoreFault
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
@@ -45,12 +48,15 @@ WORKLOADS: tuple[type[ClientWorkload], ...] = (
     Deferrals,
     Duplicates,
     FanOut,
+    Locks,
     Moves,
     Schedules,
     Sessions,
     Transactions,
 )
 FAULTS_MAX = 6
+ADMINISTERED_SHARE = 0.4
+"""Of the runs, those in which somebody changes entities and rules meanwhile."""
 BETWEEN_FAULTS_S = (0.02, 0.5)
 PATIENCE_S = 300.0
 """Virtual seconds: every wait of a client ends long before."""
@@ -115,6 +121,9 @@ class World:
         for kind in self.kinds:
             entities["queues"].update(kind.queues)
             entities["topics"].update(kind.topics)
+        self._administrator: Administrator | None = None
+        if self.chance.random() < ADMINISTERED_SHARE:
+            self._administrator = Administrator(self.chance.randrange(1 << 32), self._ask)
         self._topology = topology_of(entities)
         self.broker: BrokerProcess
 
@@ -255,6 +264,21 @@ class World:
             else:
                 await workload.live(self._life.value)
 
+    async def _ask(self, build: Callable[..., Any]) -> Any:
+        if not self.broker.is_up:
+            raise PeerFailed("the broker is not there")
+        return await self.broker.ask(build)
+
+    async def _administer(self, administrator: Administrator) -> None:
+        while not self._life.is_set():
+            life = self._life.value
+            if life == NO_LIFE:
+                await asyncio.sleep(0.01)
+            else:
+                await administrator.live(
+                    lambda life=life: not self._life.is_set() and self._life.value == life  # type: ignore[misc]
+                )
+
     async def _run(self) -> None:
         await self.start_broker()
         keeping = self.loop.create_task(self._keep_alive())
@@ -277,6 +301,8 @@ class World:
             for kind in self.kinds
         ]
         working = [self.loop.create_task(self._work(workload)) for workload in workloads]
+        if self._administrator is not None:
+            working.append(self.loop.create_task(self._administer(self._administrator)))
         await self._go_wrong()
         self.store.fault, self.store.fails_to_read = None, False
         self._life.set()
@@ -290,6 +316,8 @@ class World:
             workload.life = self._life.value
             async with asyncio.timeout(PATIENCE_S):
                 report = report.plus(await workload.empty_and_audit())
+        if self._administrator is not None:
+            report = report.plus(await self._administrator.conclude())
         self.counts = dict(report.counts)
         for kind, texts in report.violations.items():
             self.violations += [f"{kind}: {text}" for text in texts]

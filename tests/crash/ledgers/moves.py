@@ -21,6 +21,8 @@ class MoveLedger(Book):
         self.there = Ledger(Order.NONE)
         self._moves: dict[MessageKey, bool] = {}
         """Whether the move was confirmed, by what was moved."""
+        self._came_back: set[MessageKey] = set()
+        """What was delivered here after its last move was asked for."""
 
     def moving(self, key: MessageKey, link: Link) -> None:
         """The move is about to be asked for."""
@@ -28,6 +30,7 @@ class MoveLedger(Book):
         if key not in self._moves:
             self.there.sending(key)
         self._moves[key] = False
+        self._came_back.discard(key)
 
     def moved(self, key: MessageKey) -> None:
         self.here.completed(key)
@@ -35,7 +38,9 @@ class MoveLedger(Book):
         self._moves[key] = True
 
     def came_here(self, key: MessageKey) -> None:
-        """It was delivered where it came from: it must not have arrived."""
+        """It was delivered where it came from: it must not have arrived, and a move in doubt was
+        not made."""
+        self._came_back.add(key)
         if self.there.was_seen(key):
             self.violate("in two places", f"{key} is back after it arrived")
 
@@ -49,6 +54,7 @@ class MoveLedger(Book):
         """Judge what was moved, once both places are empty; `here` is judged by its owner."""
         for key, confirmed in self._moves.items():
             in_doubt = self.here.completion_of(key) is Completion.IN_DOUBT
+            in_doubt &= key not in self._came_back
             if not confirmed and in_doubt and not self.there.was_seen(key):
                 self.violate("lost on the way", f"{key}")
         found = self.there.audit()

@@ -37,6 +37,13 @@ def found(ledger: MoveLedger) -> dict[str, int]:
     return found_in(ledger.here.audit().plus(ledger.audit()))
 
 
+def test_a_completion_in_doubt_after_a_message_came_back_is_no_lost_move() -> None:
+    ledger = ledger_with_a_move(confirmed=False)
+    come_here(ledger, SECOND_LIFE)
+    ledger.here.completing(MESSAGE, SECOND_LIFE)
+    assert {} == found(ledger)
+
+
 def test_a_confirmed_move_arrives():
     """Once."""
     ledger = ledger_with_a_move(confirmed=True)
