@@ -87,6 +87,8 @@ class Limits:
     # --- requests ---------------------------------------------------------------------------
     peek_max_messages: int = 10_000
     receive_deferred_max_messages: int = 10_000
+    receive_deferred_max_bytes: int = 32 * MEBIBYTE
+    """In one answer, which is in memory as a whole; one message alone may be larger."""
     delete_max_messages: int = 4_000
     list_max_entities: int = 1_000
     http_body_max_bytes: int = 101 * MEBIBYTE
@@ -111,8 +113,8 @@ class Limits:
     """The same in strict authorization, until a token was accepted."""
     held_without_token_max_bytes: int = 32 * MEBIBYTE
     unread_max_bytes: int = 96 * MEBIBYTE
-    """What all clients together may leave unread of what was written to them. Beyond it the one that
-    left most is cut off."""
+    """What all clients together may leave unread of what was written to them. Beyond it those
+    are cut off that have stopped reading, the one that left most first."""
     sender_credit_window: int = 5_000
     """Messages a sending link may have on the wire; granted anew when half is used."""
     sender_bytes_in_flight_max: int = 64 * MEBIBYTE

@@ -60,7 +60,8 @@ class Clients:
         self._empty = asyncio.Event()
         self._empty.set()
         self._memory = MemoryBudgets(settings.limits)
-        self._unread = UnreadOutput(settings.limits.unread_max_bytes)
+        loop = asyncio.get_running_loop()
+        self._unread = UnreadOutput(settings.limits.unread_max_bytes, loop.time, loop.call_later)
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
         self.connections_total = 0

@@ -136,6 +136,11 @@ class Requests:
             self._deferred(queue, number, command.session_id)
             for number in dict.fromkeys(command.sequence_numbers)
         ]
+        limit_bytes = self._environment.limits.receive_deferred_max_bytes
+        if len(messages) > 1 and sum(message.size for message in messages) > limit_bytes:
+            raise ArgumentOutOfRange(
+                f"The messages are larger than {limit_bytes} bytes together: fetch fewer at once."
+            )
         holder = self._holder(command.peer, queue, messages)
         expired = [message for message in messages if 0 < message.expires_at_ms <= now_ms]
         if expired:

@@ -171,3 +171,12 @@ def test_a_fetched_message_is_given_up_with_the_connection_it_was_fetched_throug
     else:
         with pytest.raises(MessageNotFound):
             book.ask(fetch(1))
+
+
+def test_few_bytes_are_fetched_at_once():
+    """The answer is in memory as a whole. One message alone may be as large as messages are."""
+    book = Playbook(limits=Limits(receive_deferred_max_bytes=1_000))
+    book.run(send("a" * 600, "b" * 600, "c" * 2_000), credit(3))
+    book.run(Settle(R, [T1, T2, T3], ["h", "i", "j"], DEFER))
+    assert book >> fetch(1, 2) << Reply(CLIENT, "fetch", None, ArgumentOutOfRange)
+    assert ["c" * 2_000] == [text_of(fetched) for fetched, _ in book.ask(fetch(3))]

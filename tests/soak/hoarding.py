@@ -110,6 +110,7 @@ class Abuse:
         """Put messages into a queue."""
         client = RawClient(self.broker.amqp_port)
         client.say(wire.attach_sender(address=queue))
+        client.hear("attach")
         message = data_section(size_bytes)
         for number in range(count):
             client.say(*in_parts(number, message))
@@ -252,24 +253,14 @@ def unread_messages(abuse: Abuse) -> None:
     abuse.settle()
 
 
-def unread_by_many(abuse: Abuse) -> None:
-    """300 browsing connections, of which nothing is read."""
-    abuse.fill("orders", 10, 900_000)
-    copies = wire.described(0x28, "orders", None, None, None, None, None, Symbol("copy"))
-    attach = wire.frame("attach", "look", UInt(0), True, None, None, copies, wire.target("here"))
-    for _ in range(300):
-        with suppress(HungUp):
-            client = abuse.connect(receive_buffer_bytes=4096)
-            client.say(attach, wire.flow(1_000_000, incoming_window=1 << 30))
-    abuse.settle()
-
-
 def open_transactions(abuse: Abuse) -> None:
     """172 transactions on as many connections, each with 18 MB of messages."""
     for _ in range(172):
         with suppress(HungUp):
             client = abuse.connect()
-            client.say(wire.attach_sender(address="orders"), attach_coordinator(1))
+            client.say(wire.attach_sender(address="orders"))
+            client.hear("attach")
+            client.say(attach_coordinator(1))
             transaction_id = declare(client, 0, 1)
             state = wire.described(0x34, transaction_id)
             message = data_section(900_000)
@@ -377,7 +368,6 @@ ABUSES: dict[str, tuple[Callable[[Abuse], None], bool]] = {
     "unread-peeks": (unread_peeks, False),
     "unread-copies": (unread_copies, False),
     "unread-messages": (unread_messages, False),
-    "unread-by-many": (unread_by_many, False),
     "unread-outcomes": (unread_outcomes, False),
     "open-transactions": (open_transactions, False),
     "many-transactions": (many_transactions, False),
