@@ -175,6 +175,12 @@ def declare(client: RawClient, number: int, handle: int) -> bytes:
     return bytes(outcome.value[0])
 
 
+def nobody(abuse: Abuse) -> None:
+    """No abuse: what the neighbour waits on this machine anyway."""
+    time.sleep(5)
+    abuse.settle()
+
+
 # --- abuses ------------------------------------------------------------------------------------
 
 
@@ -308,8 +314,8 @@ def wordy_attaches(abuse: Abuse) -> None:
 def many_sessions(abuse: Abuse) -> None:
     """8,000 AMQP sessions on each of four connections, with a link each."""
     for _ in range(4):
-        client = abuse.connect()
         with suppress(HungUp):
+            client = abuse.connect()
             for channel in range(1, 8_000):
                 client.say(
                     wire.begin_frame(channel),
@@ -321,8 +327,8 @@ def many_sessions(abuse: Abuse) -> None:
 def many_links(abuse: Abuse) -> None:
     """20,000 links on each of four connections."""
     for _ in range(4):
-        client = abuse.connect()
         with suppress(HungUp):
+            client = abuse.connect()
             for start in range(0, 20_000, 500):
                 client.say(
                     *(
@@ -363,6 +369,7 @@ def unread_outcomes(abuse: Abuse) -> None:
 
 
 ABUSES: dict[str, tuple[Callable[[Abuse], None], bool]] = {
+    "nobody": (nobody, False),
     "unfinished-tokens": (unfinished_tokens, True),
     "unfinished-messages": (unfinished_messages, False),
     "unread-peeks": (unread_peeks, False),
