@@ -96,6 +96,9 @@ async def middleware(
             raise
         refusal = refuse(_Unserved(error.text or ""), operation=request.method)
         return _answer(error.status, refusal.text)
+    except ConnectionResetError:
+        log.info("http.client_gone", method=request.method, path=request.path)
+        return _answer(500, "The client has gone.")  # which nobody reads
     except Exception:
         tracking_id = str(uuid.uuid4())
         log.exception(

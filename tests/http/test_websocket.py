@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from aiohttp import WSMsgType
+from aiohttp import ClientConnectionResetError, WSMsgType, web
+from aiohttp.test_utils import make_mocked_request
+from structlog.testing import capture_logs
 
+from protocol.http import errors
 from protocol.http.websocket import HIGH_WATER_BYTES
 from tests.http.client import request
 
@@ -150,3 +153,14 @@ async def test_another_subprotocol_is_refused(harness, session):
 def test_a_plain_request_is_told_what_this_is(harness):
     """Not an entity, and not a failure."""
     assert 426 == request(harness.port, "GET", PATH).status
+
+
+async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error_of_ours():
+    """There is nothing to mend, so no traceback is logged."""
+
+    async def upgrade(_: web.Request) -> web.StreamResponse:
+        raise ClientConnectionResetError("Cannot write to closing transport")
+
+    with capture_logs() as logged:
+        await errors.middleware(make_mocked_request("GET", PATH), upgrade)
+    assert ["info"] == [line["log_level"] for line in logged]

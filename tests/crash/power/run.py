@@ -155,8 +155,8 @@ def _judge_images(
             try:
                 found = read(image / DATABASE)
                 looked = remains.look_at(image / DATABASE)
-            except (StorageError, OSError) as error:
-                book.violate("unreadable", f"{error}, {said}")
+            except Exception as error:  # noqa: BLE001 -- torn rows can fail anything that reads them
+                book.violate("unreadable", f"{error!r}, {said}")
                 continue
             timeline.judge(calls[at].time_ns, found, book, said)
             contradictions = contradictions.plus(Report({}, looked.violations))
