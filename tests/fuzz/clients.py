@@ -101,13 +101,15 @@ class Round(NamedTuple):
     of a machine busy with something else."""
 
 
-def behave(port: int, process_id: int, stop: Event, parent: Connection[object, object]) -> None:
+def behave(
+    port: int, process_id: int, begun: Event, stop: Event, parent: Connection[object, object]
+) -> None:
     """Send a message, receive it, complete it, again and again; tells of every round, and of what
     ended them."""
     rounds: list[Round] = []
     problem = ""
     try:
-        asyncio.run(_behave(port, process_id, stop, rounds))
+        asyncio.run(_behave(port, process_id, begun, stop, rounds))
     except BaseException as error:  # noqa: BLE001 -- it is told to whoever judges
         problem = repr(error)
     parent.send((rounds, problem))
@@ -119,7 +121,9 @@ def loop_s(process_id: int) -> float:
     return int(text.split()[0]) / 1e9
 
 
-async def _behave(port: int, process_id: int, stop: Event, rounds: list[Round]) -> None:
+async def _behave(
+    port: int, process_id: int, begun: Event, stop: Event, rounds: list[Round]
+) -> None:
     client = Client(HOST, port, "well-behaved client")
     sender = await client.sender(VICTIM_QUEUE)
     receiver = await client.receiver(VICTIM_QUEUE, 10)
@@ -137,5 +141,6 @@ async def _behave(port: int, process_id: int, stop: Event, rounds: list[Round]) 
         await client.answer(settled, "a completion")
         worked_s = loop_s(process_id) - begun_loop_s
         rounds.append(Round(begun_s, time.monotonic() - begun_s, worked_s))
+        begun.set()
         await asyncio.sleep(VICTIM_INTERVAL_S)
     client.close()

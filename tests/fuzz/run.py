@@ -85,6 +85,8 @@ class Watched:
             found.append(
                 f"{self.name} has {self.descriptors} descriptors, {self.descriptors_before} before"
             )
+        while not self.broker.is_healthy() and time.monotonic() < deadline_s:
+            time.sleep(SAMPLE_EVERY_S)
         if not self.broker.is_healthy():
             found.append(f"{self.name} is not healthy")
         return found
@@ -120,12 +122,12 @@ def fuzz(seconds: float, seed: int, options: argparse.Namespace) -> list[str]:
     context.set_forkserver_preload(["tests.fuzz.clients"])
     with ExitStack() as stack:
         watched = brokers(stack)
-        stop, victim_stop = context.Event(), context.Event()
+        stop, victim_begun, victim_stop = context.Event(), context.Event(), context.Event()
         ours, theirs = context.Pipe()
         lenient = watched[0].broker
         victim = context.Process(
             target=behave,
-            args=(lenient.amqp_port, lenient.process_id, victim_stop, theirs),
+            args=(lenient.amqp_port, lenient.process_id, victim_begun, victim_stop, theirs),
             daemon=True,
         )
         victim.start()
@@ -139,6 +141,7 @@ def fuzz(seconds: float, seed: int, options: argparse.Namespace) -> list[str]:
             for number in range(ATTACKERS)
         ]
         stack.callback(_end, [victim, *attackers])
+        victim_begun.wait(GONE_TIMEOUT_S)
         time.sleep(QUIET_S)
         begun_s = told_s = time.monotonic()
         for process in attackers:
