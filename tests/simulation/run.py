@@ -20,18 +20,30 @@ from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.world import Result, run_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SEEDS = 100
 SEEDS_PER_PROCESS = 50
 VIOLATIONS_SHOWN = 5
+VIOLATION_CHARACTERS = 3_000
 TELL_EVERY_S = 10.0
 
 
-def run_one(sabotage: str | None, seed: int) -> Result:
+def run_one(
+    sabotage: str | None, seed: int, show_line: Callable[[str], None] | None = None
+) -> Result:
     """A run, with or without a mistake built into the broker."""
     with SABOTAGES[sabotage]() if sabotage is not None else nullcontext():
-        return run_seed(seed)
+        return run_seed(seed, show_line)
+
+
+def show_all(sabotage: str | None, seed: int) -> bool:
+    """Print every event of a run; true if it failed."""
+    result = run_one(sabotage, seed, print)
+    print(f"seed {seed}: {result.hash}, faults: {', '.join(result.faults)}; {result.counts}")
+    for violation in result.violations:
+        print(f"VIOLATION: {violation}")
+    return bool(result.violations)
 
 
 def results(
@@ -53,7 +65,7 @@ def show(result: Result) -> None:
     for line in result.lines:
         print(f"  {line}")
     for violation in result.violations[:VIOLATIONS_SHOWN]:
-        print(f"  VIOLATION: {violation}")
+        print(f"  VIOLATION: {violation[:VIOLATION_CHARACTERS]}")
     print(f"  again: python -m tests.simulation.run --seeds 1 --seed {result.seed} --verbose")
 
 
@@ -97,12 +109,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     if options.verbose:
-        for seed in range(options.seed, options.seed + options.seeds):
-            result = run_seed(seed, print)
-            print(f"seed {seed}: {result.hash} {result.faults} {result.counts}")
-            for violation in result.violations:
-                print(f"VIOLATION: {violation}")
-        return 0
+        seeds = range(options.seed, options.seed + options.seeds)
+        return int(sum(show_all(options.sabotage, seed) for seed in seeds) > 0)
     failed = run_many(options.seed, options.seeds, options.processes, options.sabotage)
     return 1 if failed else 0
 
