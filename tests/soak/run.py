@@ -1,9 +1,9 @@
 """`make soak`: the model for at least 100,000 random steps, the simulation of the whole broker from
-10,000 seeds, then a broker under load for minutes.
+10,000 seeds, a broker under load for minutes, then what a client feels of neighbours that ask for much.
 
-`python -m tests.soak.run [model|simulation|broker] [--seed N] [--steps N] [--seeds N] [--minutes M]
-[--disk]`. It ends with 1 if anything differed, failed or kept growing. Without a seed it takes a new
-one, and says which.
+`python -m tests.soak.run [model|simulation|broker|neighbours] [--seed N] [--steps N] [--seeds N]
+[--minutes M] [--disk]`. It ends with 1 if anything differed, failed, kept growing or kept others
+waiting. Without a seed it takes a new one, and says which.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 from tests.simulation.run import run_many as simulate_many
 from tests.soak.broker_run import GROWTH_ALLOWED_MEGABYTES, run_broker
 from tests.soak.model_runs import run_many
+from tests.soak.neighbours import run_neighbours
 
 STEPS = 100_000
 SEEDS = 10_000
@@ -26,7 +27,10 @@ MINUTES = 10.0
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.run", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("model", "simulation", "broker", "all"), default="all"
+        "what",
+        nargs="?",
+        choices=("model", "simulation", "broker", "neighbours", "all"),
+        default="all",
     )
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--steps", type=int, default=STEPS, help="of the model, at least")
@@ -44,6 +48,9 @@ def main(arguments: list[str]) -> int:
         failed |= bool(simulate_many(seed, options.seeds, os.cpu_count() or 1))
     if options.what in ("broker", "all"):
         failed |= _broker(seed, options.minutes, on_disk=options.disk)
+    if options.what in ("neighbours", "all"):
+        print("--- neighbours, on sqlite", flush=True)
+        failed |= any(felt.failed for felt in run_neighbours())
     return int(failed)
 
 
