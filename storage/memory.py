@@ -170,15 +170,5 @@ class MemoryStore:
         self._message_id_deadlines.pop(entity_id, None)
         for session in [key for key in self._session_states if key[0] == entity_id]:
             del self._session_states[session]
-        queues = [key for key in self._sequence_numbers if key[0] == entity_id]
-        if not queues:
-            return  # never had a message: spare a walk through everybody's
-        for queue in queues:
+        for queue in [key for key in self._sequence_numbers if key[0] == entity_id]:
             del self._sequence_numbers[queue]
-        gone = [row for row in self._messages.values() if row.entity_id == entity_id]
-        for row in gone:
-            del self._messages[row.id]
-        unused = {row.payload_id for row in gone}
-        unused.difference_update(row.payload_id for row in self._messages.values())
-        for payload_id in unused:
-            self._payloads.pop(payload_id, None)

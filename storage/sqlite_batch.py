@@ -228,16 +228,12 @@ class Batch:
             self._execute(self._statements.one("delete_rules"), (record.entity_id, numbers))
 
     def _delete_entities(self, records: Iterator[EntityDeleted]) -> None:
-        # Which messages an entity has depends on all that came before.
+        # Messages are deleted by records of their own, before or after this one: they may be many.
         self._write_messages()
         self._write_sequence_numbers()
         entity_ids = {"entity_ids": json.dumps([record.entity_id for record in records])}
         statements = self._statements
-        (had_messages,) = self._execute(statements.one("had_messages"), entity_ids).fetchone()
-        if had_messages:  # else spare a walk through everybody's messages
-            self._execute(statements.one("delete_payloads_of_entities"), entity_ids)
-            self._execute(statements.one("delete_messages_of_entities"), entity_ids)
-            self._execute(statements.one("delete_sequence_numbers_of_entities"), entity_ids)
+        self._execute(statements.one("delete_sequence_numbers_of_entities"), entity_ids)
         self._execute(statements.one("delete_session_states_of_entities"), entity_ids)
         self._execute(statements.one("delete_message_ids_of_entities"), entity_ids)
         self._execute(statements.one("delete_rules_of_entities"), entity_ids)

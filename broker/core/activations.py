@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.core.arrivals import Arrivals
+    from broker.core.backlog import Backlog
     from broker.core.message import Message
     from broker.core.queue import Queue
     from broker.core.turn import Turn
-
-AT_A_TIME = 8_192
-"""So that a million messages for the same morning do not keep everybody else waiting."""
 
 
 class Crowd(NamedTuple):
@@ -34,10 +32,13 @@ class Crowd(NamedTuple):
 class Activations:
     """A line of crowds."""
 
-    __slots__ = ("_arrivals", "_line")
+    __slots__ = ("_arrivals", "_backlog", "_line")
 
-    def __init__(self, arrivals: Arrivals) -> None:
+    def __init__(self, arrivals: Arrivals, backlog: Backlog) -> None:
         self._arrivals = arrivals
+        self._backlog = backlog
+        """Says how much a turn may do; a queue that has scheduled messages waiting here goes on
+        delivering the others."""
         self._line: deque[Crowd] = deque()
 
     @property
@@ -47,22 +48,27 @@ class Activations:
 
     def add(self, queue: Queue, messages: Sequence[Message], due_since_ms: int, turn: Turn) -> None:
         """Messages are due: now, unless there are too many or others wait."""
-        if len(messages) <= AT_A_TIME and not self._line:
+        copies = queue.entity.copies_per_message
+        if not self._line and self._backlog.may_act(len(messages) * copies):
             self._arrivals.activate(messages, due_since_ms, turn)
             return
-        for start in range(0, len(messages), AT_A_TIME):
-            part = messages[start : start + AT_A_TIME]
+        at_a_time = max(1, self._backlog.part_messages // copies)
+        for start in range(0, len(messages), at_a_time):
+            part = messages[start : start + at_a_time]
             self._line.append(Crowd(queue, part, due_since_ms))
 
     def go_on(self, turn: Turn) -> None:
         """Let the next ones in; some may have been cancelled while they waited."""
         if not self._line:
             return
-        queue, messages, due_since_ms = self._line.popleft()
+        queue, messages, due_since_ms = self._line[0]
+        if not self._backlog.may_act(min(len(messages), self._backlog.part_messages)):
+            return
+        self._line.popleft()
         due = [
             message
             for message in messages
             if message.queue is queue and message.state is MessageState.SCHEDULED
         ]
-        if due:
+        if due and not queue.entity.is_deleted:
             self._arrivals.activate(due, due_since_ms, turn)

@@ -21,7 +21,7 @@ from broker.core.errors import (
     QuotaExceeded,
 )
 from broker.core.forwarding import Forwarding
-from broker.core.records import EntityDeleted, MessagesDeleted
+from broker.core.records import EntityDeleted
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
 from config.entities import (
@@ -304,12 +304,7 @@ class Administration:
         turn.effects += [Detached(peer, error) for peer in entity.senders]
         for queue in entity.queues:
             self._forwarding.end(queue)
-            messages = queue.clear()
-            if messages:
-                unreferenced = self._environment.payloads.release(messages)
-                turn.records.append(
-                    MessagesDeleted([message.id for message in messages], unreferenced)
-                )
+            queue.close(turn)
         if entity.duplicates is not None:
             entity.duplicates.close()
         self._directory.remove(entity)

@@ -1,7 +1,8 @@
 """Everything that will fall due: one calendar for all queues of a namespace.
 
 Owns the times and what waits for them; what happens then is decided by whoever put it there.
-Items that share a moment share a bucket, and what is taken out leaves nothing behind.
+Items that share a moment share a bucket, in the order they came; what is taken out leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from typing import Any
 
 _STALE_TIMES_ALLOWED = 64
@@ -38,20 +39,20 @@ class Deadlines:
     def __init__(self) -> None:
         self._moments: list[int] = []
         """A heap. May hold moments whose bucket is gone; they are skipped, and swept when many."""
-        self._buckets: dict[int, dict[Due, set[Any]]] = {}
+        self._buckets: dict[int, dict[Due, dict[Any, None]]] = {}
 
     def add(self, kind: Due, at_ms: int, items: Iterable[object]) -> None:
         """Items, none of them waiting for this moment yet, fall due at a time."""
         bucket = self._buckets.get(at_ms)
         if bucket is None:
-            self._buckets[at_ms] = {kind: set(items)}
+            self._buckets[at_ms] = {kind: dict.fromkeys(items)}
             heappush(self._moments, at_ms)
             return
         waiting = bucket.get(kind)
         if waiting is None:
-            bucket[kind] = set(items)
+            bucket[kind] = dict.fromkeys(items)
         else:
-            waiting.update(items)
+            waiting.update(dict.fromkeys(items))
 
     def discard(self, kind: Due, at_ms: int, items: Iterable[object]) -> None:
         """Items no longer wait for this moment; those that never did are ignored."""
@@ -61,7 +62,8 @@ class Deadlines:
         waiting = bucket.get(kind)
         if waiting is None:
             return
-        waiting.difference_update(items)
+        for item in items:
+            waiting.pop(item, None)
         if waiting:
             return
         del bucket[kind]
@@ -81,11 +83,11 @@ class Deadlines:
             heappop(moments)
         return None
 
-    def take_due(self, now_ms: int) -> Iterator[tuple[int, Due, set[Any]]]:
+    def take_due(self, now_ms: int) -> Iterator[tuple[int, Due, Collection[Any]]]:
         """Take out what is due, earliest first, and say since when; what is added meanwhile is
         seen too."""
         while (at_ms := self.earliest_ms()) is not None and at_ms <= now_ms:
             heappop(self._moments)
             bucket = self._buckets.pop(at_ms)
             for kind in sorted(bucket):
-                yield at_ms, kind, bucket[kind]
+                yield at_ms, kind, bucket[kind].keys()

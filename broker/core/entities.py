@@ -112,6 +112,11 @@ class Entity:
         return self.main, self.dead_letters, self.transfer_dead_letters
 
     @property
+    def copies_per_message(self) -> int:
+        """How many messages may come of one that is sent here."""
+        return 1
+
+    @property
     def is_partitioned(self) -> bool:
         """Whether its message ids count together with partition keys."""
         definition = self.definition

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.core.backlog import Backlog
 from broker.core.deadlines import Deadlines
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Environment:
     counts: Counts = field(default_factory=dict)
     """Of what concerns no entity, such as an attach to a name that does not exist."""
     deadlines: Deadlines = field(default_factory=Deadlines)
+    backlog: Backlog = field(default_factory=Backlog)
     touched: dict[Outlet | Session | Sessions, None] = field(default_factory=dict)
     """Where credit, messages or receivers have changed: dispatched at the end of the turn."""
     arrived: list[Message] = field(default_factory=list)

@@ -78,7 +78,7 @@ class HeldSettlement:
 
     def check(self) -> None:
         """Raises if a lock is lost."""
-        if any(token not in self._queue.locks for token in self.tokens):
+        if len(self._queue.live(self.tokens)) < len(self.tokens):
             raise MessageLockLost
 
     def run(self, now_ms: int, turn: Turn) -> None:

@@ -17,7 +17,7 @@ from broker.core.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExc
 from broker.core.outlet import Receiver
 from broker.core.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.sessions import Session
-from broker.core.settlement import return_locked
+from broker.core.settlement import give_up_locks
 from broker.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -78,6 +78,18 @@ class Links:
             return sender.entity.main.counts
         receiver = self.receiver(peer)
         return self._environment.counts if receiver is None else receiver.queue.counts
+
+    def copies_per_message(self, peer: Peer) -> int:
+        """How many messages may come of one that this peer sends."""
+        sender = self._senders.get(peer)
+        return 1 if sender is None else self.copies_per_message_of(sender)
+
+    def copies_per_message_of(self, sender: Sender) -> int:
+        """How many messages may come of one that is sent like this."""
+        if sender.destination is None:
+            return sender.entity.copies_per_message
+        destination = self._directory.get(sender.destination)
+        return 1 if destination is None else destination.copies_per_message
 
     def connection(self, peer: Peer) -> object:
         """The connection of an attached link."""
@@ -188,9 +200,7 @@ class Links:
             self._receivers.pop(peer, None)
             self.release(receiver, now_ms, turn)
             if connection_lost and receiver.held and not self._holds_locks:
-                held = list(receiver.held)
-                return_locked(receiver.queue, held, now_ms, turn, failed=True)
-                receiver.queue.may_be_paged(held)
+                give_up_locks(receiver, now_ms, turn, failed=True)
             elif receiver.held:
                 self._lingering[peer] = receiver
 

@@ -45,7 +45,7 @@ class Locks(dict[bytes, "Message"]):
             message.locked_until_ms = until_ms
             message.lock_holder = holder
         self.update(zip(tokens, messages, strict=True))
-        holder.held.update(messages)
+        holder.held.update(dict.fromkeys(messages))
         if expire:
             self._environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
         return tokens
@@ -87,5 +87,7 @@ class Locks(dict[bytes, "Message"]):
     def _let_go(self, holder: Receiver | None, until_ms: int, messages: Sequence[Message]) -> None:
         """Messages locked together cost one look at the calendar."""
         if holder is not None:
-            holder.held.difference_update(messages)
+            held = holder.held
+            for message in messages:
+                held.pop(message, None)
             self._environment.deadlines.discard(Due.MESSAGE_LOCK, until_ms, messages)

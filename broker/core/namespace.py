@@ -1,8 +1,8 @@
 """A namespace: the one place where commands are acted on.
 
 Owns the table from command to whoever carries it out, and the turn: what is due, then the command,
-then dispatch. Every command meets a world in which all that is due has happened; only of a crowd of
-scheduled messages the rest may still be waiting in line.
+then dispatch. Every command meets a world in which all that is due has happened. Where that concerns
+too many messages for one turn, it is done in parts, one a tick: see `backlog.py`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from broker.core.backlog import Work
     from broker.core.commands import Command
     from broker.core.counting import Counts
     from broker.core.duplicates import DuplicateWindow
@@ -55,6 +56,24 @@ if TYPE_CHECKING:
     Answer = Callable[[Any, int, Turn], object]
 
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
+
+SENT_AT_A_TIME = 4_096
+"""How many messages one command sends to a queue, or settles, at most in one part."""
+
+_ABOUT_MESSAGES = frozenset(
+    {
+        ask.RenewLocks,
+        ask.SettleByToken,
+        ask.Peek,
+        ask.ReceiveDeferred,
+        ask.DeleteMessages,
+        ask.RenewSessionLock,
+        ask.SetSessionState,
+        ask.GetSessionState,
+        ask.ListSessions,
+    }
+)
+"""Requests that wait while their queue has overdue work left."""
 
 
 class Namespace:
@@ -86,12 +105,15 @@ class Namespace:
         self._environment = environment
         self._directory = directory
         self._arrivals = arrivals
-        self._activations = Activations(arrivals)
+        self._activations = Activations(arrivals, environment.backlog)
+        self._now_ms = 0
         self._links = links
         self._transactions = transactions
         self._administration = administration
         self._awaiting_bodies: list[tuple[Command, Sequence[Message]]] = []
         """Requests to ask again when bodies have come back, and what they asked for."""
+        self._awaiting_queue: list[tuple[Command, Sequence[Message]]] = []
+        """Requests to ask again when their queue has done what is overdue there."""
         self._handlers: dict[type, Handler] = {
             ask.Send: traffic.send,
             ask.SendBatch: traffic.send_batch,
@@ -176,14 +198,21 @@ class Namespace:
             by_id[stored.entity_id] = namespace.restore_entity(
                 stored, rules.get(stored.entity_id, ()), now_ms
             )
+        orphans = restore_messages(by_id, remembered)
+        highest_entity_id = max(by_id.keys() | orphans.entity_ids, default=0)
         for namespace in namespaces.values():
-            namespace.skip_ids(remembered.highest_message_id, max(by_id, default=0))
-        restore_messages(by_id, remembered)
+            namespace.skip_ids(remembered.highest_message_id, highest_entity_id)
+        if orphans:
+            next(iter(namespaces.values())).do_later(orphans)
         restore_session_states(by_id, remembered.session_states)
 
     def restore_entity(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
         """Bring back one entity, still empty."""
         return self._administration.restore(stored, rules, now_ms)
+
+    def do_later(self, work: Work) -> None:
+        """Do this in parts, from the next tick on."""
+        self._environment.backlog.add(work)
 
     def skip_ids(self, message_id: int, entity_id: int) -> None:
         """These and lower ids are in the store."""
@@ -193,10 +222,31 @@ class Namespace:
 
     def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
         """Do what a command asks, after everything that was due before it."""
+        self._now_ms = now_ms
         earliest_ms = self._environment.deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
             self._act_on_due(now_ms, turn)
         self._handlers[type(command)](command, now_ms, turn)
+
+    def parts(self, command: Command) -> Sequence[ask.Send | ask.Settle] | None:
+        """Commands that do the same one after the other, if this one would take long. What is
+        atomic is never divided."""
+        if type(command) is ask.Send:
+            count = len(command.messages)
+            if count < 2:
+                return None
+            per_part = self._environment.backlog.part_messages
+            copies = self._links.copies_per_message(command.peer)
+            if copies == 1:
+                per_part = max(per_part, SENT_AT_A_TIME)
+        elif type(command) is ask.Settle:
+            count, copies, per_part = len(command.tokens), 1, SENT_AT_A_TIME
+        else:
+            return None
+        size = max(1, per_part // copies)
+        if count <= size or command.transaction_id is not None:
+            return None
+        return [_slice(command, start, start + size) for start in range(0, count, size)]
 
     def _creating_first(self, attach: Handler) -> Handler:
         def create_and_attach(
@@ -210,6 +260,7 @@ class Namespace:
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Match credit with messages, wherever this turn changed either."""
         environment = self._environment
+        environment.backlog.new_turn()
         while touched := environment.touched:
             environment.touched = {}
             for outlet in touched:
@@ -220,10 +271,17 @@ class Namespace:
 
     def next_deadline_ms(self) -> int | None:
         """When the next `Tick` has something to do."""
+        if self._environment.backlog:
+            return self._now_ms
         waiting_since_ms = self._activations.due_since_ms
         if waiting_since_ms is not None:
             return waiting_since_ms
         return self._environment.deadlines.earliest_ms()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything that is due, or was begun, is left for the next ticks."""
+        return bool(self._environment.backlog) or self._activations.due_since_ms is not None
 
     def has_entity(self, path: str) -> bool:
         """Whether a link to this path could find an entity there or below it, created if need be."""
@@ -265,15 +323,25 @@ class Namespace:
         self._links.detach(command.peers, now_ms, turn, connection_lost=command.connection_lost)
 
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
-        """What is due has been done, as before every command, except what waits in line."""
-        del command, now_ms
+        """What is due has been done, as before every command; of what waits, do a part."""
+        del command
         self._activations.go_on(turn)
+        backlog = self._environment.backlog
+        if backlog:
+            backlog.go_on(turn)
+        if self._awaiting_queue:
+            awaiting, self._awaiting_queue = self._awaiting_queue, []
+            for request, read_back in awaiting:
+                self._answer(request, now_ms, turn, read_back)
 
     def _answer(
         self, command: Any, now_ms: int, turn: Turn, read_back: Sequence[Message] = ()
     ) -> None:
         """A request gets one reply: its value, or why not. Bodies that were read back for it stay
         until then, and leave memory only if they are not delivered either."""
+        if self._environment.backlog and self._waits_for_queue(command):
+            self._awaiting_queue.append((command, read_back))
+            return
         try:
             value = self._answers[type(command)](command, now_ms, turn)
         except BodiesAwaited as awaited:
@@ -288,6 +356,16 @@ class Namespace:
             turn.effects.append(Reply(command.peer, command.request, value))
         self._environment.arrived += read_back
 
+    def _waits_for_queue(self, command: Any) -> bool:
+        """Whether a request asks about messages of a queue that has overdue work left: they are not
+        yet what they should be."""
+        if type(command) not in _ABOUT_MESSAGES:
+            return False
+        try:
+            return self._directory.queue(command.path).overdue_ms > 0
+        except BrokerError:
+            return False
+
     def _payloads_loaded(self, command: ask.PayloadsLoaded, now_ms: int, turn: Turn) -> None:
         loaded = self._environment.payloads.loaded(command.payloads)
         for queue, messages in _by_queue(loaded).items():
@@ -295,6 +373,8 @@ class Namespace:
             late: dict[int, list[Message]] = {}
             for message in messages:
                 at_ms = message.scheduled_enqueue_time_ms
+                if queue.entity.is_deleted:
+                    break
                 if message.state is MessageState.SCHEDULED and at_ms <= now_ms:
                     late.setdefault(at_ms, []).append(message)
             for at_ms in sorted(late):
@@ -342,13 +422,8 @@ class Namespace:
             self._activations.add(queue, due, now_ms, turn)
 
     def _messages_expire(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        del now_ms
         for queue, expired in _by_queue(messages).items():
-            # What is locked lives on until its lock ends; what is deferred, until it is fetched.
-            waiting = [message for message in expired if message.waits]
-            if waiting:
-                queue.touch(waiting)
-                queue.expire(waiting, turn)
+            self._environment.backlog.act(_expire, queue, expired, now_ms, turn)
 
     def _windows_move(self, windows: Iterable[DuplicateWindow], now_ms: int, turn: Turn) -> None:
         for window in windows:
@@ -366,12 +441,32 @@ class Namespace:
                 self._administration.delete_if_idle(entity, now_ms, turn)
 
 
+def _expire(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """What is locked lives on until its lock ends; what is deferred, until it is fetched."""
+    waiting = [
+        message
+        for message in messages
+        if message.waits and message.queue is queue and 0 < message.expires_at_ms <= now_ms
+    ]
+    if waiting:
+        queue.touch(waiting)
+        queue.expire(waiting, turn)
+
+
+def _slice(command: ask.Send | ask.Settle, start: int, end: int) -> ask.Send | ask.Settle:
+    handles = command.handles[start:end]
+    if isinstance(command, ask.Send):
+        return command._replace(messages=command.messages[start:end], handles=handles)
+    return command._replace(tokens=command.tokens[start:end], handles=handles)
+
+
 def _by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
-    """In the order of numbers: what comes out of the calendar has no order of its own."""
+    """In the order of numbers, which is not always that in which they came into the calendar."""
     queues: dict[Queue, list[Message]] = {}
     for message in messages:
-        if message.queue is not None:
-            queues.setdefault(message.queue, []).append(message)
+        queue = message.queue
+        if queue is not None and not queue.entity.is_deleted:
+            queues.setdefault(queue, []).append(message)
     for alike in queues.values():
         alike.sort(key=_SEQUENCE_NUMBER)
     return dict(sorted(queues.items(), key=lambda item: item[1][0].id))

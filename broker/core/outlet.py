@@ -38,6 +38,7 @@ class Receiver:
         "connection",
         "delivered",
         "draining",
+        "gave_up_locks",
         "held",
         "limit",
         "locks",
@@ -62,7 +63,10 @@ class Receiver:
         self.draining = False
         self.paused = False
         """It got a full burst and has not asked for more since."""
-        self.held: set[Message] = set()
+        self.held: dict[Message, None] = {}
+        """What is locked through it, in the order it was."""
+        self.gave_up_locks = False
+        """All that it holds is lost, though not all of it may be back in its place yet."""
         self.burst: list[Message] = []
         self.burst_bytes = 0
         """What this dispatch has given it so far."""
@@ -155,6 +159,8 @@ class Outlet:
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Match credit with messages: one message each in turn, as long as both last."""
         ready = self.ready
+        if self.queue.overdue_ms:
+            return  # it is looked at again when what is overdue has been done
         if self.forwarder is not None:
             self.forwarder.forward(ready, now_ms, turn)
         served: dict[Receiver, None] = {}

@@ -8,6 +8,7 @@ order of delivery is the outlet's. Each message is in exactly one queue and has 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,7 @@ class Queue:
         "locks",
         "max_delivery_count",
         "outlet",
+        "overdue_ms",
         "path",
         "scheduled_count",
         "sessions",
@@ -93,6 +95,9 @@ class Queue:
         self.sessions: Sessions | None = None
         """If there are sessions, messages are delivered through them and not the outlet."""
         self.locks = Locks(entity.environment)
+        self.overdue_ms = 0
+        """Locks and lives that ended up to this moment are over, though not all that follows from it
+        is done: see `backlog.py`. 0 when nothing is left to do."""
         self.last_sequence_number = 0
         self.count = 0
         self.deferred_count = 0
@@ -294,6 +299,12 @@ class Queue:
             for message in messages:
                 self.sessions.of(message).touch()
 
+    def touch_all(self) -> None:
+        """Look again at everything that waits."""
+        self.outlet.touch()
+        if self.sessions is not None:
+            self.sessions.touch_all()
+
     def deliver(
         self, receiver: Receiver, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> None:
@@ -315,6 +326,19 @@ class Queue:
         if isinstance(holder.outlet, Session):
             return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
         return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
+
+    def live(self, tokens: Iterable[bytes]) -> list[bytes]:
+        """Those of these tokens that still hold a lock."""
+        locks = self.locks
+        if self.entity.is_deleted:
+            return []
+        if self.overdue_ms:
+            return [token for token in tokens if token in locks and self._is_live(locks[token])]
+        return [token for token in tokens if token in locks]
+
+    def _is_live(self, locked: Message) -> bool:
+        assert locked.lock_holder is not None
+        return locked.locked_until_ms > self.overdue_ms and not locked.lock_holder.gave_up_locks
 
     def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
         """Extend locks, all or none; the new ends, in order. Raises if one is lost.
@@ -397,15 +421,24 @@ class Queue:
         except UndecodableMessage:
             return None
 
-    def clear(self) -> list[Message]:
-        """Take everything out, locked or not: the entity is being deleted."""
-        self.locks.end(list(self.locks))
-        messages = list(self.index.walk())
-        self.withdraw(messages)
+    def close(self, turn: Turn) -> None:
+        """The entity is deleted, and everything here with it. If that is much, it is deleted in
+        parts: nobody can reach it any more."""
+        backlog = self.environment.backlog
+        backlog.drop(self)
         if self.sessions is not None:
             self.account.size_bytes -= self.sessions.state_bytes
             self.sessions = None
-        return messages
+        if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
+            backlog.add(self)
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """Delete the first messages of a queue that is closed, locked or not; False when none is
+        left."""
+        messages = list(islice(self.index.walk(), count))
+        self.locks.end([message.lock_token for message in messages if message.lock_token])
+        self.delete(messages, turn)
+        return bool(self.count)
 
     def withdraw(self, messages: Sequence[Message]) -> None:
         """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""

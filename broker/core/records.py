@@ -135,7 +135,9 @@ class RulesDeleted(NamedTuple):
 
 
 class EntityDeleted(NamedTuple):
-    """An entity is gone, with its messages, session states, seen message ids and rules."""
+    """An entity is gone, with its session states, seen message ids and rules. Its messages are gone,
+    too, but `MessagesDeleted` says so, before or after this, perhaps in many parts. A store that gives
+    back messages of no entity was stopped between them."""
 
     entity_id: int
 

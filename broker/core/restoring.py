@@ -6,10 +6,12 @@ somebody asks for them.
 
 from __future__ import annotations
 
+from array import array
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from broker.core.records import MessagesDeleted
 from broker.core.rows import messages_as_sent, messages_from
 from broker.core.topic import Topic
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from broker.core.entities import Entity
     from broker.core.message import Message
     from broker.core.records import EntityStored, MessageRow, RuleRow, SentRow, SessionStateSet
+    from broker.core.turn import Turn
 
 Row = TypeVar("Row", "MessageRow", "SentRow")
 
@@ -64,8 +67,50 @@ class Remembered(Protocol):
         """Duplicate detection: entity id, message id, until ms."""
 
 
-def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> None:
-    """Fill the queues of entities, and the duplicate windows."""
+class Orphans:
+    """Messages of entities that are deleted: the broker stopped before all of them were. They are
+    deleted in parts, and never come back."""
+
+    __slots__ = ("_deleted_shared", "_ids", "_payload_ids", "entity_ids")
+
+    def __init__(self) -> None:
+        self._ids: array[int] = array("q")
+        self._payload_ids: array[int] = array("q")
+        self._deleted_shared: set[int] = set()
+        """Bodies of several copies that are deleted already."""
+        self.entity_ids: set[int] = set()
+        """No new entity may get one of these, or it would get the messages at the next start."""
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, entity_id: int, messages: Sequence[Message]) -> None:
+        """Messages of an entity that is not there."""
+        self.entity_ids.add(entity_id)
+        self._ids.extend([message.id for message in messages])
+        self._payload_ids.extend([message.payload_id for message in messages])
+
+    def keep_payloads(self, entities: Iterable[Entity]) -> None:
+        """Copies of these messages may be alive elsewhere: their bodies stay."""
+        all_payloads = {entity.environment.payloads for entity in entities}
+        alive: set[int] = set().union(*[payloads.references for payloads in all_payloads])
+        for position, payload_id in enumerate(self._payload_ids):
+            if payload_id in alive:
+                self._payload_ids[position] = 0
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """See `backlog.Work`."""
+        payload_ids = {payload_id for payload_id in self._payload_ids[-count:] if payload_id}
+        payload_ids -= self._deleted_shared
+        self._deleted_shared |= payload_ids.difference(self._ids[-count:])
+        turn.records.append(MessagesDeleted(self._ids[-count:].tolist(), sorted(payload_ids)))
+        del self._ids[-count:], self._payload_ids[-count:]
+        return bool(self._ids)
+
+
+def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orphans:
+    """Fill the queues of entities, and the duplicate windows; what belongs to no entity is left."""
+    orphans = Orphans()
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].last_sequence_number = number
@@ -73,6 +118,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Non
     for (entity_id, sub_queue), messages in _by_place(remembered).items():
         entity = by_id.get(entity_id)
         if entity is None:
+            orphans.add(entity_id, messages)
             continue
         messages.sort(key=_SEQUENCE_NUMBER)  # nearly always they came in order
         entity.queues[sub_queue].restore(messages)
@@ -93,6 +139,8 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Non
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:
             entity.duplicates.restore(message_id, until_ms)
+    orphans.keep_payloads(by_id.values())
+    return orphans
 
 
 def _by_place(remembered: Remembered) -> dict[tuple[int, int], list[Message]]:

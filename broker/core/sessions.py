@@ -23,7 +23,7 @@ from broker.core.outlet import BURST_MAX_BYTES
 from broker.core.ready import ReadyMessages
 from broker.core.records import SessionStateSet
 from broker.core.session_ids import session_key
-from broker.core.settlement import return_locked
+from broker.core.settlement import give_up_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +88,7 @@ class Session:
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Give the holder what its credit allows, strictly in order."""
         receiver = self.holder
-        if receiver is None:
+        if receiver is None or self.queue.overdue_ms:
             return
         while (room := receiver.room) > 0:
             messages = self.ready.take(room, BURST_MAX_BYTES)
@@ -214,6 +214,13 @@ class Sessions:
         self._available.clear()
         return [message for session in self._by_id.values() for message in session.ready.take_all()]
 
+    def touch_all(self) -> None:
+        """Look again at every session, and at those who wait for one."""
+        for session in self._by_id.values():
+            session.touch()
+        if self._available and self._waiting:
+            self._queue.environment.touched[self] = None
+
     def _offer(self, session: Session) -> None:
         if session.holder is not None:
             session.touch()
@@ -241,7 +248,7 @@ class Sessions:
         """Give available sessions to those who wait for any: to the newest, since an old wait may
         be what a dead worker left behind; but not past one that has seen many sessions go, so that
         none waits in vain on a busy entity."""
-        while self._waiting and self._available:
+        while self._waiting and self._available and not self._queue.overdue_ms:
             session = self._available.popitem(last=False)[0]
             if session.ready.first is None:
                 continue
@@ -294,8 +301,7 @@ class Sessions:
     def close(self, session: Session, now_ms: int, turn: Turn) -> None:
         """The holder is done with it: what it did not settle is as before, no delivery counted."""
         receiver = self._end_hold(session)
-        if receiver.held:
-            return_locked(self._queue, receiver.held, now_ms, turn, failed=False)
+        give_up_locks(receiver, now_ms, turn, failed=False)
         self._after_hold(session)
 
     def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
@@ -303,8 +309,7 @@ class Sessions:
         receiver = self._end_hold(session)
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
         self._queue.entity.receivers.pop(receiver, None)
-        if receiver.held:
-            return_locked(self._queue, receiver.held, now_ms, turn, failed=True)
+        give_up_locks(receiver, now_ms, turn, failed=True)
         self._after_hold(session)
 
     def _end_hold(self, session: Session) -> Receiver:

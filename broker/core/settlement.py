@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from broker.core.commands import Settlement
     from broker.core.message import Message
+    from broker.core.outlet import Receiver
     from broker.core.queue import Queue
     from broker.core.turn import Turn
 
@@ -34,7 +35,6 @@ _OUTCOMES = {
 }
 """Dead letters are counted where they are made."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
-_LOCK_TOKEN = attrgetter("lock_token")
 
 
 def check_settlement(queue: Queue, settlement: Settlement) -> None:
@@ -83,15 +83,45 @@ def return_locked(
     queue: Queue, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
 ) -> None:
     """Locks end without a settlement: they expired, or the connection broke (`failed`), or their
-    session was closed."""
+    session was closed. Of many messages the last return later; their locks are over all the same,
+    since either their time is or their holder has given them up: see `Queue.live`."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
-    back: Sequence[Message] = queue.locks.end(map(_LOCK_TOKEN, locked))
-    turn.count(queue.counts, Outcome.LOCK_LOST if failed else Outcome.RELEASED, len(back))
-    if failed and queue.counts_failures:
+    act = _return_failed if failed else _return_unharmed
+    queue.environment.backlog.act(act, queue, locked, now_ms, turn)
+
+
+def give_up_locks(holder: Receiver, now_ms: int, turn: Turn, *, failed: bool) -> None:
+    """A receiver loses all that it holds."""
+    if holder.held:
+        holder.gave_up_locks = True
+        return_locked(holder.queue, holder.held, now_ms, turn, failed=failed)
+
+
+def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """Return messages whose delivery failed."""
+    back: Sequence[Message] = queue.locks.end(_still_locked(queue, messages))
+    turn.count(queue.counts, Outcome.LOCK_LOST, len(back))
+    if queue.counts_failures:
         back = _count_failure(queue, back, turn)
         if back:
             turn.records.append(MessagesUpdated(rows_of(back)))
     _give_back(queue, back, now_ms, turn)
+    queue.may_be_paged(back)
+
+
+def _return_unharmed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """Return messages as if they had not been delivered."""
+    back = queue.locks.end(_still_locked(queue, messages))
+    turn.count(queue.counts, Outcome.RELEASED, len(back))
+    _give_back(queue, back, now_ms, turn)
+    queue.may_be_paged(back)
+
+
+def _still_locked(queue: Queue, messages: Sequence[Message]) -> list[bytes]:
+    """The tokens of messages that have not been unlocked while they waited for this."""
+    locks = queue.locks
+    tokens = [message.lock_token for message in messages]
+    return [token for token in tokens if token is not None and token in locks]
 
 
 def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:

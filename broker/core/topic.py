@@ -70,6 +70,11 @@ class Topic(Entity):
         """See `Entity.wants_session_ids`."""
         return bool(self._with_sessions)
 
+    @property
+    def copies_per_message(self) -> int:
+        """See `Entity.copies_per_message`."""
+        return len(self.subscriptions) or 1
+
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`."""
         super().redefine(definition, now_ms)

@@ -23,6 +23,7 @@ from broker.core.errors import (
     MessageLockLost,
     MessageSizeExceeded,
     PartitionMismatch,
+    QuotaExceeded,
     TransactionUnknown,
 )
 from broker.core.held_settlement import HeldSettlement
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from broker.core.transactions import Transactions
     from broker.core.turn import Turn
     from config.limits import Limits
+
+ATOMIC_COPIES_MAX = 100_000
+"""How many messages a batch or a transaction may become on all subscriptions. It goes into memory and
+into the store in one piece, which nobody else can get in between."""
 
 
 class Traffic:
@@ -78,7 +83,7 @@ class Traffic:
             if command.transaction_id is None:
                 shipment.run(now_ms, turn)
             else:
-                self._transactions.hold(command.transaction_id, shipment.connection, shipment)
+                self._hold_shipment(command.transaction_id, shipment)
         except BrokerError as error:
             self._refuse_sending(command, handles, error, turn)
             return
@@ -92,14 +97,22 @@ class Traffic:
             self._check_batch(shipment, command.size_bytes)
             shipment.check()
             if command.transaction_id is None:
+                _check_copies("A batch", shipment.copies)
                 shipment.run(now_ms, turn)
             else:
-                self._transactions.hold(command.transaction_id, shipment.connection, shipment)
+                self._hold_shipment(command.transaction_id, shipment)
         except BrokerError as error:
             self._refuse_sending(command, [command.handle], error, turn)
             return
         if command.handle is not None:
             turn.effects.append(Accepted(command.peer, [command.handle]))
+
+    def _hold_shipment(self, transaction_id: bytes, shipment: Shipment) -> None:
+        transaction = self._transactions.find(transaction_id, shipment.connection)
+        copies = transaction.copies + shipment.copies
+        _check_copies("A transaction", copies)
+        self._transactions.hold(transaction_id, shipment.connection, shipment)
+        transaction.copies = copies
 
     def _refuse_sending(
         self, command: Send | SendBatch, handles: Iterable[object], error: BrokerError, turn: Turn
@@ -135,10 +148,9 @@ class Traffic:
             self._refuse_settling(command, handles, MessageLockLost(), turn)
             return
         queue = receiver.queue
-        locks = queue.locks
-        live = [token for token in tokens if token in locks]
+        live = queue.live(tokens)
         if len(live) < len(tokens) or len(set(live)) < len(live):
-            live, handles, lost = _sort_out(queue, tokens, handles)
+            live, handles, lost = _sort_out(set(live), tokens, handles)
             self._refuse_settling(command, lost, MessageLockLost(), turn)
             if not live:
                 return
@@ -221,6 +233,10 @@ class Traffic:
             turn.effects.append(TransactionRefused(command.peer, error))
         self._doom(command, error)
 
+    def copies_per_message(self, sender: Sender) -> int:
+        """How many messages may come of one that is sent like this."""
+        return self._links.copies_per_message_of(sender)
+
     # --- where messages go ------------------------------------------------------------------
 
     def refusals(self, sender: Sender, messages: Sequence[Message]) -> dict[int, BrokerError]:
@@ -281,6 +297,11 @@ class Shipment:
         return len(self.messages)
 
     @property
+    def copies(self) -> int:
+        """How many messages may come of them, on all subscriptions."""
+        return len(self.messages) * self._traffic.copies_per_message(self._sender)
+
+    @property
     def size_bytes(self) -> int:
         """How large they are together."""
         return sum(message.size for message in self.messages)
@@ -309,17 +330,25 @@ def give_up_mismatched(queue: Queue, tokens: Iterable[bytes], now_ms: int, turn:
 
 
 def _sort_out(
-    queue: Queue, tokens: Sequence[bytes], handles: Sequence[object]
+    locked: set[bytes], tokens: Sequence[bytes], handles: Sequence[object]
 ) -> tuple[list[bytes], list[object], list[object]]:
     """Tokens that are locked, once each, their handles, and the handles of the others."""
     live: dict[bytes, object] = {}
     lost: list[object] = []
     for token, handle in zip(tokens, handles, strict=True):
-        if token in queue.locks and token not in live:
+        if token in locked and token not in live:
             live[token] = handle
         else:
             lost.append(handle)
     return list(live), list(live.values()), lost
+
+
+def _check_copies(what: str, copies: int) -> None:
+    if copies > ATOMIC_COPIES_MAX:
+        raise QuotaExceeded(
+            f"{what} is stored as a whole, with all copies for subscriptions, and makes at most "
+            f"{ATOMIC_COPIES_MAX} messages; this would be {copies}."
+        )
 
 
 def _answered(handles: Sequence[object]) -> list[object]:

@@ -68,6 +68,7 @@ class Transaction:
 
     __slots__ = (
         "connection",
+        "copies",
         "deadline_ms",
         "held_bytes",
         "id",
@@ -92,6 +93,8 @@ class Transaction:
         """By the lock they will settle: no other step may."""
         self.partitions: dict[int, str] = {}
         """By id of a partitioned entity: the key of the one partition this is about."""
+        self.copies = 0
+        """How many messages its sends may become on all subscriptions."""
         self.operations = 0
         self.size_bytes = 0
         """Of the messages that were sent under it."""

@@ -54,6 +54,15 @@ class Turn:
         """Have so many messages counted, once this turn is durable."""
         self.counts.append((counts, what, number))
 
+    @property
+    def weight(self) -> int:
+        """How much there is to write and to tell: rows, other records and effects."""
+        weight = len(self.effects)
+        for record in self.records:
+            first = record[0]
+            weight += 1 if isinstance(first, int) else len(first)
+        return weight
+
     def absorb(self, later: Turn) -> None:
         """Append a later turn."""
         self.records += later.records

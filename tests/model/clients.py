@@ -286,10 +286,14 @@ class Clients:
 def _new_pair(choices: Choices, focus: Sequence[str], watch: Watch | None) -> Pair:
     entities = {path: ENTITIES[path] for path in focus}
     hold_locks = choices.rarely(4)
-    way = choices.pick(("at once", "late commits", "bodies away", "late reads"))
+    way = choices.pick(("at once", "late commits", "bodies away", "late reads", "in parts"))
+    # Two entities that forward to a third do so part by part, and their messages mix.
+    if way == "in parts" and not any(_forwards(path) for path in focus):
+        part_messages = choices.pick((1, 2, 3))
+        return Pair(entities, hold_locks=hold_locks, part_messages=part_messages, watch=watch)
     if way == "late commits" and watch is None:
         return Pair(entities, commits_late=True, hold_locks=hold_locks)
-    if way in ("at once", "late commits"):
+    if way in ("at once", "late commits", "in parts"):
         return Pair(entities, hold_locks=hold_locks, watch=watch)
     # Where one message waits for its body, another may pass it on the way to another entity.
     reads_late = way == "late reads" and not any(_leads_on(path) for path in focus)
@@ -304,7 +308,11 @@ def _new_pair(choices: Choices, focus: Sequence[str], watch: Watch | None) -> Pa
 
 
 def _leads_on(path: str) -> bool:
+    return isinstance(ENTITIES[path], TopicDefinition) or _forwards(path)
+
+
+def _forwards(path: str) -> bool:
     definition = ENTITIES[path]
-    return isinstance(definition, TopicDefinition) or (
+    return not isinstance(definition, TopicDefinition) and (
         definition.forward_to is not None or definition.forward_dead_letters_to is not None
     )

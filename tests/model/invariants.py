@@ -94,6 +94,8 @@ def check_nothing_is_left(namespace: Namespace, store: MemoryStore) -> None:
     assert not environment.payloads._awaited, "bodies are still awaited"
     assert 0 == environment.payloads.resident_bytes
     assert not namespace._awaiting_bodies
+    assert not namespace._awaiting_queue
+    assert not namespace.is_behind
     assert not namespace._links._senders
     assert not namespace._links._receivers, "receivers are remembered for ever"
     assert not namespace._transactions._open

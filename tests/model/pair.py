@@ -72,10 +72,12 @@ class Pair:
         reads_late: bool = False,
         payload_budget_bytes: int | None = None,
         hold_locks: bool = False,
+        part_messages: int | None = None,
         watch: Watch | None = None,
     ) -> None:
         """With a budget, bodies leave memory. They are read back within the turn that asks for
-        them, or, with `reads_late`, when `read` is called."""
+        them, or, with `reads_late`, when `read` is called. With `part_messages`, what concerns
+        more messages than this at once is done in parts, which nobody may notice."""
         assert payload_budget_bytes is None or not commits_late
         assert watch is None or not commits_late
         self.now_ms = START_MS
@@ -88,6 +90,7 @@ class Pair:
         self.model = Model(LIMITS, hold_locks=hold_locks)
         self._budget_bytes = payload_budget_bytes
         self._hold_locks = hold_locks
+        self._part_messages = part_messages
         self._new_lock_token = counted_tokens()
         self._pending: deque[Pending] = deque()
         self._requests: dict[object, Any] = {}
@@ -95,17 +98,22 @@ class Pair:
         self._reads: deque[PayloadsNeeded] = deque()
         self._parked: dict[object, Command] = {}
         """Requests that wait for bodies: they are asked, on both sides, when those are there."""
-        self.bodies_may_be_away = payload_budget_bytes is not None and not reads_late
+        self.bodies_may_be_away = (
+            payload_budget_bytes is not None and not reads_late
+        ) or part_messages is not None
         """One command a turn then: requests may be answered after others."""
         self.real = self._new_namespace()
         self._declare(entities)
 
     def _new_namespace(self) -> Namespace:
-        return new_namespace(
+        namespace = new_namespace(
             payload_budget_bytes=self._budget_bytes,
             hold_locks=self._hold_locks,
             new_lock_token=self._new_lock_token,
         )
+        if self._part_messages is not None:
+            namespace._environment.backlog.part_messages = self._part_messages
+        return namespace
 
     def _declare(self, entities: Mapping[str, EntityDefinition]) -> None:
         turn = Turn()
@@ -167,7 +175,14 @@ class Pair:
             self._finish_turn(turn)
         assert reads is not None, "bodies are read back again and again, and nothing comes of it"
 
+    def _catch_up(self, turn: Turn) -> None:
+        """Do every part of what is overdue."""
+        while self.real.is_behind:
+            self._apply(Tick(), turn)
+            self.real.dispatch(self.now_ms, turn)
+
     def _finish_turn(self, turn: Turn) -> None:
+        self._catch_up(turn)
         if self._reads_late:
             self._reads += [one for one in turn.effects if isinstance(one, PayloadsNeeded)]
             turn.effects = [one for one in turn.effects if not isinstance(one, PayloadsNeeded)]
@@ -199,6 +214,7 @@ class Pair:
             payloads = self.store.read_payloads(needed[0].payload_ids)
             self._apply(PayloadsLoaded(payloads), turn)
             self.real.dispatch(self.now_ms, turn)
+            self._catch_up(turn)
         raise AssertionError("bodies are read back again and again, and nothing comes of it")
 
     def _later(self, turn: Turn) -> None:
@@ -245,7 +261,7 @@ class Pair:
             nobody = Client("warming")
             for number, (path, _) in enumerate(list(self._queues())):
                 self.run(Peek(nobody, ("warming", self.steps, number), path, 0, 1_000))
-            self.bodies_may_be_away = False
+            self.bodies_may_be_away = self._part_messages is not None
 
     def _adopt_numbers(self) -> None:
         """A number nobody stored may come again; one that a message had, never."""

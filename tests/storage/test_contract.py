@@ -386,7 +386,7 @@ def test_entities_are_stored_and_changed(store):
 
 
 def test_a_deleted_entity_takes_all_that_is_its_own(store):
-    """Messages of every sub-queue, payloads, session states, message ids, numbers and rules."""
+    """Session states, message ids, numbers and rules; messages by records of their own."""
     store.commit(
         [
             entity(QUEUE, "gone"),
@@ -402,7 +402,8 @@ def test_a_deleted_entity_takes_all_that_is_its_own(store):
             rules(OTHER_QUEUE, 1),
         ]
     )
-    store.commit([EntityDeleted(QUEUE)])
+    store.commit([EntityDeleted(QUEUE), MessagesDeleted([1], [1])])
+    store.commit([MessagesDeleted([3, 2], [2, 3])])
     reopen(store)
     assert {
         "rules": list(rules(OTHER_QUEUE, 1).rows),
@@ -416,40 +417,29 @@ def test_a_deleted_entity_takes_all_that_is_its_own(store):
     } == everything(store)
 
 
-def test_a_payload_shared_with_another_entity_outlives_the_entity(store):
-    """Copies on other subscriptions keep their body, whichever copy came first."""
-    store.commit(
-        [
-            MessagesStored(
-                [row(1), row(2, entity_id=OTHER_QUEUE, payload_id=1), row(3, payload_id=1)],
-                [payload(1)],
-            ),
-            MessagesStored([row(4, entity_id=OTHER_QUEUE), row(5, payload_id=4)], [payload(4)]),
-        ]
-    )
-    store.commit([EntityDeleted(QUEUE)])
-    assert {1, 4} == set(store.read_payloads([1, 4]))
-    assert [2, 4] == message_ids(store)
-    store.commit([EntityDeleted(OTHER_QUEUE)])
-    assert {} == store.read_payloads([1, 4])
-
-
-def test_entities_deleted_together_take_the_payloads_they_share(store):
-    """A topic goes with all its subscriptions in one batch."""
-    copies = [row(1), row(2, entity_id=OTHER_QUEUE, payload_id=1), row(3, entity_id=3)]
-    store.commit([MessagesStored(copies, [payload(1), payload(3)])])
-    store.commit([EntityDeleted(QUEUE), EntityDeleted(OTHER_QUEUE)])
+def test_messages_outlive_their_entity_until_they_are_deleted(store):
+    """They may be many: they are deleted in parts, also after a restart in between."""
+    store.commit([entity(QUEUE, "gone"), stored([1, 2, 3])])
+    store.commit([MessagesDeleted([1], [1]), EntityDeleted(QUEUE)])
+    store.commit([MessagesDeleted([2], [2])])
+    reopen(store)
+    assert [] == store.load().entities
+    assert {} == store.load().sequence_numbers
     assert [3] == message_ids(store)
     assert {3} == set(store.read_payloads([1, 2, 3]))
+    store.commit([MessagesDeleted([3], [3])])
+    assert [] == message_ids(store)
+    assert {} == store.read_payloads([1, 2, 3])
 
 
-def test_a_message_that_moved_away_in_the_same_batch_survives(store):
-    """Deleting an entity takes what it holds at that moment of the batch, no more, no less."""
+def test_an_entity_made_anew_in_the_same_batch_begins_with_its_own_numbers(store):
+    """Deleting an entity takes what it had at that moment of the batch, no more, no less."""
     store.commit([stored([1, 2])])
     store.commit(
         [
             stored([3]),
             MessagesUpdated([row(1, entity_id=OTHER_QUEUE)]),
+            MessagesDeleted([2, 3], [2, 3]),
             EntityDeleted(QUEUE),
             entity(QUEUE, "made anew"),
             MessagesStored([row(4, sequence_number=1)], [payload(4)]),

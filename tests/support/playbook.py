@@ -454,8 +454,11 @@ class Shelf:
                 self.stored_rules = {
                     key: row for key, row in self.stored_rules.items() if key[0] != entity_id
                 }
-                left = [row.id for row in self.rows.values() if row.entity_id == entity_id]
-                assert not left, f"entity {entity_id} deleted with messages {left} in it"
+                self.sequence_numbers = {
+                    key: number
+                    for key, number in self.sequence_numbers.items()
+                    if key[0] != entity_id
+                }
 
     def _put(self, row: records.MessageRow) -> None:
         assert row.payload_id in self.payloads, f"message {row.id} has no payload"

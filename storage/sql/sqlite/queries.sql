@@ -75,21 +75,6 @@ DELETE FROM rules WHERE entity_id = ? AND number IN (SELECT value FROM json_each
 
 -- What belongs to deleted entities; :entity_ids is a JSON array.
 
--- name: had_messages
-SELECT EXISTS (
-    SELECT 1 FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
-)
-
--- name: delete_payloads_of_entities
-DELETE FROM payloads WHERE id IN (
-    SELECT payload_id FROM messages WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
-    EXCEPT
-    SELECT payload_id FROM messages WHERE entity_id NOT IN (SELECT value FROM json_each(:entity_ids))
-)
-
--- name: delete_messages_of_entities
-DELETE FROM messages WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
-
 -- name: delete_sequence_numbers_of_entities
 DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
