@@ -1,13 +1,15 @@
 """Group commit: effects wait until the records they rest on are durable.
 
-While one commit runs, the next batch grows; there is no timer and no await per message. Batches are
-committed and released strictly in order.
+While one commit runs, the next turns wait and then go into the store together; there is no timer and
+no await per message. A batch has a limit, so that nobody waits long for the commit before his own.
+Batches are committed and released strictly in order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock.commit")
+
+BATCH_WEIGHT = 4_096
+"""A batch takes turns until it has so many rows and effects: some twenty milliseconds of commit."""
+LOADED_WEIGHT = 1_024
+"""With more than this waiting, what can wait should not add to it: see `Committer.is_loaded`."""
 
 
 class Committer:
@@ -38,15 +45,17 @@ class Committer:
         self._release = release
         self._failed = failed
         self._observe = observe
-        self._waiting = Turn()
+        self._waiting: deque[tuple[Turn, int]] = deque()
+        """Turns and their weights."""
+        self._waiting_weight = 0
         self._submitted = 0
         self._released = 0
         """Turns submitted and turns released so far; both count from the start of the process."""
         self.failure: Exception | None = None
         """Why a commit failed: nothing is released any more until `restart`."""
         self._running: asyncio.Task[None] | None = None
-        self._settling: list[asyncio.Future[None]] = []
-        """Who waits for the batch that is being gathered now."""
+        self._settling: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits until so many turns are released, the fewest first."""
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
 
     def submit(self, turn: Turn) -> None:
@@ -58,10 +67,12 @@ class Committer:
             self._commit_at_once(turn)  # nothing waits that it could overtake
             return
         try:
-            self._waiting.absorb(turn)
-        except Exception as error:  # noqa: BLE001 -- half of it may be gathered: nothing may be stored
+            weight = turn.weight
+            self._waiting.append((turn, weight))
+        except Exception as error:  # noqa: BLE001 -- without it nothing later may be stored
             self._fail(error)
             return
+        self._waiting_weight += weight
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._drain())
 
@@ -69,6 +80,12 @@ class Committer:
     def idle(self) -> bool:
         """True when nothing waits for the store."""
         return self._running is None
+
+    @property
+    def is_loaded(self) -> bool:
+        """True while so much waits for the store that heavy work should not add to it: what waits
+        takes memory, and the commits of everybody else come after it."""
+        return self._waiting_weight > LOADED_WEIGHT
 
     @property
     def submitted(self) -> int:
@@ -88,7 +105,7 @@ class Committer:
         load there is always something that came later."""
         if self._running is not None:
             settled = asyncio.get_running_loop().create_future()
-            self._settling.append(settled)
+            self._settling.append((self._submitted, settled))
             await settled
 
     def close(self) -> None:
@@ -109,26 +126,41 @@ class Committer:
 
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
-        settling: list[asyncio.Future[None]] = []
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, Turn()
-                settling, self._settling = self._settling, []
-                last_of_batch = self._submitted
+                batch, turn_count = self._next_batch()
                 if batch.records:
                     started = time.perf_counter()
                     await loop.run_in_executor(self._thread, self._store.commit, batch.records)
                     self._observe(time.perf_counter() - started, len(batch.records))
                 self._release(batch)
-                self._released = last_of_batch
-                _wake(settling)
+                self._released += turn_count
+                self._wake()
         except Exception as error:  # noqa: BLE001 -- each is told to the owner
             self._fail(error)
         finally:
             self._running = None
             self._released = self._submitted
-            _wake([*settling, *self._settling])
-            self._settling = []
+            self._wake()
+
+    def _next_batch(self) -> tuple[Turn, int]:
+        """As many of the waiting turns as a batch takes, and how many they are."""
+        batch = Turn()
+        weight = turn_count = 0
+        while self._waiting and (not turn_count or weight + self._waiting[0][1] <= BATCH_WEIGHT):
+            turn, turn_weight = self._waiting.popleft()
+            batch.absorb(turn)
+            weight += turn_weight
+            turn_count += 1
+        self._waiting_weight -= weight
+        return batch, turn_count
+
+    def _wake(self) -> None:
+        """Those whose turns are released go on."""
+        while self._settling and self._settling[0][0] <= self._released:
+            _, future = self._settling.pop(0)
+            if not future.done():
+                future.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         """Memory is ahead of the store, or answers went astray, so nothing more may be answered.
@@ -137,16 +169,11 @@ class Committer:
         or stops the process.
         """
         self.failure = error
-        self._waiting = Turn()
+        self._waiting.clear()
+        self._waiting_weight = 0
         if isinstance(error, StorageError):
             full = isinstance(error, StorageFull)
             log.error("commit.failed", error=str(error), disk_full=full)
         else:
             log.error("commit.failed", error=repr(error), exc_info=error)
         self._failed(error)
-
-
-def _wake(waiting: list[asyncio.Future[None]]) -> None:
-    for future in waiting:
-        if not future.done():
-            future.set_result(None)

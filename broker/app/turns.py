@@ -1,19 +1,21 @@
-"""The turn loop: everything that came in since the last turn becomes one turn.
+"""The turn loop: what came in since the last turn becomes one turn, as far as its time allows.
 
 Sockets, timers and HTTP requests only submit; commands run here, one turn per pass of the event
 loop, then their records go to the committer and their effects, once durable, to their peers. Each
-touched connection is flushed once.
+touched connection is flushed once. A turn ends after some milliseconds; the rest runs in the next,
+in order. A command with much to do runs in parts, and only its own peer waits for the last.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from broker.app.rule_compiler import HAVE_RULES
-from broker.core.commands import PayloadsLoaded, Tick
+from broker.core.commands import Detach, PayloadsLoaded, Tick
 from broker.core.effects import PayloadsNeeded, Reply
 from broker.core.errors import ServerBusy
 from broker.core.turn import Turn
@@ -33,6 +35,12 @@ log = structlog.get_logger("peeklock.turn")
 
 MAX_TIMER_S = 3600.0
 """A far deadline is looked at again after this long: the clock may have been set meanwhile."""
+
+TURN_S = 0.005
+"""After so long a turn ends, between two commands: others are read, answered and written to."""
+
+PART_WEIGHT = 1_024
+"""With so much to write a turn goes on with nothing that was begun before."""
 
 COMMIT_POLL_S = 0.002
 """How soon to look again when something is due in the middle of a commit."""
@@ -64,7 +72,9 @@ class TurnLoop:
         self._read_payloads = read_payloads
         self._failed = failed
         self._committer: Committer | None = None
-        self._inbox: list[tuple[Namespace, Command]] = []
+        self._inbox: deque[tuple[Namespace, Command]] = deque()
+        self._unfinished: dict[Peer, deque[tuple[Namespace, Command]]] = {}
+        """What is left to do of peers that asked for much, in their order."""
         self._touched: dict[Flushable, None] = {}
         """Ordered, so that the same run happens again in a simulation."""
         self._loop = asyncio.get_running_loop()
@@ -87,6 +97,9 @@ class TurnLoop:
         if type(command) in HAVE_RULES and self._compile(namespace, command):
             return
         self._inbox.append((namespace, command))
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._run)
@@ -103,9 +116,7 @@ class TurnLoop:
     def touch(self, connection: Flushable) -> None:
         """Flush this connection at the end of the next turn."""
         self._touched[connection] = None
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._run)
+        self._schedule()
 
     def forget(self, connection: Flushable) -> None:
         """The connection is gone."""
@@ -149,6 +160,8 @@ class TurnLoop:
                     # connection finds out for itself.
                     log.exception("effect.failed", effect=type(effect).__name__)
         self._flush()
+        if self._unfinished:
+            self._schedule()  # the store takes more now
 
     def suspend(self) -> None:
         """Run nothing more; what has been run may still be on its way into the store."""
@@ -157,7 +170,8 @@ class TurnLoop:
     def drop(self, reason: str) -> None:
         """What has not been run never will be: the namespaces it was asked of are going. Those who
         still want it ask again."""
-        self._inbox = []
+        self._inbox.clear()
+        self._unfinished.clear()
         for asker in self._asking:
             asker.refuse(ServerBusy(reason))
 
@@ -174,11 +188,9 @@ class TurnLoop:
 
     def _run(self) -> None:
         self._scheduled = False
-        inbox = self._inbox
-        if inbox and not self._suspended:
-            self._inbox = []
+        if (self._inbox or self._unfinished) and not self._suspended:
             try:
-                self._hand_over(self._turn(inbox))
+                self._hand_over(self._turn())
                 self._arm()
             except Exception as error:
                 # A turn half run, or run and not handed over: memory can no longer be trusted,
@@ -186,15 +198,28 @@ class TurnLoop:
                 log.exception("turn.failed")
                 self._failed(error)
                 return
+            if self._inbox or (self._unfinished and not self._store_is_loaded):
+                self._schedule()
         self._flush()
 
-    def _turn(self, inbox: list[tuple[Namespace, Command]]) -> Turn:
+    def _turn(self) -> Turn:
+        ends_s = self._clock.stopwatch_s() + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
         active: dict[Namespace, None] = {}
-        for namespace, command in inbox:
+        inbox = self._inbox
+        while inbox:
+            namespace, command = inbox.popleft()
+            if self._unfinished and self._waits(namespace, command):
+                continue
+            if parts := namespace.parts(command):
+                self._unfinished[parts[0].peer] = deque((namespace, part) for part in parts)
+                continue
             namespace.apply(command, now_ms, turn)
             active[namespace] = None
+            if self._clock.stopwatch_s() > ends_s:
+                break
+        self._go_on(now_ms, ends_s, turn, active)
         for namespace in active:
             namespace.dispatch(now_ms, turn)
         return turn
@@ -207,6 +232,37 @@ class TurnLoop:
         if self._tick_is_new:
             self._tick_is_new = False
             self._tick_turns = self._committer.submitted
+
+    @property
+    def _store_is_loaded(self) -> bool:
+        return self._committer is not None and self._committer.is_loaded
+
+    def _waits(self, namespace: Namespace, command: Command) -> bool:
+        """Whether a command has to wait behind what is left to do of its peer: it waits there."""
+        peers = command.peers if isinstance(command, Detach) else (getattr(command, "peer", None),)
+        for peer in peers:
+            if peer in self._unfinished:
+                self._unfinished[peer].append((namespace, command))
+                return True
+        return False
+
+    def _go_on(self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]) -> None:
+        """Do a part of what is left, one peer after the other: at least one part in a turn, unless
+        the store has enough to do. Then it waits until the store has taken that."""
+        while self._unfinished and not self._store_is_loaded:
+            peer, waiting = next(iter(self._unfinished.items()))
+            namespace, command = waiting.popleft()
+            if parts := namespace.parts(command):
+                waiting.extendleft((namespace, part) for part in reversed(parts))
+                continue
+            del self._unfinished[peer]
+            if not (isinstance(command, Detach) and self._waits(namespace, command)):
+                namespace.apply(command, now_ms, turn)
+                active[namespace] = None
+            if waiting:
+                self._unfinished[peer] = waiting  # behind the others
+            if self._clock.stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
+                return
 
     def _flush(self) -> None:
         while self._touched:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.committer import Committer
+from broker.app.committer import BATCH_WEIGHT, Committer
 from broker.core.records import MessagesDeleted
 from broker.core.turn import Turn
 from storage.contract import StorageError
@@ -158,3 +158,23 @@ async def test_a_release_that_fails_is_told(load: Load):
     await committer.settle()
     committer.close()
     assert [bug] == failures
+
+
+async def test_a_batch_takes_no_more_than_its_share_of_what_waits(load: Load):
+    """Otherwise who comes after a flood waits for all of it in one commit."""
+    taken: list[int] = []
+    load._store.commit = lambda records: taken.append(len(records))  # type: ignore[method-assign]
+    released: list[Turn] = []
+    committer = Committer(load._store, released.append, load.failures.append, _ignore)
+    for _ in range(5):
+        turn = Turn()
+        turn.records.append(MessagesDeleted(range(BATCH_WEIGHT // 2), []))
+        committer.submit(turn)
+    loaded = [committer.is_loaded]
+    await committer.settle()
+    committer.close()
+    assert [2, 2, 1] == taken
+    assert 3 == len(released)
+    assert committer.has_released(5)
+    assert [True, False] == [*loaded, committer.is_loaded]
+    assert [] == load.failures

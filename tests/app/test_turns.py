@@ -1,13 +1,14 @@
-"""The turn loop: when deadlines are acted on."""
+"""The turn loop: when deadlines are acted on, and who waits for whom."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.app.clock import Clock
-from broker.app.turns import TurnLoop
-from broker.core.commands import Tick
+from broker.app.turns import TURN_S, TurnLoop
+from broker.core.commands import Detach, Send, Tick
+from broker.core.message import Message
 
 if TYPE_CHECKING:
     from broker.core.commands import Command
@@ -30,6 +31,9 @@ class DueNamespace:
             self.had_enough.set()
 
     def dispatch(self, now_ms: int, turn: Turn) -> None: ...
+
+    def parts(self, command):
+        del command
 
     def next_deadline_ms(self) -> int:
         return 1
@@ -111,3 +115,102 @@ async def test_a_turn_that_cannot_be_handed_over_is_told():
     async with asyncio.timeout(10):
         await namespace.had_enough.wait()
     assert [MemoryError] == [type(failure) for failure in failures]
+
+
+class WideNamespace:
+    """Takes each message of a send as a part; notes what is done, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, object]] = []
+
+    def parts(self, command):
+        if not isinstance(command, Send) or len(command.messages) < 2:
+            return None
+        pairs = zip(command.messages, command.handles, strict=True)
+        return [Send(command.peer, [one], [handle]) for one, handle in pairs]
+
+    def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
+        if isinstance(command, Send):
+            self.done.append((str(command.peer), command.handles[0]))
+            turn.effects.append(Nothing())  # type: ignore[arg-type]
+        else:
+            self.done.append(("-", type(command).__name__))
+
+    def dispatch(self, now_ms: int, turn: Turn) -> None: ...
+
+    def next_deadline_ms(self) -> None: ...
+
+
+class LoadedCommitter(BusyCommitter):
+    """Has enough to do until told otherwise."""
+
+    is_loaded = True
+
+
+def _wide_loop() -> tuple[TurnLoop, WideNamespace, LoadedCommitter]:
+    namespace, committer = WideNamespace(), LoadedCommitter()
+    turns = TurnLoop({"one": namespace}, Clock(), lambda _: None, print)  # type: ignore[dict-item]
+    turns.attach(committer)  # type: ignore[arg-type]
+    return turns, namespace, committer
+
+
+def _send(peer: str, *handles: object) -> Send:
+    return Send(peer, [Message(b"") for _ in handles], handles)  # type: ignore[arg-type]
+
+
+async def _passes() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_others_pass_a_peer_that_has_parts_left_and_the_peer_itself_does_not():
+    """Heavy work waits until the store has taken what waits for it; the peer's order is kept."""
+    turns, namespace, committer = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, _send("heavy", 1, 2, 3))
+    turns.submit(one, _send("light", "a"))
+    turns.submit(one, _send("heavy", 4))
+    turns.submit(one, Detach(["other", "heavy"]))  # type: ignore[list-item]
+    turns.submit(one, _send("light", "b"))
+    await _passes()
+    assert [("light", "a"), ("light", "b")] == namespace.done
+    committer.is_loaded = False
+    turns.release([])
+    await _passes()
+    assert [*(("heavy", number) for number in range(1, 5)), ("-", "Detach")] == namespace.done[2:]
+
+
+async def test_peers_with_parts_left_take_turns_and_who_leaves_waits_for_all_of_its_links():
+    """One part each; the connection's end comes after the last part of either."""
+    turns, namespace, committer = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, _send("x", 1, 2))
+    turns.submit(one, _send("y", 1, 2, 3))
+    turns.submit(one, Detach(["x", "y"]))  # type: ignore[list-item]
+    committer.is_loaded = False
+    await _passes()
+    sent = [("x", 1), ("y", 1), ("x", 2), ("y", 2), ("y", 3)]
+    assert [*sent, ("-", "Detach")] == namespace.done
+
+
+async def test_a_turn_ends_when_its_time_is_over_and_the_rest_follows_in_order():
+    """Between two turns others are read, answered and written to."""
+
+    class SlowClock(Clock):
+        watch_s = 0.0
+
+        def stopwatch_s(self) -> float:  # type: ignore[override]
+            self.watch_s += TURN_S
+            return self.watch_s
+
+    namespace = WideNamespace()
+    turns = TurnLoop({"one": namespace}, SlowClock(), lambda _: None, print)  # type: ignore[dict-item]
+    one: Any = namespace
+    for number in range(6):
+        turns.submit(one, _send("p", number))
+    seen = []
+    while len(namespace.done) < 6:
+        await asyncio.sleep(0)
+        seen.append(len(namespace.done))
+    assert seen == sorted(set(seen)), "a turn took everything"
+    assert [("p", number) for number in range(6)] == namespace.done
