@@ -1,7 +1,8 @@
 """A socket and the sans-IO connection it feeds: the only IO there is for AMQP.
 
-Reads go straight into the connection; writes happen once per turn. Reading pauses when a client has
-had its share of a turn, while too much of what was read is not yet committed, and while a client
+Reads go into the connection as fast as it takes them, in slices of some milliseconds between which
+others are served; writes happen once per turn. Reading pauses when a client has had its share of a
+turn, while too much of what was read is not yet committed, and while a client
 leaves too many answers unread; delivering pauses while the socket is full.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -26,6 +28,13 @@ MAX_TIMER_S = 3600.0
 
 READ_PER_TURN_BYTES = 256 * 1024
 """A client that sends without end has others served in between, and what it is done with freed."""
+
+SLICE_S = 0.004
+"""How long one client's bytes may keep everybody else waiting. How many bytes that is depends on what
+they say: an attach of a hundred bytes takes longer than a message of a hundred kilobytes."""
+SLICE_MIN_BYTES = 1024
+SLICE_FIRST_BYTES = 16 * 1024
+SLICE_MAX_BYTES = 1024 * 1024
 
 LINGER_S = 2.0
 """How long a client that broke the protocol may take to read why, and to stop sending."""
@@ -83,6 +92,9 @@ class AmqpTransport(asyncio.Protocol):
         self._handshaking = True
         self._read_bytes = 0
         """Since the last flush."""
+        self._slice_bytes = SLICE_FIRST_BYTES
+        self._not_taken = b""
+        """What was read and is still to be given to the connection."""
         self._waits_for_commit = False
         self._waits_for_client = False
         self._is_full = False
@@ -112,15 +124,10 @@ class AmqpTransport(asyncio.Protocol):
         """Bytes from the client."""
         if self.connection is None or self._wire is None:
             return
-        try:
-            self.connection.receive_data(data)
-        except Exception:
-            # Whatever these bytes did, they did it to this connection alone.
-            log.exception("connection.broken")
-            self._wire.abort()
+        if self._not_taken:
+            self._not_taken += data  # what was on its way when reading was paused
+        elif not self._give(data):
             return
-        if self._handshaking and self.connection.opened:
-            self._end_handshake()
         self._doorkeeper.touch(self)
         self._read_bytes += len(data)
         if self._doorkeeper.took_in(self, len(data)):
@@ -129,6 +136,47 @@ class AmqpTransport(asyncio.Protocol):
             self._waits_for_client = True
         if not self._may_read:
             self._wire.pause_reading()
+
+    def _give(self, data: bytes, *, whole: bool = False) -> bool:
+        """Give bytes to the connection until its time is over, the rest in the next pass of the event
+        loop; False if they broke it."""
+        assert self.connection is not None
+        began_s = perf_counter()
+        taken = 0
+        try:
+            while taken < len(data):
+                size = self._slice_bytes
+                piece = data[taken : taken + size]  # all of it is not copied
+                self.connection.receive_data(piece)
+                taken += len(piece)
+                now_s = perf_counter()
+                if now_s - began_s > SLICE_S:
+                    self._slice_bytes = max(size // 2, SLICE_MIN_BYTES)
+                    if not whole:
+                        break
+                elif size < SLICE_MAX_BYTES:
+                    self._slice_bytes = size * 2
+        except Exception:
+            # Whatever these bytes did, they did it to this connection alone.
+            log.exception("connection.broken")
+            self._not_taken = b""
+            if self._wire is not None:
+                self._wire.abort()
+            return False
+        self._not_taken = data[taken:]
+        if self._handshaking and self.connection.opened:
+            self._end_handshake()
+        if self._not_taken:
+            asyncio.get_running_loop().call_soon(self._give_more)
+        return True
+
+    def _give_more(self) -> None:
+        if self.connection is None or self._wire is None or not self._not_taken:
+            self._not_taken = b""
+            return
+        if self._give(self._not_taken):
+            self._doorkeeper.touch(self)
+            self._read_on()
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it asks for messages."""
@@ -148,6 +196,8 @@ class AmqpTransport(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is gone."""
         del exc
+        if self._not_taken and self.connection is not None:
+            self._give(self._not_taken, whole=True)  # it was said before the end
         self._forget_connection()
         self._wire = None
         self._doorkeeper.left(self)
@@ -236,7 +286,7 @@ class AmqpTransport(asyncio.Protocol):
 
     @property
     def _may_read(self) -> bool:
-        waits = self._waits_for_commit or self._waits_for_client
+        waits = self._waits_for_commit or self._waits_for_client or self._not_taken
         return not waits and self._read_bytes < READ_PER_TURN_BYTES
 
     def _read_on(self) -> None:

@@ -8,6 +8,7 @@ never touched: a link knows when it is gone, and a delivery is only known throug
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cproton_ffi import ffi, lib
@@ -83,6 +84,24 @@ class _TagBuffer(threading.local):
 
 
 _tag_buffer = _TagBuffer()
+
+_freeing = ThreadPoolExecutor(1, "proton-free")
+"""Proton takes seconds to free a connection with twenty thousand links or unsettled deliveries. Nobody
+else knows of these objects any more, and Python goes on while C code runs."""
+
+
+def _free(proton: Proton) -> None:
+    transport, connection, collector = proton
+    lib.pn_transport_close_tail(transport)
+    lib.pn_transport_close_head(transport)
+    while lib.pn_collector_pop(collector):
+        pass
+    lib.pn_transport_unbind(transport)
+    lib.pn_collector_release(collector)
+    lib.pn_connection_release(connection)
+    lib.pn_decref(transport)
+    lib.pn_decref(connection)
+    lib.pn_collector_free(collector)
 
 
 class Engine:
@@ -235,17 +254,7 @@ class Engine:
                 self._free()
 
     def _free(self) -> None:
-        transport, connection, collector = self._proton
-        lib.pn_transport_close_tail(transport)
-        lib.pn_transport_close_head(transport)
-        while lib.pn_collector_pop(collector):
-            pass
-        lib.pn_transport_unbind(transport)
-        lib.pn_collector_release(collector)
-        lib.pn_connection_release(connection)
-        lib.pn_decref(transport)
-        lib.pn_decref(connection)
-        lib.pn_collector_free(collector)
+        _freeing.submit(_free, self._proton)
         del self._dispatch  # which leads back here through the handler
 
     def _push(self, piece: bytes) -> None:
