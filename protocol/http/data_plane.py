@@ -7,6 +7,7 @@ same rules as an AMQP client. There are no sessions here: the API has no way to 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -42,10 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.core.effects import Effect
+    from broker.core.message import Message
     from protocol.http.application import Services
 
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
+READING_S = 0.004
+"""How long others wait while a batch is read."""
 
 MODES = {"POST": ReceiveMode.PEEK_LOCK, "DELETE": ReceiveMode.RECEIVE_AND_DELETE}
 """What the verb on `messages/head` means."""
@@ -92,7 +96,7 @@ class DataPlane:
             attached = await exchange.expect(SenderAttached)
             if request.content_type == rest_messages.BATCH_CONTENT_TYPE:
                 body = await _read(request, self._services.limits.http_body_max_bytes)
-                messages = rest_messages.read_batch(body)
+                messages = await self._read_batch(body)
                 self._services.submit(commands.SendBatch(exchange, messages, exchange))
             else:
                 body = await _read(request, attached.max_message_size_bytes)
@@ -102,6 +106,17 @@ class DataPlane:
                 self._services.submit(commands.Send(exchange, [message], [exchange]))
             await exchange.expect(Accepted)
         return web.Response(status=201)
+
+    async def _read_batch(self, body: bytes) -> list[Message]:
+        """The messages of a batch; others are served while it is read."""
+        messages = []
+        began_s = time.perf_counter()
+        for message in rest_messages.read_batch(body, self._services.limits.batch_max_messages):
+            messages.append(message)
+            if time.perf_counter() - began_s > READING_S:
+                await asyncio.sleep(0)
+                began_s = time.perf_counter()
+        return messages
 
     async def _receive(self, request: web.Request, path: str) -> web.Response:
         mode = MODES[request.method]

@@ -14,7 +14,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from broker.core.errors import ArgumentError
+from broker.core.errors import ArgumentError, MessageSizeExceeded
 from protocol.amqp.message_ids import identify
 from protocol.amqp.reader import moment_of, plain
 from protocol.amqp.sections import encode_message, read_message
@@ -30,7 +30,7 @@ from protocol.amqp.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from broker.core.message import Message
 
@@ -96,6 +96,9 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN_IN_PATH = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _TIME_SPAN = re.compile(r"(?:(\d{1,8})\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?", re.ASCII)
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+_NO_BATCH = "A batch must be a JSON array of messages, and not empty."
 _UINT_MAX = (1 << 32) - 1
 _STATES = ("Active", "Deferred", "Scheduled")
 
@@ -117,13 +120,12 @@ def read_single(
     return _message(body, content_type, broker_properties, properties)
 
 
-def read_batch(body: bytes) -> list[Message]:
-    """The messages of a batch request; raises `ArgumentError`."""
-    document = _json(body, "A batch")
-    if not isinstance(document, list) or not document:
-        raise ArgumentError("A batch must be a JSON array of messages, and not empty.")
-    messages = []
-    for number, item in enumerate(document, 1):
+def read_batch(body: bytes, max_messages: int) -> Iterator[Message]:
+    """The messages of a batch request, one after the other, so that others can be served in between;
+    raises `ArgumentError`, or `MessageSizeExceeded` if they are too many."""
+    for number, item in enumerate(_items(body), 1):
+        if number > max_messages:
+            raise MessageSizeExceeded(f"A batch has at most {max_messages} messages.")
         one = _mapping(item, f"Message {number} of the batch")
         text = one.get("Body", "")
         if not isinstance(text, str):
@@ -137,8 +139,38 @@ def read_batch(body: bytes) -> list[Message]:
             content = text.encode()
         except UnicodeEncodeError:
             raise ArgumentError(f"The Body of message {number} is not valid text.") from None
-        messages.append(_message(content, content_type, broker_properties, properties))
-    return messages
+        yield _message(content, content_type, broker_properties, properties)
+
+
+def _items(body: bytes) -> Iterator[Any]:
+    """The items of a JSON array, none of which is read before the one before it was taken."""
+    try:
+        text = body.decode(json.detect_encoding(body))
+        position = _skip_space(text, 0)
+        if not text.startswith("[", position) or text.startswith(
+            "]", position := _skip_space(text, position + 1)
+        ):
+            json.loads(text)
+            raise ArgumentError(_NO_BATCH)
+        while True:
+            item, position = _DECODER.raw_decode(text, position)
+            yield item
+            position = _skip_space(text, position)
+            if text.startswith("]", position):
+                break
+            if not text.startswith(",", position):
+                raise ValueError
+            position = _skip_space(text, position + 1)
+        if _skip_space(text, position + 1) < len(text):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise ArgumentError("A batch must be valid JSON.") from None
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None
+    return match.end()
 
 
 def _message(
