@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from broker.app import turns
+from broker.app import transport
 from broker.app.clock import Clock
 from protocol import refusals
 from protocol.amqp import coordinator, lifetimes, message_ids
@@ -27,17 +27,21 @@ if TYPE_CHECKING:
 
 EPOCH_MS = 1_700_000_000_000
 STEP_S = 0.000_2
-"""What a look at the performance counter costs: turns are cut after a number of commands."""
+"""What a look at a stopwatch costs: turns end after a number of commands, reads of many slices."""
 
 
 class VirtualClock(Clock):
     """The broker's clock, by the loop's time."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_looks", "_loop")
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
+        self._looks = count()
+
+    def stopwatch_s(self) -> float:  # type: ignore[override]
+        return next(self._looks) * STEP_S
 
     def real_ms(self) -> int:  # type: ignore[override]
         return EPOCH_MS + int(self._loop.time() * 1000)
@@ -60,12 +64,11 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
         (refusals, "time", SimpleNamespace(strftime=lambda *_: "", gmtime=lambda: None)),
         (repeats, "_events", {}),
         (repeats, "_now_s", lambda: clock.real_ms() / 1000),
+        (transport, "perf_counter", lambda: next(ticks) * STEP_S),
         (message_ids, "_numbers", count(1)),
         (message_ids, "_PREFIX", prefix),
         (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),
     ]
-    if hasattr(turns, "perf_counter"):
-        replaced.append((turns, "perf_counter", lambda: next(ticks) * STEP_S))
     with ExitStack() as stack:
         for owner, name, value in replaced:
             stack.enter_context(mock.patch.object(owner, name, value))
