@@ -175,14 +175,15 @@ def _parser() -> argparse.ArgumentParser:
         "serve",
         allow_abbrev=False,
         help="run the broker",
-        description="Run the broker. Every option can also be set by its variable, and all but "
-        "--config in the `settings` section of the file; an option beats a variable, a variable "
-        "beats the file. Defaults are in parentheses.",
+        description="Run the broker. Each option can also be set by the environment variable in square "
+        "brackets. Each option except --config can also be set in the `settings` section of the config "
+        "file. An option overrides a variable, and a variable overrides the file. Defaults are in "
+        "parentheses.",
     )
     serve.add_argument(
         "--config",
         metavar="FILE",
-        help=f"entities to begin with: YAML, or the official emulator's Config.json "
+        help=f"file that declares entities: YAML, or the official emulator's Config.json "
         f"[{CONFIG_VARIABLE}]",
     )
     defaults = Settings()
@@ -200,13 +201,18 @@ def _parser() -> argparse.ArgumentParser:
 
     serve.set_defaults(run=_serve)
 
-    check = commands.add_parser("check", help="report every mistake in a config file")
+    check = commands.add_parser(
+        "check",
+        help="report every mistake in a config file",
+        description="Report every mistake in a config file, each with its line. The exit code is 2 if "
+        "there is one.",
+    )
     check.add_argument("config", metavar="FILE")
     check.add_argument(
         "--strict",
         action="store_const",
         const="true",
-        help="fail on warnings too: what `serve` would start with all the same",
+        help="fail on warnings too; `serve` starts in spite of warnings",
     )
     check.set_defaults(run=_check)
 
@@ -221,37 +227,52 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="SOURCE",
         help="connection string of a running broker (Endpoint=sb://localhost:5300;...) or storage "
-        "URL of one that does not run; without it, the broker that runs here",
+        "URL of a stopped one; default: the broker that runs on this machine",
     )
-    export.add_argument("--form", choices=["yaml", "emulator"], default="yaml")
-    export.add_argument("--output", metavar="FILE", help="where to write; else standard output")
     export.add_argument(
-        "--authority", metavar="FILE", help="ask over TLS, and trust the certificates in this file"
+        "--form",
+        choices=["yaml", "emulator"],
+        default="yaml",
+        help="our YAML format, or the official emulator's Config.json (yaml)",
+    )
+    export.add_argument(
+        "--output", metavar="FILE", help="file to write to (default: standard output)"
+    )
+    export.add_argument(
+        "--authority",
+        metavar="FILE",
+        help="connect with TLS and trust the certificates in this file",
     )
     export.set_defaults(run=_export)
 
     tls = commands.add_parser(
         "tls",
-        help="tell how clients come to trust the certificate made here",
-        description="Make the certificate authority if there is none yet, and tell where it is and "
-        "how each client is told to trust it.",
+        help="print how to make clients trust the broker's certificate",
+        description="Create the certificate authority if there is none yet. Print where its certificate is "
+        "and how to make each client trust it.",
     )
-    tls.add_argument("--tls-folder", metavar="FOLDER", help="where it is kept")
+    tls.add_argument("--tls-folder", metavar="FOLDER", help="folder of the certificate authority")
     tls.add_argument(
-        "--path", action="store_const", const="true", help="print the path of its file, no more"
+        "--path", action="store_const", const="true", help="print only the path of the certificate"
     )
     tls.set_defaults(run=_tls)
 
     env = commands.add_parser(
         "env",
         allow_abbrev=False,
-        help="print the variables that a shell needs for clients of the broker here",
-        description="Print connection strings, the certificate authority, and the managed identity "
-        'that DefaultAzureCredential uses, as variables: eval "$(peeklock env)". Give it the '
-        "options, variables and file that the broker is started with. The output holds keys.",
+        help="print environment variables for clients of the broker on this machine",
+        description="Print environment variables for clients: connection strings, the certificate "
+        "authority, and the managed identity that DefaultAzureCredential uses. In a shell: "
+        'eval "$(peeklock env)". Give it the same options, variables and file as the broker. The output '
+        "contains keys.",
     )
-    env.add_argument("--form", choices=["sh", "powershell", "dotenv", "json"], default="sh")
-    env.add_argument("--config", metavar="FILE", help="the file that the broker is started with")
+    env.add_argument(
+        "--form",
+        choices=["sh", "powershell", "dotenv", "json"],
+        default="sh",
+        help="syntax of the output (sh)",
+    )
+    env.add_argument("--config", metavar="FILE", help="the config file of the broker")
     for one in SETTINGS:
         if one.name in OF_ADDRESSES:
             value = one.name.rpartition("_")[2].upper()

@@ -52,7 +52,8 @@ class LogLevel(Enum):
 
 class Authorization(Enum):
     DEVELOPMENT = "development"
-    """The emulator's well-known key and any well-formed token are taken."""
+    """A client needs no token, and any well-formed bearer token is accepted. A shared access
+    signature must still be made with a known key."""
     STRICT = "strict"
     """Signatures, expiry and claims are verified, entity by entity."""
 
@@ -132,7 +133,7 @@ class Settings(BaseModel):
         5300, description="port for administration and health; 0 picks a free one"
     )
     # None: no listener of its own; the others understand TLS as well.
-    tls_port: Port | None = Field(None, description="one more port, for clients that insist on TLS")
+    tls_port: Port | None = Field(None, description="additional port, for clients that require TLS")
     tls_certificate: ExistingFile | None = Field(
         None, description="PEM file with the certificate chain"
     )
@@ -142,7 +143,7 @@ class Settings(BaseModel):
     )
     tls_folder: Annotated[Path, _written(read_folder)] = Field(
         default_factory=lambda: data_folder() / "tls",
-        description="where the certificate authority made here is kept",
+        description="folder of the certificate authority that the broker creates",
     )
     tls_names: Annotated[tuple[str, ...], _written(read_names)] = Field(
         (
@@ -154,17 +155,17 @@ class Settings(BaseModel):
             # For code that insists on a name of the cloud's, pointed here by a network alias.
             "*.servicebus.windows.net",
         ),
-        description="host names the certificate made here is for, with commas",
+        description="host names in the certificate that the broker creates, separated by commas",
     )
     storage: Annotated[str, _written(read_store)] = Field(
         default_factory=default_storage,
-        description="memory: or sqlite:///PATH; where none is named, a config file has one of its own",
+        description="memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
     )
     # Bodies of waiting messages beyond this stay in the store alone.
     payload_memory_bytes: Bytes = Field(
         128 * MEBIBYTE,
         alias="payload_memory",
-        description="memory for bodies of waiting messages",
+        description="memory for the bodies of waiting messages; others stay in the store",
     )
     log_format: Annotated[LogFormat, _written(read_one_of(LogFormat))] = Field(
         LogFormat.CONSOLE, description="console or json"
@@ -174,51 +175,49 @@ class Settings(BaseModel):
     )
     authorization: Annotated[Authorization, _written(read_one_of(Authorization))] = Field(
         Authorization.DEVELOPMENT,
-        description="development (the well-known key and any token pass) or strict (all is verified)",
+        description="development (no token or any bearer token is enough) or strict (all is verified)",
     )
     shared_access_key_name: Key = Field(
-        "RootManageSharedAccessKey", description="name of the key that may do everything"
+        "RootManageSharedAccessKey", description="name of the key that grants everything"
     )
-    shared_access_key: Key = Field("SAS_KEY_VALUE", description="the key that may do everything")
+    shared_access_key: Key = Field("SAS_KEY_VALUE", description="the key that grants everything")
     # None: strict authorization takes no bearer tokens.
     jwt_keys: ExistingFile | None = Field(
         None,
-        description="what strict authorization verifies bearer tokens with: a file that holds a "
-        "JWK set, PEM public keys or a secret",
+        description="file with which strict authorization verifies bearer tokens: a JWK set, PEM public "
+        "keys or a secret",
     )
-    jwt_issuer: str | None = Field(None, description="who must have issued a bearer token")
-    jwt_audience: str | None = Field(
-        None, description="for whom a bearer token must have been issued"
-    )
+    jwt_issuer: str | None = Field(None, description="required issuer of a bearer token")
+    jwt_audience: str | None = Field(None, description="required audience of a bearer token")
     # None: any in development, where every token passes, and loopback in strict authorization.
     identity_clients: Annotated[IdentityClients, _written(read_one_of(IdentityClients))] | None = (
         Field(
             None,
-            description="who may fetch a token from the managed identity endpoint with its secret: "
-            "none, loopback (strict authorization's default) or any (development's)",
+            description="who may get a token from the managed identity endpoint with its secret: none, "
+            "loopback (default in strict authorization) or any (default in development)",
         )
     )
     default_lock_duration_ms: Annotated[int, _written(read_lock_duration)] = Field(
         DEFAULT_LOCK_DURATION_MS,
         alias="default_lock_duration",
         description="lock duration of queues and subscriptions created without one, such as 1m; "
-        "entities of an emulator's Config.json keep that file's own default",
+        "entities in the emulator's Config.json have the emulator's default",
     )
     undeclared_entities: Annotated[
         UndeclaredEntities, _written(read_one_of(UndeclaredEntities))
     ] = Field(
         UndeclaredEntities.KEEP,
-        description="keep or drop entities of the store that the file does not declare, with their "
-        "messages, at start",
+        description="at start, keep or drop the entities in the store that the config file does not "
+        "declare, with their messages",
     )
     create_on_first_use: Switch = Field(
-        False, description="create a queue when a client first names it"
+        False, description="create a queue when a client first uses its name"
     )
     tier: Annotated[Tier, _written(read_one_of(Tier))] = Field(
         Tier.PREMIUM, description="Basic (plain queues only), Standard or Premium"
     )
     quotas: Annotated[Quotas, _written(read_one_of(Quotas))] = Field(
-        Quotas.RELAXED, description="relaxed, or strict: Azure's own in that tier"
+        Quotas.RELAXED, description="relaxed, or strict: Azure's quotas for the tier"
     )
     testing_api: Switch = Field(False, description="let tests move the broker's clock")
     hold_locks_after_connection_loss: Switch = Field(
@@ -228,15 +227,15 @@ class Settings(BaseModel):
     idle_timeout_ms: Annotated[int, _written(read_idle_timeout)] = Field(
         4 * MINUTE_MS,
         alias="idle_timeout",
-        description="silence that clients are told to avoid, such as 4m; twice that ends a "
-        "connection, 0s: nothing does",
+        description="idle timeout announced to clients, such as 4m; a connection is closed after twice "
+        "that time without a frame; 0s: never",
     )
     # All that was asked is durable by then. The Python SDK reads only while it is called, so an idle
     # one never answers, and `docker stop` kills after ten seconds.
     shutdown_grace_ms: Milliseconds = Field(
         1 * SECOND_MS,
         alias="shutdown_grace",
-        description="how long a stop waits for clients to say goodbye, such as 5s",
+        description="how long a stop waits for clients to close their connections, such as 5s",
     )
 
     @property
