@@ -85,7 +85,9 @@ def make(resource: str, key_name: str, key: str, expires_at_s: int) -> str:
 
 
 def _signature(key: bytes, resource: str, expiry: str) -> bytes:
-    return hmac.digest(key, f"{resource}\n{expiry}".encode(), hashlib.sha256)
+    # A header that is no UTF-8 comes with its bytes as surrogates: such a signature is only wrong.
+    text = f"{resource}\n{expiry}".encode("utf-8", "surrogatepass")
+    return hmac.digest(key, text, hashlib.sha256)
 
 
 def _unquote_fully(text: str) -> str:

@@ -295,3 +295,9 @@ def test_an_expired_token_is_told_when_it_expired():
     assert "ExpiredToken: The token is expired. Expiration time: '2023-11-14 22:13:20Z'." == str(
         refused.value
     )
+
+
+def test_a_token_that_is_no_text_is_not_signed():
+    """HTTP headers may hold any bytes, which reach us as surrogates."""
+    token = sas.read("SharedAccessSignature sr=a\udcf7b&sig=AAAA&se=1&skn=key")
+    assert not token.is_signed_with(b"key")
