@@ -210,6 +210,8 @@ class TurnLoop:
         inbox = self._inbox
         while inbox:
             namespace, command = inbox.popleft()
+            if namespace not in self._namespaces.values():
+                continue  # memory that was given up: what it would record contradicts the store
             if self._unfinished and self._waits(namespace, command):
                 continue
             if parts := namespace.parts(command):

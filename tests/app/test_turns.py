@@ -214,3 +214,15 @@ async def test_a_turn_ends_when_its_time_is_over_and_the_rest_follows_in_order()
         seen.append(len(namespace.done))
     assert seen == sorted(set(seen)), "a turn took everything"
     assert [("p", number) for number in range(6)] == namespace.done
+
+
+async def test_commands_for_memory_that_was_given_up_are_not_run():
+    """A connection that ends after the broker started again speaks of the old namespace: what that
+    would record is about messages that the store may have deleted since."""
+    given_up, current = DueNamespace(enough=1), DueNamespace(enough=1)
+    turns = _loop(current, BusyCommitter())
+    turns.submit(given_up, Tick())  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        await current.had_enough.wait()
+    turns.stop()
+    assert 0 == given_up.ticks
