@@ -28,7 +28,7 @@ log = structlog.get_logger("peeklock.commit")
 BATCH_WEIGHT = 4_096
 """A batch takes turns until it has so many rows and effects: some twenty milliseconds of commit."""
 LOADED_WEIGHT = 1_024
-"""With more than this waiting, what can wait should not add to it: see `Committer.is_loaded`."""
+"""With more than this on its way into the store, what can wait should not add to it: see `is_loaded`."""
 
 
 class Committer:
@@ -48,6 +48,8 @@ class Committer:
         self._waiting: deque[tuple[Turn, int]] = deque()
         """Turns and their weights."""
         self._waiting_weight = 0
+        self._running_weight = 0
+        """Of the batch that is being committed."""
         self._submitted = 0
         self._released = 0
         """Turns submitted and turns released so far; both count from the start of the process."""
@@ -83,9 +85,9 @@ class Committer:
 
     @property
     def is_loaded(self) -> bool:
-        """True while so much waits for the store that heavy work should not add to it: what waits
+        """True while so much is on its way into the store that heavy work should not add to it: it
         takes memory, and the commits of everybody else come after it."""
-        return self._waiting_weight > LOADED_WEIGHT
+        return self._running_weight + self._waiting_weight > LOADED_WEIGHT
 
     @property
     def submitted(self) -> int:
@@ -135,11 +137,13 @@ class Committer:
                     self._observe(time.perf_counter() - started, len(batch.records))
                 self._release(batch)
                 self._released += turn_count
+                self._running_weight = 0
                 self._wake()
         except Exception as error:  # noqa: BLE001 -- each is told to the owner
             self._fail(error)
         finally:
             self._running = None
+            self._running_weight = 0
             self._released = self._submitted
             self._wake()
 
@@ -153,6 +157,7 @@ class Committer:
             weight += turn_weight
             turn_count += 1
         self._waiting_weight -= weight
+        self._running_weight = weight
         return batch, turn_count
 
     def _wake(self) -> None:
