@@ -1,7 +1,7 @@
-"""What the official emulator refuses or overlooks in a file of its own form.
+"""What the official emulator refuses or ignores in a file of its own format.
 
-Our broker reads all of it back; whoever takes an exported file to the emulator is told beforehand, one
-sentence an entity. The figures are those of the emulator's schema and documentation, version 2.0.
+Peeklock reads all of it. A user who exports a file for the emulator is warned, in one sentence for
+each entity. The figures are those of the emulator's schema and documentation, version 2.0.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _RANGES = {
 
 
 def beyond_emulator(topology: Topology) -> Iterator[str]:
-    """What the official emulator would not take as it is written, one sentence an entity."""
+    """What the official emulator would refuse or ignore, one sentence for each entity."""
     for name, entities in topology.namespaces.items():
         if name != DEFAULT_NAMESPACE:
             yield f"{name}: the official emulator has one namespace, {DEFAULT_NAMESPACE}"

@@ -1,7 +1,7 @@
-"""Keys of authorization rules in a config file: how long they are, and a second one where none is given.
+"""Keys of authorization rules in a config file: their length, and the derived secondary key.
 
-Service Bus gives every rule two keys. A file need not name the second: it is derived from the first, so
-that it is the same after every start, and nobody learns the first from it.
+Service Bus gives every rule two keys. If a file names only the primary key, the secondary is
+derived from it. So it is the same after every start, and does not reveal the primary key.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ while it reads what the broker sends."""
 
 
 def derived_secondary_key(name: str, primary_key: str) -> str:
-    """The secondary key of a rule that was given a primary one alone."""
+    """The secondary key of a rule that has only a primary key."""
     message = f"secondary key of {name.lower()}".encode()
     return base64.b64encode(hmac.digest(primary_key.encode(), message, hashlib.sha256)).decode()

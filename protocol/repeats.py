@@ -1,9 +1,9 @@
-"""Events that clients can cause as often as they like: the first is logged, the others are counted.
+"""Limits the log lines for events that clients can repeat at will.
 
-The first of like events is written at once. Those that follow within a window become one line with
-their number when the window ends, which shows the last of them. Memory and the number of lines are
-bounded, whatever clients make up: beyond so many kinds of an event in a window, only the wider kind is
-told apart, and the line says that its events are various.
+The first of several similar events is logged at once. Those that follow within a time window are
+counted, and one line with their count and the last of them is logged when the window ends. Memory
+and the number of lines are bounded: if a window has too many kinds of an event, further kinds are
+counted under their wider kind, and the line says `various`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Say(Protocol):
 
 
 class Repeated:
-    """Like events since the first of them."""
+    """Similar events since the first of them."""
 
     __slots__ = (
         "_base",
@@ -55,13 +55,13 @@ class Repeated:
         self.written = 0
 
     def tracking_id(self, number: int) -> str:
-        """The tracking id of one of these events. All but the last group is common to them, so that
-        any of them leads to the lines about them."""
+        """The tracking id of one of these events. The ids differ only in the last group, so that each
+        of them leads to the log lines."""
         last = (self._base + number) & ((1 << _NODE_BITS) - 1)
         return str(uuid.UUID(int=self._base >> _NODE_BITS << _NODE_BITS | last))
 
     def note(self, fields: dict[str, object], *, at_once_max: int, tracked: bool, more: int) -> str:
-        """One more; written if it is among the first. Its tracking id."""
+        """Count one more event, and log it if it is among the first. Returns its tracking id."""
         tracking_id = self.tracking_id(self.count) if tracked else ""
         self.count += 1 + more
         fields = {name: _short(value) for name, value in fields.items()}
@@ -74,7 +74,7 @@ class Repeated:
         return tracking_id
 
     def write_summary(self, now_s: float) -> None:
-        """Say how many were not written, and show the last of them."""
+        """Log how many events were not written, and the last of them."""
         if self.count > self.written:
             various = {"various": True} if self._various else {}
             self._say(
@@ -87,7 +87,7 @@ class Repeated:
 
 
 class Repeats:
-    """All events that are counted at present."""
+    """All events that are being counted."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -121,7 +121,7 @@ class Repeats:
         return known.note(fields, at_once_max=at_once_max, tracked=tracked, more=more)
 
     def write_summaries(self, now_s: float | None = None) -> None:
-        """Write what is to be said of windows that have ended."""
+        """Log the summaries of windows that have ended."""
         if now_s is None:
             now_s = self._now_s()
         for kinds in self._events.values():
@@ -133,7 +133,7 @@ class Repeats:
                 oldest.write_summary(now_s)
 
     def write_all(self) -> None:
-        """Write what is to be said of all windows: the process stops."""
+        """Log all summaries, because the process stops."""
         now_s = self._now_s()
         events, self._events = self._events, {}
         for kinds in events.values():

@@ -1,7 +1,8 @@
-"""`peeklock env`: every variable that a shell needs, so that clients find and trust a broker here.
+"""`peeklock env`: prints the variables that a shell needs, so that clients find and trust a local
+broker.
 
-Derived from the settings alone: nothing is asked of a broker, which need not run yet. What is printed
-holds keys.
+Everything is derived from the settings: the broker is not asked and need not run. The output
+contains keys.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NEEDS_QUOTES = re.compile(r"[\s#$'\"\\]")
 
 
 def run(settings: Settings, form: str) -> int:
-    """Print them; the exit code."""
+    """Print the variables; return the exit code."""
     if 0 in (settings.amqp_port, settings.http_port, settings.tls_port):
         sys.stderr.write("peeklock: port 0 is whichever is free; name the port the broker has\n")
         return EXIT_MISUSED
@@ -102,7 +103,8 @@ def _powershell(variables: Mapping[str, str]) -> str:
 
 
 def _dotenv(variables: Mapping[str, str]) -> str:
-    """Without quotes where it can be: `docker run --env-file` takes them for a part of the value."""
+    """Quote a value only if it must be quoted: `docker run --env-file` takes quotes for a part of the
+    value."""
     return "".join(
         f"{name}={_single_quoted(value) if _NEEDS_QUOTES.search(value) else value}\n"
         for name, value in variables.items()

@@ -85,7 +85,7 @@ variables of all of them. From a container: docker cp CONTAINER:/data/tls/ca.pem
 
 
 def run(settings: Settings, *, only_path: bool) -> int:
-    """Print it; the exit code."""
+    """Print the instructions; return the exit code."""
     if settings.tls_certificate is not None:
         sys.stdout.write(OWN_CERTIFICATE.format(certificate=settings.tls_certificate))
         return EXIT_OK

@@ -1,6 +1,7 @@
-"""One line in the log for each dead letter, as far as they are few.
+"""Logs dead letters.
 
-Of an entity that makes many, the rest within a window is a line with its number.
+The first ones of an entity get a line each. The others within a time window are summarized in one
+line with their count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LINES_MAX = 20
 
 
 def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
-    """Log messages that became dead letters, which is durable now."""
+    """Log messages that were dead-lettered. Called when that is durable."""
     for dead_lettered in all_dead_lettered:
         namespace, path = dead_lettered.namespace, dead_lettered.path
         untold = dead_lettered.message_count - len(dead_lettered.first)

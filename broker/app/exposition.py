@@ -1,7 +1,7 @@
-"""The text format in which Prometheus reads metrics (exposition format 0.0.4).
+"""Writes metrics in the text format of Prometheus (exposition format 0.0.4).
 
-Written here and not by the Prometheus client, which takes a second for ten thousand entities: a
-line is one formatted string. Values of labels are escaped, families are announced once.
+The Prometheus client library takes a second for ten thousand entities, so this module formats each
+line itself. Label values are escaped. Each family is announced once.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Family:
         self.lines.append(sample(self._name, labels, value))
 
     def pack(self) -> None:
-        """Encode the lines so far: very many at the end would take long at once."""
+        """Encode the lines so far. Encoding very many lines at the end would block the event loop."""
         if self.lines:
             self._packed.append("\n".join((*self.lines, "")).encode())
             self.lines.clear()
 
     def content(self) -> list[bytes]:
-        """All of it, in parts; a family without samples is announced all the same."""
+        """The encoded family, in parts. A family without samples is announced, too."""
         self.pack()
         return self._packed
 
@@ -65,7 +65,7 @@ class Histogram:
         self.counts[-1] += 1
 
     def content(self) -> list[bytes]:
-        """As Prometheus reads it: each bucket includes those below."""
+        """The histogram as Prometheus reads it: each bucket includes the smaller ones."""
         family = Family(self._name, "histogram", self._text)
         running = 0
         limits = [*(str(float(bound)) for bound in self.bounds), "+Inf"]

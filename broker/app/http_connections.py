@@ -62,7 +62,7 @@ class HttpConnections:
         application.middlewares.insert(0, note)
 
     def over(self, connect: Callable[[], web.RequestHandler]) -> Callable[[], asyncio.Protocol]:
-        """The same protocols, each with its time limits."""
+        """Wrap aiohttp's protocols so that each has its time limits."""
         return lambda: TimedConnection(self, connect())
 
     def opened(self, connection: TimedConnection, handler: object) -> bool:

@@ -1,7 +1,7 @@
-"""What the operating system says about this process, as the Prometheus client measures it.
+"""Metrics of this process from the operating system, measured by the Prometheus client library.
 
-Dashboards made for any service look for `process_*`. The client is imported at the first scrape: a
-broker that nobody scrapes does not pay for it.
+Common dashboards look for `process_*`. The library is imported at the first scrape, so that a
+broker without scrapes does not load it.
 """
 
 from __future__ import annotations

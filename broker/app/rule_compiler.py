@@ -1,8 +1,9 @@
-"""Long SQL texts of rules are compiled beside the event loop, so that nobody waits for them.
+"""Compiles long SQL texts of rules in a thread, so that the event loop does not wait.
 
-Owns the thread; what compiling means is `broker.core.rules`'s. A text within the service's own limit
-takes a few milliseconds and is compiled in the turn; a longer one, up to what the relaxed limits
-allow, takes up to some tenths of a second and is handed to the turn compiled, or with its refusal.
+Owns the thread; `broker.core.rules` does the compiling. A text within the service's own limit takes
+a few milliseconds and is compiled in the turn. A longer text, up to the relaxed limits, takes up to
+some tenths of a second. It is compiled here first, and the turn gets the compiled rule or its
+refusal.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ HAVE_RULES = frozenset({AddRule, CreateEntity})
 
 
 class RuleCompiler:
-    """One thread: many clients with long rules wait for each other, and for nobody else."""
+    """Compiles rules in one thread. Clients with long rules wait for each other; other clients do not
+    wait."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -58,7 +60,7 @@ class RuleCompiler:
         return True
 
     def close(self) -> None:
-        """What has not begun never will; what has is not waited for longer than it takes."""
+        """Cancel what has not begun, and wait for the rule that is being compiled."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -91,6 +93,6 @@ def _rules_of(command: Command) -> Sequence[RuleDefinition]:
 
 
 def _sql_characters(rule: RuleDefinition) -> int:
-    """How much there is to compile."""
+    """The number of characters to compile."""
     filter_characters = len(rule.filter.expression) if isinstance(rule.filter, SqlFilter) else 0
     return filter_characters + (len(rule.action.expression) if rule.action else 0)

@@ -1,7 +1,8 @@
 """Entities that the store holds and the configuration does not declare.
 
-They are left from an earlier file, or were made through the administration API. The operator is told of
-them in one line at start; a setting has them dropped. Only at start: what is made later was meant.
+An earlier version of the file declared them, or the administration API created them. At start the
+broker names them in one log line, and drops them if the setting says so. Entities that clients
+create later are not concerned.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def keep_or_drop(
     now_ms: int,
     turn: Turn,
 ) -> None:
-    """Tell of undeclared entities, and drop them with their messages where that was chosen."""
+    """Log undeclared entities. Drop them and their messages if the setting says so."""
     total = 0
     found: list[tuple[str, str]] = []
     for name, namespace in namespaces.items():

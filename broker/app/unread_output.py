@@ -25,7 +25,7 @@ class Writer(Protocol):
     """A connection that is written to."""
 
     def abort(self) -> None:
-        """End it without another word."""
+        """Close the connection without sending anything more."""
 
 
 class Unread(NamedTuple):
@@ -55,7 +55,7 @@ class UnreadOutput:
         self.total_bytes = 0
 
     def note(self, writer: Writer, size_bytes: int) -> None:
-        """So much waits to be read on a connection now; 0 once the client has caught up."""
+        """Record how many bytes wait to be read on a connection; 0 when the client has caught up."""
         before = self._by_writer.pop(writer, None)
         if before is not None:
             self.total_bytes -= before.size_bytes

@@ -1,7 +1,7 @@
-"""What has happened to messages, counted queue by queue.
+"""Counts what happens to messages, for each queue.
 
-Each queue has counts of its own, so they know their entity and go with it. A turn gathers what to
-add to which of them; it is added once the turn is durable, so that nothing counts that did not last.
+Each queue has its own counts, which end with the queue. A turn gathers what to add. It is added
+when the turn is durable, so that only durable changes are counted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What happened to a message, or to what was asked about it."""
+    """What happened to a message, or to a request about it."""
 
     ACCEPTED = "accepted"
     """Taken from a sender: sent, scheduled, or a duplicate that was then dropped."""
@@ -40,7 +40,7 @@ class Outcome(StrEnum):
 
 
 class DeadLetterCause(StrEnum):
-    """Why a message became a dead letter. The reason that it shows may be any text of a client."""
+    """Why a message was dead-lettered. The reason in the message itself may be any text of a client."""
 
     APPLICATION = "application"
     """A receiver dead-lettered it."""

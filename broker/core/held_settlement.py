@@ -58,7 +58,7 @@ class HeldSettlement:
 
     @property
     def operations(self) -> int:
-        """How many messages."""
+        """The number of messages to settle."""
         return len(self.tokens)
 
     @property
@@ -68,12 +68,12 @@ class HeldSettlement:
         return partition_keys(self._queue.entity, messages)
 
     def is_repeated_by(self, peer: Peer, settlement: Settlement) -> bool:
-        """Whether the same link says the same again."""
+        """Whether the same link asks for the same settlement again."""
         return self._peer is peer and self.settlement == settlement
 
     def stop_answering(self, token: bytes) -> None:
-        """The receiver has settled a delivery after the provisional answer: it wants no other. It
-        asked unsettled, so its lock outlives a rollback, to be settled by token."""
+        """The receiver settled a delivery after the provisional answer, so it needs no further answer.
+        Its disposition was unsettled, so the lock outlives a rollback and can be settled by token."""
         self._handles.pop(token, None)
 
     def check(self) -> None:
@@ -93,7 +93,8 @@ class HeldSettlement:
             )
 
     def undo(self, now_ms: int, turn: Turn) -> None:
-        """Give back what no receiver knows of any more, as a failed delivery each."""
+        """After a rollback, return the messages that no receiver can settle any more to the queue.
+        Each counts as a failed delivery."""
         locks = self._queue.locks
         lost = [locks[token] for token in self._forgotten if token in locks]
         if lost:

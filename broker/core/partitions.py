@@ -1,9 +1,9 @@
-"""Which partition of a partitioned entity a message belongs to, as far as a client can tell.
+"""The partition key of a message in a partitioned entity.
 
-There is one store and no partition here, but a transaction must not succeed that the service would
-refuse: there it is carried out within one partition of an entity. The key that decides is the session
-id, else the partition key, else the message id where duplicates are detected. A message with none of
-them is wherever it fits, so it goes with any other.
+The broker has no partitions. But the service refuses a transaction that uses more than one
+partition of an entity, and the broker must refuse it, too. The key is the session id, else the
+partition key, else the message id if the entity detects duplicates. The service can put a message
+without any of them into any partition, so such a message fits into every transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def partition_keys(entity: Entity, messages: Iterable[Message]) -> list[tuple[int, str]]:
-    """Keys of messages that are partitioned, each with the id of the entity."""
+    """The keys of messages that have one, each with the id of the entity; none if it is not
+    partitioned."""
     if not entity.is_partitioned:
         return []
     keys = [_partition_key(entity, message) for message in messages]
@@ -28,7 +29,7 @@ def partition_keys(entity: Entity, messages: Iterable[Message]) -> list[tuple[in
 
 
 def via_partition_keys(via: Entity, messages: Iterable[Message]) -> list[tuple[int, str]]:
-    """Keys of messages that are only on their way through an entity, which have keys for that."""
+    """The via partition keys of messages that are sent through this entity to another one."""
     if not via.is_partitioned:
         return []
     read = via.environment.reader.via_partition_key

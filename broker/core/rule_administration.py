@@ -49,7 +49,7 @@ class RuleAdministration:
     # --- requests ---------------------------------------------------------------------------
 
     def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> RuleDefinition:
-        """Give a subscription one more rule, or another in the place of one it has."""
+        """Add a rule to a subscription, or replace one that it has."""
         subscription = self._subscription(command.path)
         rule = command.rule
         if (wrong := wrong_rule_name(rule.name, self._limits)) is not None:
@@ -125,8 +125,8 @@ class RuleAdministration:
             turn.records.append(RulesStored(rows))
 
     def restore(self, subscription: Subscription, rows: Iterable[RuleRow]) -> None:
-        """Bring back the rules that the store remembers, in the order of their numbers. They were
-        accepted once: stricter limits of today do not concern them."""
+        """Restore the rules from the store, in the order of their numbers. They were accepted once, so
+        they are not checked against limits that have become stricter."""
         for row in rows:
             compiled = compile_rule(rule_from_json(row.definition), RELAXED)
             self._put(subscription, compiled, row.number)
@@ -138,7 +138,7 @@ class RuleAdministration:
         now_ms: int,
         turn: Turn,
     ) -> None:
-        """Have a subscription that exists have these rules and no others."""
+        """Make these rules the only rules of an existing subscription."""
         wanted = {rule.name.lower() for rule in definitions}
         present = subscription.full_definition.rules
         self._remove(
@@ -164,7 +164,7 @@ class RuleAdministration:
     def _compile(
         self, rule: RuleDefinition, compiled: Sequence[CompiledRule | BrokerError] = ()
     ) -> CompiledRule:
-        """The rule ready to run, compiled now unless it has been."""
+        """The compiled rule; compiled now if it has not been before."""
         if len(rule.name) > self._limits.name_max_characters:
             raise ArgumentError(
                 f"A rule's name has at most {self._limits.name_max_characters} characters."

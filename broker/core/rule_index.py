@@ -147,7 +147,7 @@ class TopicRules(Generic[SubscriptionT]):
     # --- changing -----------------------------------------------------------------------------
 
     def put(self, subscription: SubscriptionT, rule: CompiledRule) -> None:
-        """Add a rule, in the place of the one that has its name, if there is one."""
+        """Add a rule, or replace the rule of the same name."""
         rules = self._rules.get(subscription)
         if rules is None:
             rules = self._rules[subscription] = _Rules(subscription)
@@ -164,13 +164,13 @@ class TopicRules(Generic[SubscriptionT]):
         self._note_what_is_evaluated(rules)
 
     def remove_rule(self, subscription: SubscriptionT, name: str) -> None:
-        """Remove a rule that is there."""
+        """Remove an existing rule."""
         rules = self._rules[subscription]
         self._take_out(rules.by_name.pop(name.lower()))
         self._note_what_is_evaluated(rules)
 
     def remove(self, subscription: SubscriptionT) -> None:
-        """Forget a subscription, if it is known."""
+        """Remove all rules of a subscription, if it has any."""
         rules = self._rules.pop(subscription, None)
         if rules is not None:
             for rule in rules.by_name.values():
@@ -298,7 +298,7 @@ class TopicRules(Generic[SubscriptionT]):
         matched: list[_Placed[SubscriptionT]],
         failed: dict[SubscriptionT, FilterError],
     ) -> Iterable[Routed[SubscriptionT]]:
-        """One copy for all rules without action, one for each with."""
+        """One copy for all rules without an action, and one for each rule with an action."""
         routed = dict(self._plain)
         routed.update((rule.subscription, rule.rules.routed) for rule in matched if not rule.action)
         acting = [rule for rule in matched if rule.action is not None]

@@ -13,7 +13,7 @@ _ONLY_THEMSELVES = "\u0131\u017f"
 
 
 def session_key(session_id: str) -> str:
-    """What is equal for all spellings of one session id."""
+    """A key that is equal for all spellings of one session id."""
     if session_id.isascii():
         return session_id.upper()
     return "".join(map(_simple_upper, session_id))

@@ -30,7 +30,8 @@ class NumberedRule(NamedTuple):
 
 
 class Subscription(Entity):
-    """Takes what its topic gives it. `definition.rules` is empty here: see `full_definition`."""
+    """Receives messages from its topic. `definition.rules` is always empty here: see
+    `full_definition`."""
 
     __slots__ = ("_full_definition", "_last_rule_number", "_rule_names", "_rules")
 
@@ -59,7 +60,7 @@ class Subscription(Entity):
 
     @property
     def full_definition(self) -> SubscriptionDefinition:
-        """The definition with its rules. Made when it is asked for, and kept until a change."""
+        """The definition with its rules. Built on demand and kept until a rule changes."""
         if self._full_definition is None:
             assert isinstance(self.definition, SubscriptionDefinition)
             rules = tuple(rule.definition for rule in self._rules.values())
@@ -78,17 +79,17 @@ class Subscription(Entity):
         return len(self._rules)
 
     def rule(self, name: str) -> RuleDefinition | None:
-        """The rule of this name, in any case."""
+        """The rule of this name, compared without case."""
         found = self._rules.get(name.lower())
         return None if found is None else found.definition
 
     def rule_page(self, skip: int, top: int) -> list[RuleDefinition]:
-        """Rules by name, some of them."""
+        """Some of the rules, ordered by name."""
         return [self._rules[name].definition for name in self._rule_names[skip : skip + top]]
 
     def put_rule(self, rule: RuleDefinition, number: int | None = None) -> RuleRow:
-        """Add a rule, in the place of the one that has its name, if there is one; by the number it
-        has in the store, or a new one. Returns the row that remembers it."""
+        """Add a rule, or replace the rule of the same name. `number` is its number in the store, or
+        None for a new one. Returns the row for the store."""
         name = rule.name.lower()
         earlier = self._rules.get(name)
         if earlier is not None:
@@ -102,7 +103,7 @@ class Subscription(Entity):
         return RuleRow(self.id, number, rule_to_json(rule))
 
     def remove_rule(self, name: str) -> int:
-        """Remove a rule that is there; returns its number."""
+        """Remove an existing rule; return its number."""
         name = name.lower()
         number = self._rules.pop(name).number
         del self._rule_names[bisect_left(self._rule_names, name)]

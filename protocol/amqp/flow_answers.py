@@ -1,8 +1,7 @@
-"""Answers to flows that Proton leaves without one, and flows that wait for such an answer.
+"""Answers flows that Proton does not answer, and keeps flows that must wait for such an answer.
 
-A drain is answered even where there is no credit to give back, and before any flow that came after
-it on the same link; a flow that asks for an echo gets one. Not whether a link is drained: that is
-for the handler to say.
+A drain is answered even if no credit is left, and before any later flow of the same link. A flow
+with `echo` is answered with a flow. The link's handler decides whether a link is drained.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FlowAnswers:
-    """What one connection still has to say about credit."""
+    """The flow answers that one connection still has to write."""
 
     def __init__(self, sessions: IncomingSessions, output: list[bytes]) -> None:
         self._sessions = sessions
@@ -37,7 +36,7 @@ class FlowAnswers:
 
     @property
     def is_due(self) -> bool:
-        """There is something to answer."""
+        """Whether there is an answer to write."""
         return bool(self._drains or self._drained or self._echoes)
 
     def clear(self) -> None:
@@ -85,8 +84,8 @@ class FlowAnswers:
                 self._write_flow(pump, session.session)
 
     def resume(self, push: Callable[[bytes], bool]) -> bool:
-        """Go on with the flows that came after drains which have been answered by now; false if
-        there are none. `push` takes a frame, and is false if the connection went with it."""
+        """Process the flows that came after drains which are answered now; false if there are none.
+        `push` gives a frame to Proton, and returns false if the connection ended with it."""
         answered = self._drained.copy()
         self._drained.clear()
         resumed = False
@@ -123,7 +122,7 @@ class FlowAnswers:
 
 
 def _state_of(link: EngineLink) -> LinkFlow:
-    """What there is to say of a link's credit."""
+    """The state of a link's credit that a flow reports."""
     credit = lib.pn_link_credit(link.pointer)
     if link.is_receiver:
         credit -= lib.pn_link_queued(link.pointer)

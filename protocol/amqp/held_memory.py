@@ -39,7 +39,7 @@ class MemoryBudget:
         """Those that hold anything, the oldest first."""
 
     def largest(self) -> HeldMemory:
-        """Who holds most; of equals the oldest, which has had the most time to finish."""
+        """The connection that holds most; of equals the oldest, which has had the most time to finish."""
         return max(self.holders, key=lambda holder: holder.held_bytes)
 
 
@@ -69,7 +69,7 @@ class HeldMemory:
             self.hold(CONNECTION_BYTES)
 
     def hold(self, size_bytes: int) -> bool:
-        """Account for so much more; false if that is too much, and the connection must end."""
+        """Account for more bytes; false if that is too much and the connection must end."""
         if self._is_over:
             return True  # it is on its way out, and counts no more
         budget = self._budget
@@ -86,7 +86,7 @@ class HeldMemory:
         return True
 
     def release(self, size_bytes: int) -> None:
-        """So much less is held."""
+        """Account for fewer bytes."""
         if self._is_over:
             return
         self.held_bytes -= size_bytes
@@ -95,7 +95,7 @@ class HeldMemory:
             self._budget.holders.pop(self, None)
 
     def trust(self) -> None:
-        """The client has shown a token that is good."""
+        """The client has shown a valid token."""
         if self._is_over or self._budget is self._budgets.known:
             return
         held_bytes = self.held_bytes

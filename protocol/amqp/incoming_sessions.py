@@ -163,7 +163,7 @@ class IncomingSessions:
 
     @property
     def watches_output(self) -> bool:
-        """Whether our output has to be looked at."""
+        """Whether Proton's output must be inspected."""
         return bool(self.renumbered or self.unanswered)
 
     def begin_answered(self, own_channel: int, channel: int) -> None:
@@ -181,7 +181,7 @@ class IncomingSessions:
             self.renumbered.discard(session)
 
     def output_taken(self) -> None:
-        """All that we had to say about links that are gone has been said."""
+        """All frames about links that are gone were written."""
         for session, numbers in self.settled_later:
             for number in list(numbers):
                 session.ids.forget(number)

@@ -1,5 +1,6 @@
-"""Links that come and go, in the log at debug: who wants to know which client uses an entity looks
-here. Refused ones are logged as refusals are.
+"""Logs at debug level which links are attached and detached.
+
+This shows which client uses an entity. Refused links are logged as refusals.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ log = structlog.get_logger("peeklock.links")
 
 
 def log_attached(link: EngineLink) -> None:
-    """A link is granted."""
+    """Log a granted link."""
     log.debug("link.attached", **_fields(link))
 
 
 def log_detached(link: EngineLink) -> None:
-    """A link is gone, whoever ended it; one that was never granted has no line."""
+    """Log the end of a link, whoever ended it. A link that was never granted is not logged."""
     if link.granted:
         log.debug("link.detached", sent=link.sent, received=link.received, **_fields(link))
 

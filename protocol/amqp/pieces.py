@@ -28,7 +28,7 @@ class SessionError(NamedTuple):
 
 
 class StolenLink(NamedTuple):
-    """End a link whose name the client has given to another."""
+    """End a link whose name the client has attached again (AMQP 1.0, 2.6.1: link stealing)."""
 
     link: IncomingLink
 
@@ -41,13 +41,13 @@ class Echo(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """Tell that something of a transaction is not going to be taken."""
+    """Report that a part of a transaction will not be executed."""
 
     transaction_id: bytes
 
 
 class LateSettlement(NamedTuple):
-    """Push a disposition in a transaction, and see whether Proton still knows the deliveries."""
+    """Push a disposition in a transaction, and check whether Proton still knows the deliveries."""
 
     frame: bytes
     transaction_id: bytes

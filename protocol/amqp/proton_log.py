@@ -1,4 +1,4 @@
-"""What Proton has to say for itself, in our log and not on the standard error stream."""
+"""Writes Proton's own messages to the broker's log instead of standard error."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class RequestIntake:
         self._is_starting = False
 
     def take(self, request: Request) -> None:
-        """Start a request, now or when there is room for its answer."""
+        """Start a request now, or when there is room for its answer."""
         if not self._held and self._answer_bytes < ANSWERS_MAX_BYTES:
             self._start(request)
             return
@@ -45,14 +45,14 @@ class RequestIntake:
         request.answer_bytes = size_bytes
 
     def left(self, request: Request) -> None:
-        """The answer was sent, or nobody is there to take it."""
+        """The answer was sent, or its link is gone."""
         self._answer_bytes -= request.answer_bytes
         request.answer_bytes = 0
         request.link.return_credit(1)
         self._start_held()
 
     def forget(self, link: RequestLink) -> None:
-        """A link is gone, and what came on it and waits is not done."""
+        """A link is gone: drop its waiting requests."""
         kept = deque(request for request in self._held if request.link is not link)
         self._held = kept
         self._held_bytes = sum(request.size_bytes for request in kept)

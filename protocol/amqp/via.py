@@ -18,7 +18,7 @@ _BELOW_ENTITY = ("/subscriptions/", "/$deadletterqueue", "/$transfer/")
 
 
 def note_use(session: EngineSession, path: str) -> None:
-    """A link to an entity was granted; the first of a session decides."""
+    """A link to an entity was granted. The first entity of a session becomes its via entity."""
     if session.via is None:
         session.via = _queue_or_topic(path)
 

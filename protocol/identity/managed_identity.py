@@ -1,8 +1,8 @@
-"""Tokens of the broker's own making, for clients that ask a managed identity for one.
+"""Tokens that the broker issues to clients which use a managed identity.
 
-Owns the secret that such a client shows, the token it gets, and verifying that token. All keys are derived
-from the shared access key that may do everything: nothing is stored, tokens outlive a restart, and
-whoever changes that key takes back what was issued.
+Owns the secret that such a client shows, the token it gets, and the verification of that token. All
+keys are derived from the broker's shared access key. So nothing is stored, tokens stay valid after
+a restart, and a new shared access key invalidates all tokens.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ManagedIdentity:
         return hmac.compare_digest(shown, self.secret.encode())
 
     def token(self, resource: str, now_ms: int) -> str:
-        """A token that the broker takes, in strict authorization too."""
+        """A new token, which the broker accepts in strict authorization, too."""
         now_s = now_ms // 1000
         header = {"alg": "HS256", "typ": "JWT", "kid": KEY_ID}
         claims = {
@@ -84,7 +84,7 @@ class ManagedIdentity:
         return f"{signed}.{_base64(signature)}"
 
     def issued(self, token: str) -> bool:
-        """Whether a token says that it is from here; `verify` tells if that is true."""
+        """Whether a token claims to be issued by this broker; `verify` checks that."""
         part = token.partition(".")[0]
         try:
             header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
@@ -93,7 +93,7 @@ class ManagedIdentity:
         return isinstance(header, dict) and header.get("kid") == KEY_ID
 
     def verify(self, token: str, now_ms: int) -> Grant:
-        """What a token of ours grants; raises `TokenRefused`."""
+        """The grant of a token issued here; raises `TokenRefused`."""
         return self._verifier.verify(token, now_ms)
 
 
