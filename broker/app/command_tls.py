@@ -25,20 +25,21 @@ Clients must trust whoever issued it.
 """
 
 GUIDE = """\
-Certificate authority of this machine's brokers, and a file with all that this machine trusts beside it:
+The certificate authority of the brokers on this machine, and a bundle that also contains the certificates
+that this machine trusts:
 
   {ca}
   {bundle}
 
-Both are made once and stay. The broker's certificate is for these names (--tls-names,
+Both are created once and do not change. The broker's certificate is valid for these names (--tls-names,
 PEEKLOCK_TLS_NAMES):
 
   {names}
 
-A connection string with UseDevelopmentEmulator=true needs none of this: messaging is then plain AMQP, to
-the port in Endpoint or to 5672, in every SDK. TLS is used without that flag, with a credential in place of
-a key, and by every administration client but .NET's. The broker understands TLS on each of its ports, but
-SDKs go to 5671 for messaging: `peeklock serve --tls-port 5671`.
+With UseDevelopmentEmulator=true in the connection string, messaging needs no certificate: every SDK sends
+plain AMQP to the port in Endpoint, or to 5672. SDKs use TLS without that flag, with a credential in place of
+a key, and in every administration client except .NET's. The broker accepts TLS on each of its ports, but
+SDKs connect to 5671 for messaging: `peeklock serve --tls-port 5671`.
 
 For one client:
 
@@ -52,18 +53,18 @@ For one client:
               the port in Endpoint: Endpoint=sb://localhost:5300;...
   Python      messaging: ServiceBusClient(..., connection_verify="{ca}")
               and custom_endpoint_address="sb://localhost:PORT", transport_type=TransportType.Amqp
-              for another port than 5671. No variable is looked at: it trusts what certifi holds.
+              for another port than 5671. It ignores variables and trusts certifi's certificates.
               administration: the same connection_verify, or
                 REQUESTS_CA_BUNDLE={bundle}, for asyncio
                 SSL_CERT_FILE={bundle}
-              all but asyncio's administration, for a whole environment:
+              for a whole environment (except asyncio's administration client):
                 cat {ca} >> "$(python -m certifi)"
   JavaScript  NODE_EXTRA_CA_CERTS={ca}
   Java        keytool -importcert -noprompt -alias peeklock -file {ca} \\
                 -keystore peeklock.p12 -storetype PKCS12 -storepass changeit
               java -Djavax.net.ssl.trustStore=peeklock.p12 \\
                 -Djavax.net.ssl.trustStorePassword=changeit ...
-              Its administration client goes to port 443, whatever the connection string says:
+              Its administration client ignores the port in the connection string and uses 443:
               `peeklock serve --tls-port 443`, or a pipeline policy that sets the port.
   Go          SSL_CERT_FILE={bundle} (Linux),
               or RootCAs from {ca} in ClientOptions.TLSConfig
@@ -79,8 +80,8 @@ For the whole machine:
                     -k /Library/Keychains/System.keychain {ca}
   Windows         certutil -addstore -f Root {ca} (as administrator)
 
-Python and Java have certificates of their own and do not look at the machine's. `peeklock env` prints the
-variables of all of them. From a container: docker cp CONTAINER:/data/tls/ca.pem .
+Python and Java have their own certificates and ignore the machine's. `peeklock env` prints the variables
+for all of them. From a container: docker cp CONTAINER:/data/tls/ca.pem .
 """
 
 
