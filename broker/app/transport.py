@@ -260,7 +260,7 @@ class AmqpTransport(asyncio.Protocol):
             self.flush()
 
     def disown(self) -> None:
-        """What its links held is gone already: its end concerns nobody."""
+        """The core has dropped the links of this connection, so it is not told of their end."""
         if self.connection is not None:
             self.connection.disown()
 

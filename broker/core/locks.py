@@ -77,15 +77,17 @@ class Locks(dict[bytes, "Message"]):
         alike: list[Message] = []
         for message in messages:
             if message.locked_until_ms != until_ms or message.lock_holder is not holder:
-                self._let_go(holder, until_ms, alike)
+                self._forget_locks(holder, until_ms, alike)
                 until_ms, holder, alike = message.locked_until_ms, message.lock_holder, []
             alike.append(message)
             message.lock_token = message.lock_holder = None
-        self._let_go(holder, until_ms, alike)
+        self._forget_locks(holder, until_ms, alike)
         return messages
 
-    def _let_go(self, holder: Receiver | None, until_ms: int, messages: Sequence[Message]) -> None:
-        """Messages locked together cost one look at the calendar."""
+    def _forget_locks(
+        self, holder: Receiver | None, until_ms: int, messages: Sequence[Message]
+    ) -> None:
+        """Remove locks with the same holder and end. One call to the deadlines removes them all."""
         if holder is not None:
             held = holder.held
             for message in messages:

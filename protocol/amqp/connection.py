@@ -187,7 +187,7 @@ class Connection:
         self._surroundings.touch()
 
     def disown(self) -> None:
-        """The core has forgotten this connection's links: nothing need be told it any more."""
+        """The core has dropped the links of this connection, so it is not told of their end."""
         for link in self._peers:
             link.context = None
         self._peers.clear()
@@ -199,8 +199,8 @@ class Connection:
         time-out and a broken protocol end here too."""
         self._drop_everything(connection_lost=True)
         self._engine.connection_lost()
-        # No circles are left behind: the search for those is rare here, and clients may be many.
-        self._nodes.let_go()
+        # Break reference cycles: the garbage collector runs rarely here, and clients may be many.
+        self._nodes.connection_lost()
         self._memory.end()
         self._sasl = None
 

@@ -143,10 +143,10 @@ class Dispatch:
         self._links.clear()
         self._sessions.clear()
 
-    def bury(self) -> bool:
-        """Free what the client is done with, once our answer has been written; false if there is
-        nothing. Proton then settles on the wire whatever was open on a link, as if we had judged
-        it: that is for the caller to suppress."""
+    def free_ended(self) -> bool:
+        """Free links and sessions that both sides have ended, once our answer has been written; false
+        if there are none. Proton then writes dispositions that settle the open deliveries of a link.
+        The caller must suppress these."""
         if not (self._dead_links or self._dead_sessions):
             return False
         for pointer in self._dead_links:

@@ -198,7 +198,7 @@ class Engine:
             if self._dispatch.running or not self._flows.resume(self._take_frame):
                 break
             self._speak()
-        self._bury()
+        self._free_ended()
         output = self._output
         data = output[0] if len(output) == 1 else b"".join(output)
         output.clear()
@@ -228,12 +228,12 @@ class Engine:
             return 0
         transport = self._proton.transport
         deadline_ms: int = lib.pn_transport_tick(transport, now_ms)
-        patience_ms: int = lib.pn_transport_get_remote_idle_timeout(transport)
+        remote_idle_timeout_ms: int = lib.pn_transport_get_remote_idle_timeout(transport)
         self._tell(local=True)
-        if patience_ms:
-            # Proton notices silence only when asked: asked no sooner than it wants to be, it would
-            # let up to the whole of the client's timeout pass before it says something.
-            deadline_ms = min(deadline_ms, now_ms + max(1, patience_ms // 4))
+        if remote_idle_timeout_ms:
+            # Proton sends a heartbeat only when it is ticked. At the deadline that it names, a
+            # heartbeat could be late by up to the whole idle timeout of the client.
+            deadline_ms = min(deadline_ms, now_ms + max(1, remote_idle_timeout_ms // 4))
         return deadline_ms
 
     def connection_lost(self) -> None:
@@ -280,11 +280,11 @@ class Engine:
         if self._dispatch.broken or (size < 0 and self._dispatch.remote_closed):
             self.finished = True
 
-    def _bury(self) -> None:
+    def _free_ended(self) -> None:
         """Free links and sessions that are gone. All else has been written, so what comes out is
         what Proton says about their deliveries: nothing that a client should hear."""
         written = len(self._output)
-        if not self._lost and self._dispatch.bury():
+        if not self._lost and self._dispatch.free_ended():
             self._pump()
             output = b"".join(self._output[written:])
             self._output[written:] = [without_bare_settlements(output)]

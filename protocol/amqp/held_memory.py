@@ -55,13 +55,13 @@ class MemoryBudgets:
 
 
 class HeldMemory:
-    """The account of one connection. `give_up` closes it when another needs its room."""
+    """The account of one connection. `close_connection` closes it when another needs its room."""
 
     def __init__(
-        self, budgets: MemoryBudgets, give_up: Callable[[], None], *, needs_token: bool
+        self, budgets: MemoryBudgets, close_connection: Callable[[], None], *, needs_token: bool
     ) -> None:
         self._budgets = budgets
-        self._give_up: Callable[[], None] | None = give_up
+        self._close_connection: Callable[[], None] | None = close_connection
         self._budget = budgets.unknown if needs_token else budgets.known
         self.held_bytes = 0
         self._is_over = False
@@ -105,16 +105,16 @@ class HeldMemory:
 
     def evict(self) -> None:
         """Close the connection: another needs its room, and it is the one that holds most."""
-        give_up = self._give_up
+        close_connection = self._close_connection
         self.end()
-        if give_up is not None:
-            give_up()
+        if close_connection is not None:
+            close_connection()
 
     def end(self) -> None:
         """The connection is over, and what it held is free or about to be."""
         self.release(self.held_bytes)
         self._is_over = True
-        self._give_up = None
+        self._close_connection = None
 
     @property
     def refusal(self) -> str:

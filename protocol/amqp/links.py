@@ -278,7 +278,7 @@ class ClientReceiver:
         if isinstance(outcome, Received) and not settled:
             return  # how far it has got says nothing about what it wants
         if settled and transaction_id is not None and self._held:
-            deliveries = self._let_go(deliveries, transaction_id)
+            deliveries = self._settle_repeated(deliveries, transaction_id)
         # In a transaction the client may settle again, if it is rolled back.
         is_last_word = settled or transaction_id is None
         token_of = self._unsettled.pop if is_last_word else self._unsettled.get
@@ -303,10 +303,13 @@ class ClientReceiver:
             settlement = settlement_of(outcome)
             self._submit(Settle(self, tokens, known, settlement, transaction_id, self._engine))
 
-    def _let_go(self, deliveries: list[Delivery], transaction_id: bytes) -> list[Delivery]:
-        """The client settles what it had asked for unsettled in the same transaction, once it has
-        the provisional answer; that may be after the discharge. This asks for nothing: the commit
-        completes the message all the same, and after a rollback its lock stands. The others."""
+    def _settle_repeated(self, deliveries: list[Delivery], transaction_id: bytes) -> list[Delivery]:
+        """Settle the deliveries that the client asked to settle in this transaction before; return the
+        others.
+
+        A client may ask unsettled first, and settle when it has the provisional answer; that may be
+        after the discharge. The second disposition changes nothing: a commit completes the message
+        anyway, and after a rollback its lock stays."""
         others = []
         for delivery in deliveries:
             if self._held.get(delivery) == transaction_id:

@@ -113,8 +113,8 @@ class Nodes:
         self._responses.clear()
         self._management.clear()
 
-    def let_go(self) -> None:
-        """The connection is gone: cut what leads back here, so that its memory is free at once."""
+    def connection_lost(self) -> None:
+        """The connection is gone: break reference cycles, so that its memory is freed at once."""
         self.clear()
         del self._cbs, self._submit, self._submit_later
 
