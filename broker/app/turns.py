@@ -108,7 +108,7 @@ class TurnLoop:
         """Whether the command waits for its rules to be compiled."""
 
         def run(compiled: Command) -> None:
-            if self._namespaces.get(namespace.name) is namespace:  # else it was given up meanwhile
+            if self._is_current(namespace):
                 self.submit(namespace, compiled)
 
         return self._rule_compiler is not None and self._rule_compiler.start(command, run)
@@ -210,8 +210,9 @@ class TurnLoop:
         inbox = self._inbox
         while inbox:
             namespace, command = inbox.popleft()
-            if namespace not in self._namespaces.values():
-                continue  # memory that was given up: what it would record contradicts the store
+            if not self._is_current(namespace):
+                _refuse(command, "The broker started again; try again at once.")
+                continue
             if self._unfinished and self._waits(namespace, command):
                 continue
             if parts := namespace.parts(command):
@@ -225,6 +226,11 @@ class TurnLoop:
         for namespace in active:
             namespace.dispatch(now_ms, turn)
         return turn
+
+    def _is_current(self, namespace: Namespace) -> bool:
+        """False for memory that was replaced by what the store holds. What a command changed there
+        would be recorded, and contradict the store."""
+        return self._namespaces.get(namespace.name) is namespace
 
     def _hand_over(self, turn: Turn) -> None:
         if self._committer is None:
@@ -303,6 +309,13 @@ class TurnLoop:
         self._timer = None
         self._tick_is_new = True
         self.tick()
+
+
+def _refuse(command: Command, reason: str) -> None:
+    """Tell whoever awaits the answer that there is none. Clients' connections have been ended."""
+    peer = getattr(command, "peer", None)
+    if isinstance(peer, _Asker):
+        peer.refuse(ServerBusy(reason))
 
 
 class _Asker:

@@ -164,4 +164,7 @@ async def test_a_rule_for_a_namespace_that_was_given_up_meanwhile_is_not_applied
     with pytest.raises(BrokerError, match="starting again"):
         await asking
     loop.compiler.close()  # the thread has finished, and handed over what it made
+    with pytest.raises(BrokerError, match="started again"):
+        await loop.ask(ListRules, SUBSCRIPTION)
+    loop.namespaces["ns"] = loop.namespace
     assert [] == await loop.ask(ListRules, SUBSCRIPTION)

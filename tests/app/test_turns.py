@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class DueNamespace:
     """Always has something due; counts how often it is told to act."""
 
+    name = "one"
+
     def __init__(self, enough: int) -> None:
         self.ticks = 0
         self.had_enough = asyncio.Event()
@@ -119,6 +121,8 @@ async def test_a_turn_that_cannot_be_handed_over_is_told():
 
 class WideNamespace:
     """Takes each message of a send as a part; notes what is done, in order."""
+
+    name = "one"
 
     def __init__(self) -> None:
         self.done: list[tuple[str, object]] = []
