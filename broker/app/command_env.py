@@ -16,7 +16,7 @@ from broker.app import tls
 from broker.app.listener import address_text
 from broker.app.server import SHOWN_AS_LOCALHOST
 from config.settings import IdentityClients
-from protocol.http.managed_identity import PATH
+from protocol.http.identity_endpoint import PATH
 from protocol.identity.managed_identity import ManagedIdentity
 
 if TYPE_CHECKING:

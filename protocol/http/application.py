@@ -15,7 +15,7 @@ from config.limits import RELAXED, Limits, Tier
 from protocol.http import (
     entities,
     errors,
-    managed_identity,
+    identity_endpoint,
     probes,
     testing,
     topology,
@@ -98,7 +98,7 @@ def build(services: Services) -> web.Application:
     application = web.Application(middlewares=[errors.middleware])
     handler = entities.handler(application, services)
     probes.add_routes(application, services, handler)
-    managed_identity.add_routes(application, services, handler)
+    identity_endpoint.add_routes(application, services, handler)
     testing.add_routes(application, services)
     topology.add_routes(application, services)
     websocket.add_routes(application, services)
