@@ -20,16 +20,25 @@ class DuplicateLedger(Ledger):
     def __init__(self) -> None:
         super().__init__(Order.STRICT)
         self._more_than_once: set[MessageKey] = set()
+        self._sends = 0
+        self._places: dict[MessageKey, list[int]] = {}
+        """The sends that may have stored each message, by their numbers. A send without an answer
+        may have been refused while a later message was stored, as when a full disk has room again;
+        the message is then stored by its next send, behind that later one."""
         self._sent_again = {Send.IN_DOUBT: 0, Send.ACCEPTED: 0, Send.REFUSED: 0}
 
     def sending(self, key: MessageKey) -> None:
         """Once, or again: what is known of it stays known."""
+        self._sends += 1
         fate = self._fates.get(key)
         if fate is None:
             super().sending(key)
-        else:
-            self._sent_again[fate.send] += 1
-            self._more_than_once.add(key)
+            self._places[key] = [self._sends]
+            return
+        self._sent_again[fate.send] += 1
+        self._more_than_once.add(key)
+        if fate.send is not Send.ACCEPTED and not fate.deliveries:
+            self._places[key].append(self._sends)
 
     def accepted(self, key: MessageKey) -> None:
         if self._fates[key].send is not Send.ACCEPTED:
@@ -37,8 +46,20 @@ class DuplicateLedger(Ledger):
 
     def refused(self, key: MessageKey) -> None:
         """Says nothing about what became of it when it was sent before."""
+        fate = self._fates[key]
         if key not in self._more_than_once:
             super().refused(key)
+        elif fate.send is Send.IN_DOUBT and not fate.deliveries:
+            self._places[key].pop()  # the send before it may still have stored the message
+
+    def _place(self, key: MessageKey) -> int:
+        """The first of its sends that lets it stand behind everything that was seen before it."""
+        places = self._places[key]
+        if not self._fates[key].deliveries:
+            newest = self._newest_first_seen.get(key[0], (0, key))[0]
+            behind = [place for place in places if place > newest]
+            places[:] = (behind or places[-1:])[:1]
+        return places[0]
 
     def audit(self) -> Report:
         report = super().audit()

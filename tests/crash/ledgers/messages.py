@@ -17,6 +17,9 @@ from tests.crash.ledgers.report import Book, Report
 MessageKey = tuple[str, int]
 """Sender, and which of its messages: 0, 1, 2... in the order it sent them."""
 
+Placed = tuple[int, MessageKey]
+"""A message, by its place among the sends of its sender."""
+
 
 class Send(Enum):
     IN_DOUBT = "in doubt"
@@ -79,8 +82,8 @@ class Ledger(Book):
         self._order = order
         self._fates: dict[MessageKey, Fate] = {}
         self._keys: dict[int, MessageKey] = {}
-        self._newest_first_seen: dict[str, int] = {}
-        self._newest_on_link: dict[tuple[int, str], int] = {}
+        self._newest_first_seen: dict[str, Placed] = {}
+        self._newest_on_link: dict[tuple[int, str], Placed] = {}
         self._disturbed_incarnations: set[int] = set()
         self._counts: Counter[str] = Counter()
 
@@ -155,17 +158,22 @@ class Ledger(Book):
             self.violate("stored twice", text)
 
     def _check_order(self, key: MessageKey, fate: Fate, link: Link) -> None:
-        sender, index = key
+        sender = key[0]
+        this = self._place(key), key
         on_link = (link.number, sender)
-        newest = self._newest_on_link.get(on_link, -1)
-        if index < newest and link.incarnation not in self._disturbed_incarnations:
-            self.violate("out of order", f"{key} after {newest} on link {link.number}")
-        self._newest_on_link[on_link] = max(newest, index)
+        newest = self._newest_on_link.get(on_link, this)
+        if this < newest and link.incarnation not in self._disturbed_incarnations:
+            self.violate("out of order", f"{key} after {newest[1]} on link {link.number}")
+        self._newest_on_link[on_link] = max(newest, this)
         if self._order is Order.STRICT and not fate.deliveries:
-            newest = self._newest_first_seen.get(sender, -1)
-            if index < newest:
-                self.violate("out of order", f"{key} first seen after {newest}")
-            self._newest_first_seen[sender] = max(newest, index)
+            newest = self._newest_first_seen.get(sender, this)
+            if this < newest:
+                self.violate("out of order", f"{key} first seen after {newest[1]}")
+            self._newest_first_seen[sender] = max(newest, this)
+
+    def _place(self, key: MessageKey) -> int:
+        """Where the message, which a receiver holds, stands among the sends of its sender."""
+        return key[1]
 
     @property
     def backlog(self) -> int:
@@ -192,14 +200,15 @@ class Ledger(Book):
         return Report(self._final_counts(), self.violations)
 
     def _check_stored_order(self) -> None:
-        by_sender: dict[str, list[tuple[int, int]]] = {}
-        for (sender, index), fate in self._fates.items():
+        by_sender: dict[str, list[tuple[Placed, int]]] = {}
+        for key, fate in self._fates.items():
             if fate.sequence_number is not None:
-                by_sender.setdefault(sender, []).append((index, fate.sequence_number))
-        for sender, numbers in by_sender.items():
-            for (_, before), (index, after) in pairwise(sorted(numbers)):
+                placed = self._place(key), key
+                by_sender.setdefault(key[0], []).append((placed, fate.sequence_number))
+        for numbers in by_sender.values():
+            for (_, before), ((_, key), after) in pairwise(sorted(numbers)):
                 if after < before:
-                    text = f"{(sender, index)} has number {after}, the one before it {before}"
+                    text = f"{key} has number {after}, the one before it {before}"
                     self.violate("stored out of order", text)
 
     def _final_counts(self) -> dict[str, int]:

@@ -56,3 +56,33 @@ def test_a_message_sent_again_after_its_completion_must_not_come_back():
 def test_a_message_dropped_as_a_duplicate_of_nothing_is_lost():
     """An id that is remembered without its message swallows the resend."""
     assert {"lost": 1} == found_in(ledger_with_a_resend().audit())
+
+
+def test_a_message_whose_first_send_was_refused_unheard_is_stored_behind_later_ones():
+    """The disk was full, had room for the second message, and the broker ended before the client
+    was told of any of it."""
+    ledger = DuplicateLedger()
+    for index in (0, 1, 0, 1):
+        ledger.sending(("sender", index))
+    for number, index in enumerate((1, 0)):
+        key = ("sender", index)
+        ledger.accepted(key)
+        ledger.delivered(key, number, FIRST_LIFE)
+        ledger.completing(key, FIRST_LIFE)
+        ledger.completed(key)
+    assert {} == found_in(ledger.audit())
+
+
+def test_messages_that_no_send_explains_the_order_of_are_seen():
+    """The first was sent again only after it had been accepted, so that stored nothing."""
+    ledger = DuplicateLedger()
+    for index in (0, 1):
+        ledger.sending(("sender", index))
+        ledger.accepted(("sender", index))
+    ledger.sending(("sender", 0))
+    for number, index in enumerate((1, 0)):
+        key = ("sender", index)
+        ledger.delivered(key, number, FIRST_LIFE)
+        ledger.completing(key, FIRST_LIFE)
+        ledger.completed(key)
+    assert {"out of order": 2, "stored out of order": 1} == found_in(ledger.audit())
