@@ -18,7 +18,7 @@ from tests.crash.clients.answers import Outcome, Refused, Unanswered
 from tests.crash.clients.connection import Client
 from tests.crash.clients.messages import decode_message
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
-from tests.crash.ledgers.report import Report
+from tests.crash.ledgers.report import Book, Report
 from tests.crash.workload import NO_LIFE, Surroundings, Workload
 from tests.support.proton_client import PeerFailed
 
@@ -55,6 +55,12 @@ class Outgoing(NamedTuple):
     then: Callable[[Outcome], None]
 
 
+class Unkept(Book):
+    """What clients expect of every broker that is up."""
+
+    kinds = ("unanswered", "link refused")
+
+
 class Pace:
     """Keeps a loop to a rate; what was missed while the broker was away is not made up for."""
 
@@ -77,7 +83,7 @@ class ClientWorkload(Workload):
         self.life = NO_LIFE
         self._clients: list[Client] = []
         self._links = 0
-        self._unkept: dict[str, list[str]] = {"unanswered": [], "link refused": []}
+        self._unkept = Unkept()
 
     @abstractmethod
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
@@ -131,7 +137,8 @@ class ClientWorkload(Workload):
     def _note_unkept(self, life: int, kind: str, failures: BaseExceptionGroup[Exception]) -> None:
         is_excused = kind == "link refused" and self.surroundings.faulty.value
         if self.surroundings.is_still(life) and not is_excused:
-            self._unkept[kind] += [str(failure) for failure in failures.exceptions]
+            for failure in failures.exceptions:
+                self._unkept.violate(kind, str(failure))
 
     async def empty_and_audit(self) -> Report:
         """With the broker up for good: what `conclude` finds, and what was not answered before."""
@@ -139,7 +146,7 @@ class ClientWorkload(Workload):
             report = await self.conclude()
         finally:
             self.hang_up()
-        return report.plus(Report({}, self._unkept))
+        return report.plus(Report({}, self._unkept.violations))
 
     @property
     def stopping(self) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.crash import remains
+from tests.crash.ledgers.promises import PROMISES
 from tests.crash.ledgers.report import Report
 from tests.crash.lives import UPTIME_S, MortalBroker, Reaper
 from tests.crash.power import run as power
@@ -156,6 +157,8 @@ def show(name: str, report: Report) -> None:
     for kind, texts in report.violations.items():
         if texts:
             print(f"  VIOLATION: {len(texts):,} {kind}")
+            if kind in PROMISES:
+                print(f"    promised: {PROMISES[kind]}")
         for text in texts[:EXAMPLES]:
             print(f"    {text}")
 

@@ -30,7 +30,7 @@ from config.entities import (
 )
 from tests.crash.clients.answers import Unanswered
 from tests.crash.ledgers.registers import Register
-from tests.crash.ledgers.report import Report
+from tests.crash.ledgers.report import Book, Report
 from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
@@ -46,6 +46,12 @@ LONG_TEXT = " OR ".join(f"weight = {number}" for number in range(150))
 """Longer than what is compiled in a turn."""
 
 
+class AdministrationBook(Book):
+    """What the administrator looks for."""
+
+    kinds = ("not as it was made", "administration refused", "unanswered")
+
+
 class Administrator:
     """One change at a time."""
 
@@ -57,9 +63,7 @@ class Administrator:
         self._made: set[str] = set()
         self._queues: dict[str, Register[int | None]] = {name: Register(None) for name in QUEUES}
         self._rules: dict[str, Register[bool]] = {name: Register(False) for name in RULES}
-        self._violations: dict[str, list[str]] = {
-            kind: [] for kind in ("not as it was made", "administration refused", "unanswered")
-        }
+        self._book = AdministrationBook()
 
     async def live(self, is_on: Callable[[], bool]) -> None:
         """Work as long as this life of the broker is on."""
@@ -76,14 +80,14 @@ class Administrator:
         except (PeerFailed, ServerBusy):
             await asyncio.sleep(PAUSE_S)
         except Unanswered as error:
-            self._violations["unanswered"].append(str(error))
+            self._book.violate("unanswered", str(error))
         except BrokerError as error:
-            self._violations["administration refused"].append(repr(error))
+            self._book.violate("administration refused", repr(error))
 
     async def conclude(self) -> Report:
         """With the broker up for good."""
         await self._look()
-        return Report({"administrative changes": self._changes}, self._violations)
+        return Report({"administrative changes": self._changes}, self._book.violations)
 
     async def _have(self, path: str, definition: TopicDefinition | SubscriptionDefinition) -> None:
         """Create what is not declared: a declared subscription gets its declared rules at start."""
@@ -91,7 +95,7 @@ class Administrator:
             await self._ask(partial(GetEntity, path=path))
         except EntityNotFound:
             if path in self._made:
-                self._violations["not as it was made"].append(f"{path} is gone")
+                self._book.violate("not as it was made", f"{path} is gone")
             await self._ask(partial(CreateEntity, path=path, definition=definition))
         self._made.add(path)
 
@@ -134,7 +138,7 @@ class Administrator:
             possible = register.possible
             if not register.observed(version):
                 text = f"{name} is {version} and may be {possible}"
-                self._violations["not as it was made"].append(text)
+                self._book.violate("not as it was made", text)
         rules = []
         if SUBSCRIPTION in self._made:
             rules = await self._ask(partial(ListRules, path=SUBSCRIPTION))
@@ -143,4 +147,4 @@ class Administrator:
             possible_ = register_.possible
             if not register_.observed(name in names):
                 text = f"{name} is {name in names} and may be {possible_}"
-                self._violations["not as it was made"].append(text)
+                self._book.violate("not as it was made", text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.model.invariants import check_invariants
 from tests.model.portrait import Portrait, portrait
+from tests.simulation.findings import NOTHING_LEFT, Finding, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,18 +16,24 @@ if TYPE_CHECKING:
     from tests.simulation.store import SimulatedStore
 
 
-def differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> Iterator[str]:
+def differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> Iterator[Finding]:
     """Everything that is left of clients, and everything that memory and store disagree about."""
+    for namespace in broker.namespaces.values():
+        try:
+            check_invariants(namespace)
+        except AssertionError:
+            yield failure(NOTHING_LEFT, "a state that contradicts itself", traceback.format_exc())
+    for text in _differences(broker, store, now_ms):
+        yield Finding(NOTHING_LEFT, text)
+
+
+def _differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> Iterator[str]:
     if broker.clients.connection_count:
         yield f"{broker.clients.connection_count} connections are still known"
     if not broker.core.is_idle:
         yield "the committer still has something to do"
     restored = broker.core._restored_namespaces()
     for name, namespace in broker.namespaces.items():
-        try:
-            check_invariants(namespace)
-        except AssertionError:
-            yield traceback.format_exc()
         links = namespace._links
         for kind, peers in (("senders", links._senders), ("receivers", links._receivers)):
             if peers:

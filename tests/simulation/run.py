@@ -1,7 +1,8 @@
 """Simulate the whole broker from many seeds: `python -m tests.simulation.run --seeds N [--seed S]`.
 
-A run that fails is printed with its seed; `--seed S --seeds 1 --verbose` shows every event of it again.
-It ends with 1 if a promise was broken.
+A run that fails is printed with its seed: each broken promise in a sentence, then the last events before
+the first of them. `--seed S --seeds 1 --verbose` shows every event of it again. It ends with 1 if a
+promise was broken.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import argparse
 import multiprocessing
 import os
 import sys
+import textwrap
 import time
 from collections import Counter
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.simulation.findings import sentences
 from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.world import Result, run_seed
 
@@ -24,8 +27,7 @@ if TYPE_CHECKING:
 
 SEEDS = 100
 SEEDS_PER_PROCESS = 50
-VIOLATIONS_SHOWN = 5
-VIOLATION_CHARACTERS = 3_000
+DETAILS_CHARACTERS = 3_000
 TELL_EVERY_S = 10.0
 
 
@@ -38,12 +40,14 @@ def run_one(
 
 
 def show_all(sabotage: str | None, seed: int) -> bool:
-    """Print every event of a run; true if it failed."""
-    result = run_one(sabotage, seed, print)
-    print(f"seed {seed}: {result.hash}, faults: {', '.join(result.faults)}; {result.counts}")
-    for violation in result.violations:
-        print(f"VIOLATION: {violation}")
-    return bool(result.violations)
+    """Print what is wrong in a run, then every event of it; true if it failed."""
+    result = run_one(sabotage, seed)
+    show_findings(result)
+    again = run_one(sabotage, seed, print)
+    print(f"seed {seed}: {again.counts}")
+    for finding in result.findings:
+        print(f"  {finding.sentence}")
+    return bool(result.findings)
 
 
 def results(
@@ -60,13 +64,28 @@ def results(
         yield from pool.imap_unordered(run, seeds)
 
 
-def show(result: Result) -> None:
-    print(f"\nseed {result.seed} FAILED, {result.hash}, faults: {', '.join(result.faults)}")
+def show_findings(result: Result) -> None:
+    """What was promised and what was found, before anything else."""
+    print(f"\nseed {result.seed} {'FAILED' if result.findings else 'ok'}")
+    for sentence in sentences(result.findings):
+        print(f"  {sentence}")
+    print(f"  run {result.hash}, faults: {', '.join(result.faults) or 'none'}")
+    for details in dict.fromkeys(finding.details for finding in result.findings):
+        if details:
+            print(textwrap.indent(details[-DETAILS_CHARACTERS:], "    "))
+
+
+def show_failure(result: Result, again: Result) -> None:
+    """A run that failed, and whether it is the same run when it is repeated."""
+    show_findings(result)
+    print(f"  the last {len(result.lines)} events before the first of it was found:")
     for line in result.lines:
-        print(f"  {line}")
-    for violation in result.violations[:VIOLATIONS_SHOWN]:
-        print(f"  VIOLATION: {violation[:VIOLATION_CHARACTERS]}")
-    print(f"  again: python -m tests.simulation.run --seeds 1 --seed {result.seed} --verbose")
+        print(f"    {line}")
+    is_same = again.hash == result.hash and again.findings == result.findings
+    repeated = "the same run" if is_same else f"ANOTHER run, {again.hash}: the seed does not decide"
+    print(f"  repeated here: {repeated}")
+    command = f"python -m tests.simulation.run --seeds 1 --seed {result.seed} --verbose"
+    print(f"  again: {command}", flush=True)
 
 
 def run_many(first: int, count: int, processes: int, sabotage: str | None = None) -> list[int]:
@@ -81,9 +100,9 @@ def run_many(first: int, count: int, processes: int, sabotage: str | None = None
         events += result.events
         totals.update(result.counts)
         totals.update(f"fault: {fault}" for fault in result.faults)
-        if result.violations:
+        if result.findings:
             failed.append(result.seed)
-            show(result)
+            show_failure(result, run_one(sabotage, result.seed))
         if time.monotonic() - told_s > TELL_EVERY_S:
             told_s = time.monotonic()
             print(f"  {done} of {count} seeds, {len(failed)} failed", flush=True)
@@ -95,6 +114,8 @@ def run_many(first: int, count: int, processes: int, sabotage: str | None = None
         f"{events:,} events, {virtual_s:,.0f} virtual seconds in {seconds:.1f} s "
         f"({seconds / max(done, 1):.3f} s a seed)"
     )
+    if failed:
+        print(f"failed seeds: {', '.join(map(str, failed))}", flush=True)
     return failed
 
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.simulation.findings import sentences
 from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.world import run_seed
 
@@ -21,7 +22,8 @@ SABOTAGED_SEEDS = 300
 def test_every_promise_is_kept(part: int) -> None:
     for seed in range(part, SEEDS, PARTS):
         result = run_seed(seed)
-        assert not result.violations, f"python -m tests.simulation.run --seeds 1 --seed {seed}"
+        broken = "\n".join(sentences(result.findings))
+        assert not broken, f"{broken}\npython -m tests.simulation.run --seeds 1 --seed {seed}"
         assert result.events
 
 
@@ -46,4 +48,4 @@ def test_another_seed_gives_another_run() -> None:
 @pytest.mark.parametrize("name", SABOTAGES)
 def test_a_mistake_in_the_broker_is_found(name: str) -> None:
     with SABOTAGES[name]():
-        assert any(run_seed(seed).violations for seed in range(SABOTAGED_SEEDS))
+        assert any(run_seed(seed).findings for seed in range(SABOTAGED_SEEDS))

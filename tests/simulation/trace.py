@@ -20,7 +20,8 @@ class Trace:
         self._now_s = now_s
         self._show = show
         self._hash = hashlib.sha256()
-        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self._lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self._lines_up_to_finding: list[str] | None = None
         self.events = 0
 
     def note(self, what: str, data: bytes = b"") -> None:
@@ -29,9 +30,22 @@ class Trace:
         self._hash.update(head.encode())
         self._hash.update(data)
         line = f"{head} {len(data)} bytes {data[:BYTES_SHOWN]!r}" if data else head
-        self.lines.append(line)
+        self._lines.append(line)
         if self._show is not None:
             self._show(line)
+
+    def note_finding(self, what: str) -> None:
+        """Something is wrong: what led there is kept, whatever comes after it."""
+        self.note(f"BROKEN PROMISE {what}")
+        if self._lines_up_to_finding is None:
+            self._lines_up_to_finding = list(self._lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """The last events before the first thing that was wrong, or else before the end."""
+        if self._lines_up_to_finding is not None:
+            return self._lines_up_to_finding
+        return list(self._lines)
 
     @property
     def hash(self) -> str:

@@ -31,6 +31,15 @@ from tests.crash.workloads.transactions import Transactions
 from tests.simulation.administration import Administrator
 from tests.simulation.aftermath import differences
 from tests.simulation.broker import BrokerProcess, topology_of
+from tests.simulation.findings import (
+    AN_END,
+    NO_MISTAKES,
+    NOTHING_UNHANDLED,
+    Finding,
+    failure,
+    findings_of,
+    noted,
+)
 from tests.simulation.locks import Locks
 from tests.simulation.network import Network
 from tests.simulation.sources import VirtualClock, seeded
@@ -79,9 +88,10 @@ class Result(NamedTuple):
     virtual_s: float
     faults: tuple[str, ...]
     counts: dict[str, int]
-    violations: list[str]
+    findings: list[Finding]
+    """Promises that were broken."""
     lines: list[str]
-    """The last events, in words."""
+    """The last events before the first finding, in words."""
 
 
 class _Flag:
@@ -110,7 +120,7 @@ class World:
         self.clock = VirtualClock(self.loop)
         self.network = Network(self.loop, seed, self.trace)
         self.store = SimulatedStore(self.trace)
-        self.violations: list[str] = []
+        self.findings: list[Finding] = []
         self.faults: list[str] = []
         self.counts: dict[str, int] = {}
         self._life = _Flag(NO_LIFE)
@@ -252,8 +262,12 @@ class World:
         if event["event"] in OUR_MISTAKES:
             error = event.get("exc_info")
             text = traceback.format_exc() if error is True else str(error)
-            self.violations.append(f"{event['event']}: {text}")
+            self._found(failure(NO_MISTAKES, event["event"], text))
         raise structlog.DropEvent
+
+    def _found(self, finding: Finding) -> None:
+        self.trace.note_finding(finding.sentence)
+        self.findings.append(finding)
 
     # ---- the run ----------------------------------------------------------------------------------------
 
@@ -319,10 +333,10 @@ class World:
         if self._administrator is not None:
             report = report.plus(await self._administrator.conclude())
         self.counts = dict(report.counts)
-        for kind, texts in report.violations.items():
-            self.violations += [f"{kind}: {text}" for text in texts]
+        self.findings += findings_of(report)
         await asyncio.sleep(SETTLED_S)
-        self.violations += differences(self.broker, self.store, self.clock.now_ms())
+        for finding in differences(self.broker, self.store, self.clock.now_ms()):
+            self._found(finding)
         self._life.value = NO_LIFE
         await self.broker.stop()
 
@@ -331,11 +345,15 @@ class World:
         asyncio.set_event_loop(self.loop)
         output = io.StringIO()
         try:
-            with redirect_stderr(output), seeded(Random(f"{self.seed} ids"), self.clock):
+            with (
+                redirect_stderr(output),
+                seeded(Random(f"{self.seed} ids"), self.clock),
+                noted(self.trace.note_finding),
+            ):
                 self.loop.run_until_complete(self._run())
         except Exception:  # noqa: BLE001 -- each is a finding
-            self.violations.append(traceback.format_exc())
-        self.violations += self.loop.complaints
+            self._found(failure(AN_END, "an exception", traceback.format_exc()))
+        self.findings += [Finding(NOTHING_UNHANDLED, text) for text in self.loop.complaints]
         asyncio.set_event_loop(None)
         self.loop.close()
         return Result(
@@ -345,8 +363,8 @@ class World:
             self.loop.time(),
             tuple(self.faults),
             self.counts,
-            self.violations,
-            list(self.trace.lines),
+            self.findings,
+            self.trace.lines,
         )
 
 
