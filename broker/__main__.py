@@ -15,21 +15,26 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
-from config.durations import format_duration
-from config.entities import QueueDefinition, SqlFilter, SubscriptionDefinition, TopicDefinition
-from config.limits import MEBIBYTE
+from config.files.mistakes import ConfigError, did_you_mean
 from config.loader import load
-from config.mistakes import ConfigError, did_you_mean
-from config.settings import Settings
-from config.sources import CONFIG_VARIABLE, SETTINGS
+from config.model.definitions import (
+    QueueDefinition,
+    SqlFilter,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.model.durations import format_duration
+from config.model.limits import MEBIBYTE
+from config.settings.settings import Settings
+from config.settings.sources import CONFIG_VARIABLE, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from config.entities import RuleDefinition
-    from config.limits import Limits
+    from config.files.topology import Topology
     from config.loader import Loaded
-    from config.topology import Topology
+    from config.model.definitions import RuleDefinition
+    from config.model.limits import Limits
 
 gc.disable()  # nothing that is made while starting is garbage; the server switches it on again
 
@@ -75,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
-    from broker.app import logs
+    from broker.app.observe import logs
 
     logs.open_standard_streams()
     logs.configure(loaded.settings)
@@ -99,21 +104,21 @@ def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
 
 
 def _export(loaded: Loaded, options: Mapping[str, str]) -> int:
-    from broker.app import command_export
+    from broker.app.cli import export_command
 
-    return command_export.run(loaded.settings, options)
+    return export_command.run(loaded.settings, options)
 
 
 def _tls(loaded: Loaded, options: Mapping[str, str]) -> int:
-    from broker.app import command_tls
+    from broker.app.cli import tls_command
 
-    return command_tls.run(loaded.settings, only_path="path" in options)
+    return tls_command.run(loaded.settings, only_path="path" in options)
 
 
 def _env(loaded: Loaded, options: Mapping[str, str]) -> int:
-    from broker.app import command_env
+    from broker.app.cli import env_command
 
-    return command_env.run(loaded.settings, options["form"])
+    return env_command.run(loaded.settings, options["form"])
 
 
 def _contents(topology: Topology) -> str:
@@ -133,8 +138,8 @@ def _count(number: int, noun: str) -> str:
 def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
     if rule.action is None and not isinstance(rule.filter, SqlFilter):
         return None
-    from broker.core.errors import BrokerError
-    from broker.core.rules import compile_rule
+    from broker.core.contract.errors import BrokerError
+    from broker.core.routing.compiled_rule import compile_rule
 
     try:
         compile_rule(rule, limits)

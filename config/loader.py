@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config import emulator, yaml_form
-from config.document import Node, read_document
-from config.mistakes import ConfigError, Mistake, Report
-from config.settings import default_storage_of
-from config.shapes import SETTINGS
-from config.sources import CONFIG_VARIABLE, read_settings
-from config.texts import read_path
+from config.files import emulator_reader, yaml_reader
+from config.files.document import Node, read_document
+from config.files.mistakes import ConfigError, Mistake, Report
+from config.files.shapes import SETTINGS
+from config.settings.setting_values import read_path
+from config.settings.settings import default_storage_of
+from config.settings.sources import CONFIG_VARIABLE, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config.settings import Settings
-    from config.shapes import RuleCheck
-    from config.topology import Topology
+    from config.files.shapes import RuleCheck
+    from config.files.topology import Topology
+    from config.settings.settings import Settings
 
 EMULATOR_FILE = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 """Where the official emulator's container has its file: read when it is there and no other is
@@ -55,11 +55,11 @@ def load(
         storage = default_storage_of(Path(document.source))
         settings = settings.model_copy(update={"storage": storage})
     if document is None:
-        topology = emulator.default_topology(settings.limits)
+        topology = emulator_reader.default_topology(settings.limits)
     elif _is_emulator_form(document):
-        topology = emulator.read_emulator_form(document, settings.limits, report, wrong_rule)
+        topology = emulator_reader.read_emulator_form(document, settings.limits, report, wrong_rule)
     else:
-        topology = yaml_form.read_yaml_form(document, settings.limits, report, wrong_rule)
+        topology = yaml_reader.read_yaml_form(document, settings.limits, report, wrong_rule)
     report.raise_if_wrong()
     return Loaded(settings, topology, tuple(report.warnings))
 
@@ -94,7 +94,7 @@ def _path(named: str) -> Path:
 def _is_emulator_form(document: Node) -> bool:
     if not isinstance(document.value, dict):
         return False
-    if any(name.casefold() == emulator.ROOT.casefold() for name in document.value):
+    if any(name.casefold() == emulator_reader.ROOT.casefold() for name in document.value):
         return True
     # A misspelt one is told as such, not as a file of ours with a strange name in it.
-    return document.source.endswith(".json") and not document.value.keys() & yaml_form.TOP_LEVEL
+    return document.source.endswith(".json") and not document.value.keys() & yaml_reader.TOP_LEVEL

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from broker.core.errors import EntityNotFound
-from protocol.repeats import repeats
+from broker.core.contract.errors import EntityNotFound
+from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.core.errors import BrokerError
+    from broker.core.contract.errors import BrokerError
 
 log = structlog.get_logger("peeklock.refusal")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from broker.core.records import (
+    from broker.core.contract.records import (
         EntityStored,
         MessageRow,
         Record,

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from broker.core.records import (
+from broker.core.contract.records import (
     EntityDeleted,
     EntityStored,
     MessageIdsForgotten,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from broker.core.records import Record
+    from broker.core.contract.records import Record
 
 _ID = itemgetter(0)
 

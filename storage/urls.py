@@ -38,7 +38,7 @@ def _memory(url: str, rest: str) -> Store:
 
 
 def _sqlite(url: str, rest: str) -> Store:
-    from storage.sqlite import SqliteStore
+    from storage.sqlite.store import SqliteStore
 
     path = unquote(rest.removeprefix("///"))
     if not rest.startswith("///") or not path.strip("/") or path.endswith("/"):

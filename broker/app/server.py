@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.app import tls
-from broker.app.access import Access
-from broker.app.clients import Clients
-from broker.app.clock import Clock
-from broker.app.dead_letter_log import log_dead_letters
-from broker.app.durable_core import DurableCore
-from broker.app.http_side import HttpSide
-from broker.app.listener import Listener, address_text
-from broker.app.metrics import Metrics, count
-from protocol.repeats import repeats
+from broker.app.network.amqp_clients import Clients
+from broker.app.network.http_server import HttpSide
+from broker.app.network.listener import Listener, address_text
+from broker.app.observe.dead_letter_log import log_dead_letters
+from broker.app.observe.metrics import Metrics, count
+from broker.app.runtime.clock import Clock
+from broker.app.runtime.durable_core import DurableCore
+from broker.app.security import tls
+from broker.app.security.access import Access
+from protocol.repeated_events import repeats
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator
 
-    from broker.core.effects import EntityView
-    from broker.core.turn import Turn
-    from config.settings import Settings
-    from config.topology import Topology
+    from broker.core.contract.effects import EntityView
+    from broker.core.contract.turn import Turn
+    from config.files.topology import Topology
+    from config.settings.settings import Settings
 
 log = structlog.get_logger("peeklock")
 

@@ -10,47 +10,47 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.core import commands as ask
-from broker.core.activations import Activations
-from broker.core.administration import Administration
-from broker.core.arrivals import Arrivals
-from broker.core.deadlines import Due
-from broker.core.directory import Directory
-from broker.core.effects import Reply
-from broker.core.environment import Environment
-from broker.core.errors import BrokerError
-from broker.core.links import Links
-from broker.core.message import MessageState
-from broker.core.payloads import Payloads
-from broker.core.requests import BodiesAwaited, Requests
-from broker.core.restoring import restore_messages, restore_session_states
-from broker.core.rule_administration import RuleAdministration
-from broker.core.settlement import return_locked
-from broker.core.traffic import Traffic
-from broker.core.transactions import Transactions
+from broker.core.contract import commands as ask
+from broker.core.contract.effects import Reply
+from broker.core.contract.errors import BrokerError
+from broker.core.contract.message import MessageState
+from broker.core.entities.directory import Directory
+from broker.core.messages.payloads import Payloads
+from broker.core.operations.admission import Arrivals
+from broker.core.operations.entity_administration import Administration
+from broker.core.operations.link_operations import Links
+from broker.core.operations.message_requests import BodiesAwaited, Requests
+from broker.core.operations.rule_administration import RuleAdministration
+from broker.core.operations.scheduled_activation import Activations
+from broker.core.operations.send_and_settle import Traffic
+from broker.core.operations.transactions import Transactions
+from broker.core.queues.deadlines import Due
+from broker.core.queues.environment import Environment
+from broker.core.queues.settlement import return_locked
+from broker.core.restore import restore_messages, restore_session_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from broker.core.backlog import Work
-    from broker.core.commands import Command
-    from broker.core.counting import Counts
-    from broker.core.duplicates import DuplicateWindow
-    from broker.core.effects import EntityView
-    from broker.core.entities import Entity
-    from broker.core.identifiers import MessageIds
-    from broker.core.keys import Keys
-    from broker.core.message import Message, MessageReader
-    from broker.core.outlet import Receiver
-    from broker.core.queue import Queue
-    from broker.core.records import EntityStored, RuleRow
-    from broker.core.restoring import Remembered
-    from broker.core.sessions import Session
-    from broker.core.transactions import Transaction
-    from broker.core.turn import Turn
-    from config.entities import EntityDefinition
-    from config.limits import Limits
+    from broker.core.contract.commands import Command
+    from broker.core.contract.counting import Counts
+    from broker.core.contract.effects import EntityView
+    from broker.core.contract.message import Message, MessageReader
+    from broker.core.contract.records import EntityStored, RuleRow
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.authorization_index import Keys
+    from broker.core.entities.entity import Entity
+    from broker.core.messages.identifiers import MessageIds
+    from broker.core.operations.transactions import Transaction
+    from broker.core.queues.backlog import Work
+    from broker.core.queues.dispatcher import Receiver
+    from broker.core.queues.duplicate_window import DuplicateWindow
+    from broker.core.queues.queue import Queue
+    from broker.core.queues.sessions import Session
+    from broker.core.restore import Remembered
+    from config.model.definitions import EntityDefinition
+    from config.model.limits import Limits
 
     Handler = Callable[[Any, int, Turn], None]
     Answer = Callable[[Any, int, Turn], object]

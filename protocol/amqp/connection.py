@@ -1,7 +1,7 @@
 """One client connection, without IO: bytes in, commands out; effects in, bytes out.
 
 Owns the SASL preamble, the engine, who the client is and which links it has; routes what the engine
-reports to the link it concerns. What a client can attach to is in `nodes.py`.
+reports to the link it concerns. What a client can attach to is in `link_factory.py`.
 """
 
 from __future__ import annotations
@@ -12,32 +12,37 @@ from weakref import WeakSet
 
 import structlog
 
-from broker.core.commands import Declare, Detach, DoomTransaction
-from broker.core.errors import BrokerError, LeftOutOfTransaction, QuotaExceeded, Unauthorized
-from config.limits import RELAXED
-from protocol.amqp.coordinator import CoordinatorLink
-from protocol.amqp.engine import Engine
+from broker.core.contract.commands import Declare, Detach, DoomTransaction
+from broker.core.contract.errors import (
+    BrokerError,
+    LeftOutOfTransaction,
+    QuotaExceeded,
+    Unauthorized,
+)
+from config.model.limits import RELAXED
+from protocol.amqp.authorization import Permits
+from protocol.amqp.engine.engine import Engine
+from protocol.amqp.engine.link_log import log_detached
+from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
-from protocol.amqp.link_log import log_detached
-from protocol.amqp.links import ClientReceiver, ClientSender
-from protocol.amqp.management import ManagementNode
-from protocol.amqp.mapping import wire_error
-from protocol.amqp.nodes import Nodes
-from protocol.amqp.outcomes import Transactional
-from protocol.amqp.permits import Permits
-from protocol.amqp.requests import ResponseLink
+from protocol.amqp.links.message_links import ClientReceiver, ClientSender
+from protocol.amqp.nodes.coordinator import CoordinatorLink
+from protocol.amqp.nodes.link_factory import Nodes
+from protocol.amqp.nodes.management import ManagementNode
+from protocol.amqp.nodes.request_response import ResponseLink
+from protocol.amqp.outcome_mapping import wire_error
 from protocol.amqp.sasl import SaslServer
 from protocol.identity import NEVER_MS
-from protocol.repeats import repeats
+from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.core.commands import Command
-    from config.limits import Limits
-    from protocol.amqp.attach import Attach
-    from protocol.amqp.engine import Delivery, EngineLink, TransferKind
-    from protocol.amqp.outcomes import Outcome
+    from broker.core.contract.commands import Command
+    from config.model.limits import Limits
+    from protocol.amqp.engine.attach import Attach
+    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
+    from protocol.amqp.engine.outcomes import Outcome
     from protocol.identity import Identity
 
 log = structlog.get_logger("peeklock.amqp")

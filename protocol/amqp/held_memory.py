@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from config.limits import RELAXED
+from config.model.limits import RELAXED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from config.limits import Limits
+    from config.model.limits import Limits
 
 CONNECTION_BYTES = 64 * 1024
 """What a connection takes by itself. Counted only while the client has shown no token: afterwards the

@@ -10,17 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.core.errors import UndecodableMessage
-from protocol.amqp.values import (
-    Array,
-    ArrayCode,
-    Described,
-    Symbol,
-    UByte,
-    ULong,
-    decode,
-    encode,
-)
+from broker.core.contract.errors import UndecodableMessage
+from protocol.codec.values import Array, ArrayCode, Described, Symbol, UByte, ULong, decode, encode
 
 MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 """In the order the cloud offers them: some clients take the first they know."""

@@ -11,22 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from config.limits import RELAXED, Limits, Tier
-from protocol.http import (
-    entities,
-    errors,
-    identity_endpoint,
-    probes,
-    testing,
-    topology,
-    websocket,
-)
+from config.model.limits import RELAXED, Limits, Tier
+from protocol.http import entity_routes, error_responses, identity_endpoint, probes, websocket
+from protocol.http.control import clock_api, topology_api
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    from broker.core.commands import Command, Peer
+    from broker.core.contract.commands import Command, Peer
     from protocol.identity.managed_identity import TokenRequest
 
 
@@ -95,12 +88,12 @@ class Services:
 
 def build(services: Services) -> web.Application:
     """The application; whoever listens feeds it connections."""
-    application = web.Application(middlewares=[errors.middleware])
-    handler = entities.handler(application, services)
+    application = web.Application(middlewares=[error_responses.middleware])
+    handler = entity_routes.handler(application, services)
     probes.add_routes(application, services, handler)
     identity_endpoint.add_routes(application, services, handler)
-    testing.add_routes(application, services)
-    topology.add_routes(application, services)
+    clock_api.add_routes(application, services)
+    topology_api.add_routes(application, services)
     websocket.add_routes(application, services)
     application.router.add_route("*", "/{path:.*}", handler)
     return application

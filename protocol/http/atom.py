@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers import expat
 
-from broker.core.errors import ArgumentError
+from broker.core.contract.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

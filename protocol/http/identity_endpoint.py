@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from broker.core.errors import BrokerError
+from broker.core.contract.errors import BrokerError
 from protocol.identity.managed_identity import TokenRequest
 from protocol.refusals import refuse
 

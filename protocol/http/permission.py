@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.errors import Unauthorized
-from protocol.http import paths
+from broker.core.contract.errors import Unauthorized
+from protocol.http import request_paths
 from protocol.identity import LISTEN, MANAGE, SEND, TokenRefused
 
 if TYPE_CHECKING:
@@ -17,19 +17,23 @@ if TYPE_CHECKING:
 
     from protocol.http.application import Services
 
-CLAIMS = {paths.Messages: SEND, paths.Head: LISTEN, paths.LockedMessage: LISTEN}
+CLAIMS = {
+    request_paths.Messages: SEND,
+    request_paths.Head: LISTEN,
+    request_paths.LockedMessage: LISTEN,
+}
 """What the data plane asks for; all else is administration and asks for Manage."""
 
 _ACTIONS = {"PUT": "EntityWrite", "DELETE": "EntityDelete"}
 _OPERATIONS = {
-    paths.Subscription: {
+    request_paths.Subscription: {
         "GET": "GetSubscription",
         "PUT": "CreateOrUpdateSubscription",
         "DELETE": "DeleteSubscription",
     },
-    paths.SubscriptionList: {"GET": "EnumerateSubscriptions"},
-    paths.Rule: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
-    paths.RuleList: {"GET": "EnumerateRules"},
+    request_paths.SubscriptionList: {"GET": "EnumerateSubscriptions"},
+    request_paths.Rule: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
+    request_paths.RuleList: {"GET": "EnumerateRules"},
 }
 """What the service calls an operation on a subscription or rule, by method."""
 
@@ -41,7 +45,9 @@ class MissingManage(Unauthorized):
 
 
 def authorize(
-    services: Services, request: web.Request, resource: paths.Managed | paths.Runtime
+    services: Services,
+    request: web.Request,
+    resource: request_paths.Managed | request_paths.Runtime,
 ) -> str:
     """The namespace a request is for; raises `Unauthorized` if it may not be made."""
     claim = CLAIMS.get(type(resource), MANAGE)
@@ -56,7 +62,9 @@ def authorize(
 
 
 def namespace_of(
-    services: Services, request: web.Request, resource: paths.Managed | paths.Runtime
+    services: Services,
+    request: web.Request,
+    resource: request_paths.Managed | request_paths.Runtime,
 ) -> str:
     """The namespace of a client that may do anything there at all; raises `Unauthorized`."""
     try:
@@ -70,7 +78,7 @@ def namespace_of(
 def _authorize(
     services: Services,
     request: web.Request,
-    resource: paths.Managed | paths.Runtime,
+    resource: request_paths.Managed | request_paths.Runtime,
     claim: str,
 ) -> str:
     return services.authorize(
@@ -78,11 +86,13 @@ def _authorize(
         request.path.strip("/"),
         claim,
         request.host,
-        paths.entity_of(resource),
+        request_paths.entity_of(resource),
     )
 
 
-def _missing_manage(request: web.Request, resource: paths.Managed | paths.Runtime) -> MissingManage:
+def _missing_manage(
+    request: web.Request, resource: request_paths.Managed | request_paths.Runtime
+) -> MissingManage:
     operation = _OPERATIONS.get(type(resource), {}).get(request.method)
     if operation is not None:
         return MissingManage(

@@ -1,6 +1,6 @@
 """Who a client is and what it may do: pure checks, the same for AMQP and HTTP.
 
-A credential (`sas.py`, `bearer.py`, or a rule's name and key) is verified by `Identity` against the
+A credential (`sas.py`, `bearer_tokens.py`, or a rule's name and key) is verified by `Identity` against the
 rules that stand at that moment and becomes a `Grant`: claims on a path and below, until it runs
 out. Which namespace is meant follows from the host name, else from whose key it was.
 """
@@ -21,7 +21,7 @@ from protocol.identity.grants import (
     spelled_path_of,
 )
 from protocol.identity.sas import is_sas
-from protocol.identity.verifying import Identity, Keyring
+from protocol.identity.verification import Identity, Keyring
 
 __all__ = [
     "ALL_CLAIMS",

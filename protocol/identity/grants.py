@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from broker.core.errors import QuotaExceeded, Unauthorized
+from broker.core.contract.errors import QuotaExceeded, Unauthorized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from config.entities import AuthorizationRule
+    from config.model.definitions import AuthorizationRule
 
 SEND, LISTEN, MANAGE = "Send", "Listen", "Manage"
 ALL_CLAIMS = frozenset({SEND, LISTEN, MANAGE})

@@ -14,7 +14,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from protocol.identity.bearer import Key, Verifier
+from protocol.identity.bearer_tokens import Key, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

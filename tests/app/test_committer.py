@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.committer import BATCH_WEIGHT, Committer
-from broker.core.records import MessagesDeleted
-from broker.core.turn import Turn
+from broker.app.runtime.committer import BATCH_WEIGHT, Committer
+from broker.core.contract.records import MessagesDeleted
+from broker.core.contract.turn import Turn
 from storage.contract import StorageError
 from storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.core.records import Record
+    from broker.core.contract.records import Record
 
 ENOUGH_COMMITS = 1_000
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.clock import Clock
-from broker.app.durable_core import DurableCore
-from broker.core.commands import CreateEntity
-from broker.core.errors import ServerBusy
+from broker.app.runtime.clock import Clock
+from broker.app.runtime.durable_core import DurableCore
+from broker.core.contract.commands import CreateEntity
+from broker.core.contract.errors import ServerBusy
 from broker.core.namespace import Namespace
-from config.entities import QueueDefinition
-from config.settings import Settings
-from config.topology import Topology
+from config.files.topology import Topology
+from config.model.definitions import QueueDefinition
+from config.settings.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from broker.core.turn import Turn
+    from broker.core.contract.turn import Turn
 
 NAMESPACE = "sbemulatorns"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.app.exposition import Family, Histogram, labels_of
-from broker.app.process_figures import process_families
+from broker.app.observe.exposition import Family, Histogram, labels_of
+from broker.app.observe.process_metrics import process_families
 
 
 def _parsed(family):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from broker.app.http_connections import HttpConnections
-from protocol.http import bodies, errors
+from broker.app.network.http_connections import HttpConnections
+from protocol.http import error_responses, request_bodies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class Host:
         self.port = 0
 
     async def answer(self, request: web.Request) -> web.Response:
-        body = await bodies.read(request, 100)
+        body = await request_bodies.read(request, 100)
         if body == b"slow":
             await self.go_on.wait()
         return web.Response(body=body)
@@ -36,9 +36,9 @@ class Host:
 
 @pytest.fixture
 async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    monkeypatch.setattr(bodies, "SILENCE_MAX_S", TIMEOUT_S)
+    monkeypatch.setattr(request_bodies, "SILENCE_MAX_S", TIMEOUT_S)
     host = Host()
-    application = web.Application(middlewares=[errors.middleware])
+    application = web.Application(middlewares=[error_responses.middleware])
     application.router.add_route("*", "/", host.answer)
     connections = HttpConnections(
         TIMEOUT_S, lambda count: count > CONNECTIONS_MAX, keep_alive_timeout_s=KEEP_ALIVE_S

@@ -9,8 +9,8 @@ import logging
 import pytest
 import structlog
 
-from broker.app import logs
-from config.settings import LogFormat, LogLevel, Settings
+from broker.app.observe import logs
+from config.settings.settings import LogFormat, LogLevel, Settings
 
 
 @pytest.fixture

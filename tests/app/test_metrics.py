@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.app import metrics
-from broker.app.metrics import Metrics
-from broker.core.turn import Turn
-from config.entities import QueueDefinition
+from broker.app.observe import metrics
+from broker.app.observe.metrics import Metrics
+from broker.core.contract.turn import Turn
+from config.model.definitions import QueueDefinition
 from tests.support.playbook import Playbook
 
 MANY = 500

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.app import rule_compiler
-from broker.app.clock import Clock
-from broker.app.rule_compiler import COMPILED_IN_TURN_CHARACTERS, RuleCompiler
-from broker.app.turns import TurnLoop
-from broker.core.commands import AddRule, CreateEntity, GetRule, ListRules
-from broker.core.errors import ArgumentError, BrokerError
-from broker.core.rules import compile_rule
-from config.entities import (
+from broker.app.runtime import rule_compiler
+from broker.app.runtime.clock import Clock
+from broker.app.runtime.rule_compiler import COMPILED_IN_TURN_CHARACTERS, RuleCompiler
+from broker.app.runtime.turn_loop import TurnLoop
+from broker.core.contract.commands import AddRule, CreateEntity, GetRule, ListRules
+from broker.core.contract.errors import ArgumentError, BrokerError
+from broker.core.routing.compiled_rule import compile_rule
+from config.model.definitions import (
     EntityDefinition,
     RuleDefinition,
     SqlAction,
@@ -23,7 +23,7 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.limits import RELAXED
+from config.model.limits import RELAXED
 from tests.support.playbook import Playbook
 
 SUBSCRIPTION = "t/Subscriptions/s"
@@ -57,8 +57,8 @@ class Loop:
             self.threads.append(threading.current_thread().name)
             return compile_rule(rule, limits)
 
-        monkeypatch.setattr("broker.app.rule_compiler.compile_rule", noting)
-        monkeypatch.setattr("broker.core.rule_administration.compile_rule", noting)
+        monkeypatch.setattr("broker.app.runtime.rule_compiler.compile_rule", noting)
+        monkeypatch.setattr("broker.core.operations.rule_administration.compile_rule", noting)
         entities: dict[str, EntityDefinition] = {
             "t": TopicDefinition(),
             SUBSCRIPTION: SubscriptionDefinition(rules=()),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.app.transport import READ_PER_TURN_BYTES, UNREAD_MAX_BYTES, AmqpTransport
+from broker.app.network.amqp_transport import READ_PER_TURN_BYTES, UNREAD_MAX_BYTES, AmqpTransport
 
 if TYPE_CHECKING:
-    from broker.app.transport import Doorkeeper, Wire
+    from broker.app.network.amqp_transport import Doorkeeper, Wire
     from protocol.amqp.connection import Connection
 
 

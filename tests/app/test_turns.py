@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.app.clock import Clock
-from broker.app.turns import TURN_S, TurnLoop
-from broker.core.commands import Detach, Send, Tick
-from broker.core.message import Message
+from broker.app.runtime.clock import Clock
+from broker.app.runtime.turn_loop import TURN_S, TurnLoop
+from broker.core.contract.commands import Detach, Send, Tick
+from broker.core.contract.message import Message
 
 if TYPE_CHECKING:
-    from broker.core.commands import Command
-    from broker.core.turn import Turn
+    from broker.core.contract.commands import Command
+    from broker.core.contract.turn import Turn
 
 
 class DueNamespace:

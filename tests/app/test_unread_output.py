@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.unread_output import STALLED_S, UnreadOutput
+from broker.app.network.unread_output import STALLED_S, UnreadOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable

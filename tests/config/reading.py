@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from config.files.mistakes import ConfigError
 from config.loader import Loaded, load
-from config.mistakes import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config.entities import RuleDefinition
-    from config.limits import Limits
+    from config.model.definitions import RuleDefinition
+    from config.model.limits import Limits
 
 NOWHERE = Path("/nonexistent/Config.json")
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker import __version__
 from broker.__main__ import main
-from config.settings import Settings
+from config.settings.settings import Settings
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def served(monkeypatch):
     server = ModuleType("broker.app.server")
     server.run = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "broker.app.server", server)
-    monkeypatch.setattr("broker.app.logs.configure", lambda _settings: None)
+    monkeypatch.setattr("broker.app.observe.logs.configure", lambda _settings: None)
     for name in ("PEEKLOCK_CONFIG", "PEEKLOCK_AMQP_PORT"):
         monkeypatch.delenv(name, raising=False)
     return calls

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.document import Node, parse_json, parse_yaml, read_document
-from config.mistakes import ConfigError, Report
+from config.files.document import Node, parse_json, parse_yaml, read_document
+from config.files.mistakes import ConfigError, Report
 
 
 def plain(node: Node):

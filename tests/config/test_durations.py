@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.durations import UNLIMITED, finer_ticks_of, format_duration, parse_duration_ms
-from config.entities import UNLIMITED_MS
+from config.model.definitions import UNLIMITED_MS
+from config.model.durations import UNLIMITED, finer_ticks_of, format_duration, parse_duration_ms
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from config.emulator import QUEUE, SUBSCRIPTION, TOPIC, default_topology
-from config.entities import (
+from config.files.emulator_reader import QUEUE, SUBSCRIPTION, TOPIC, default_topology
+from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,
     EntityStatus,

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from config.emulator import QUEUE, SUBSCRIPTION, TOPIC, default_topology
-from config.emulator_limits import beyond_emulator
-from config.entities import (
+from config.files.emulator_limits import beyond_emulator
+from config.files.emulator_reader import QUEUE, SUBSCRIPTION, TOPIC, default_topology
+from config.files.topology import Topology
+from config.model.definitions import (
     CorrelationFilter,
     QueueDefinition,
     RuleDefinition,
     SqlAction,
     SqlFilter,
 )
-from config.topology import Topology
 
 DURATIONS = "in whole seconds, not"
 

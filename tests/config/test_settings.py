@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from config.emulator import default_topology
-from config.limits import RELAXED, STRICT, Tier, relaxed, strict
+from config.files.emulator_reader import default_topology
+from config.files.mistakes import ConfigError
 from config.loader import load
-from config.mistakes import ConfigError
-from config.settings import (
+from config.model.limits import RELAXED, STRICT, Tier, relaxed, strict
+from config.settings.settings import (
     Authorization,
     IdentityClients,
     LogFormat,
@@ -20,7 +20,7 @@ from config.settings import (
     Settings,
     UndeclaredEntities,
 )
-from config.sources import SETTINGS
+from config.settings.sources import SETTINGS
 from tests.config.reading import NOWHERE, any_rule
 
 

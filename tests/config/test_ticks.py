@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.ticks import (
+from config.model.ticks import (
     DateTimeTicks,
     TimeSpanTicks,
     format_date_time,

@@ -14,9 +14,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.emulator import default_topology
-from config.emulator_writing import emulator_form
-from config.entities import (
+from config.files.emulator_reader import default_topology
+from config.files.emulator_writer import emulator_form
+from config.files.properties import PROPERTIES
+from config.files.topology import Topology
+from config.files.yaml_writer import yaml_form
+from config.loader import load
+from config.model.definitions import (
     UNLIMITED_MS,
     AuthorizationRule,
     CorrelationFilter,
@@ -30,14 +34,10 @@ from config.entities import (
     TopicDefinition,
     TrueFilter,
 )
-from config.limits import RELAXED
-from config.loader import load
-from config.names import subscription_path
-from config.properties import PROPERTIES
-from config.ticks import moment_from_ticks, span_from_ticks
-from config.topology import Topology
-from config.yaml_writing import yaml_form
-from protocol.amqp.values import Int, Symbol
+from config.model.limits import RELAXED
+from config.model.names import subscription_path
+from config.model.ticks import moment_from_ticks, span_from_ticks
+from protocol.codec.values import Int, Symbol
 from tests.config.reading import NOWHERE, any_rule, mistakes
 
 # --- topologies of every kind ------------------------------------------------------------------

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from config.entities import (
+from config.files.mistakes import ConfigError
+from config.files.properties import PROPERTIES
+from config.loader import load
+from config.model.authorization_keys import derived_secondary_key
+from config.model.definitions import (
     AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
@@ -22,10 +26,6 @@ from config.entities import (
     TopicDefinition,
     TrueFilter,
 )
-from config.keys import derived_secondary_key
-from config.loader import load
-from config.mistakes import ConfigError
-from config.properties import PROPERTIES
 from tests.config.reading import NOWHERE, entities, mistakes, read
 
 SAMPLE = Path(__file__).parents[2] / "docker" / "entities.yaml"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     COMPLETE,
     DEAD_LETTER,
     AttachSender,
@@ -19,7 +19,7 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.errors import (
+from broker.core.contract.errors import (
     ArgumentError,
     EntityAlreadyExists,
     EntityDisabled,
@@ -27,10 +27,10 @@ from broker.core.errors import (
     QuotaExceeded,
     Unauthorized,
 )
-from broker.core.records import EntityDeleted, EntityStored
-from broker.core.sql.errors import SqlSyntaxError
-from broker.core.turn import Turn
-from config.entities import (
+from broker.core.contract.records import EntityDeleted, EntityStored
+from broker.core.contract.turn import Turn
+from broker.core.routing.sql.sql_errors import SqlSyntaxError
+from config.model.definitions import (
     AuthorizationRule,
     EntityDefinition,
     EntityStatus,
@@ -40,7 +40,7 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.limits import Limits
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     START_MS,

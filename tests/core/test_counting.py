@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     COMPLETE,
     RELEASE,
     AttachSender,
@@ -23,8 +23,8 @@ from broker.core.commands import (
     Settlement,
     SettlementKind,
 )
-from broker.core.counting import DeadLetterCause, Outcome
-from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from broker.core.contract.counting import DeadLetterCause, Outcome
+from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.playbook import (
     CLIENT,
     START_MS,

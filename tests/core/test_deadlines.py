@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.deadlines import Deadlines, Due
+from broker.core.queues.deadlines import Deadlines, Due
 
 
 def test_the_earliest_moment_is_known():

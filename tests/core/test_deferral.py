@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -19,10 +19,10 @@ from broker.core.commands import (
     Settle,
     SettleByToken,
 )
-from broker.core.errors import ArgumentOutOfRange, MessageNotFound
-from broker.core.message import MessageState
-from config.entities import QueueDefinition
-from config.limits import Limits
+from broker.core.contract.errors import ArgumentOutOfRange, MessageNotFound
+from broker.core.contract.message import MessageState
+from config.model.definitions import QueueDefinition
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     T1,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch
-from broker.core.errors import ArgumentError
-from broker.core.records import MessageIdsForgotten, MessageIdsSeen
-from config.entities import QueueDefinition
+from broker.core.contract.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch
+from broker.core.contract.errors import ArgumentError
+from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
+from config.model.definitions import QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     START_MS,

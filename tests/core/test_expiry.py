@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -13,7 +13,7 @@ from broker.core.commands import (
     Peek,
     Settle,
 )
-from config.entities import QueueDefinition
+from config.model.definitions import QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     T1,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core import effects
-from broker.core.commands import (
+from broker.core.contract import effects
+from broker.core.contract.commands import (
     DEAD_LETTER,
     AttachSender,
     CreateEntity,
@@ -17,8 +17,8 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.errors import ArgumentError, NotAllowed, ServerBusy
-from config.entities import (
+from broker.core.contract.errors import ArgumentError, NotAllowed, ServerBusy
+from config.model.definitions import (
     UNLIMITED_MS,
     EntityDefinition,
     EntityStatus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -17,8 +17,8 @@ from broker.core.commands import (
     Settlement,
     SettlementKind,
 )
-from broker.core.effects import messages_as_delivered
-from broker.core.message import MessageState
+from broker.core.contract.effects import messages_as_delivered
+from broker.core.contract.message import MessageState
 from tests.support.playbook import (
     CLIENT,
     START_MS,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -38,10 +38,10 @@ from broker.core.commands import (
     SettleByToken,
     UpdateEntity,
 )
-from broker.core.deadlines import Due
-from broker.core.message import MessageState
-from broker.core.sessions import LOCK_GRACE_MS, Session
-from config.entities import (
+from broker.core.contract.message import MessageState
+from broker.core.queues.deadlines import Due
+from broker.core.queues.sessions import LOCK_GRACE_MS, Session
+from config.model.definitions import (
     CorrelationFilter,
     EntityDefinition,
     QueueDefinition,

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.identifiers import MessageIds, lock_tokens
-from broker.core.index import BLOCK_BITS, BLOCK_SIZE, MessageIndex
-from broker.core.message import Message
-from broker.core.ready import READ_AHEAD_MAX_BYTES, ReadyMessages
+from broker.core.contract.message import Message
+from broker.core.messages.identifiers import MessageIds, lock_tokens
+from broker.core.queues.message_index import BLOCK_BITS, BLOCK_SIZE, MessageIndex
+from broker.core.queues.ready_messages import READ_AHEAD_MAX_BYTES, ReadyMessages
 
 SOMEWHERE: Any = object()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -19,8 +19,8 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.ready import READ_AHEAD_MESSAGES
-from config.entities import (
+from broker.core.queues.ready_messages import READ_AHEAD_MESSAGES
+from config.model.definitions import (
     EntityDefinition,
     QueueDefinition,
     SubscriptionDefinition,

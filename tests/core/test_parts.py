@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     COMPLETE,
     AttachSender,
     CreateEntity,
@@ -20,11 +20,11 @@ from broker.core.commands import (
     Settle,
     Tick,
 )
-from broker.core.effects import Reply, Settled, SettleRefused
-from broker.core.errors import BrokerError, MessageLockLost, QuotaExceeded
-from broker.core.records import MessagesDeleted
-from broker.core.traffic import ATOMIC_COPIES_MAX
-from config.entities import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from broker.core.contract.effects import Reply, Settled, SettleRefused
+from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExceeded
+from broker.core.contract.records import MessagesDeleted
+from broker.core.operations.send_and_settle import ATOMIC_COPIES_MAX
+from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.playbook import (
     CLIENT,
     Advance,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from broker.core.message import Message
-from broker.core.ready import ReadyMessages
+from broker.core.contract.message import Message
+from broker.core.queues.ready_messages import ReadyMessages
 
 if TYPE_CHECKING:
-    from broker.core.queue import Queue
+    from broker.core.queues.queue import Queue
 
 
 def waiting(number: int, *, paged: bool = False) -> Message:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     COMPLETE,
     DEAD_LETTER,
     AttachReceiver,
@@ -15,21 +15,21 @@ from broker.core.commands import (
     RenewLocks,
     Settle,
 )
-from broker.core.errors import (
+from broker.core.contract.errors import (
     EntityDisabled,
     EntityNotFound,
     MessageLockLost,
     NotAllowed,
     QuotaExceeded,
 )
-from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
-from config.entities import (
+from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
+from config.model.definitions import (
     EntityStatus,
     QueueDefinition,
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.limits import Limits
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     T1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     COMPLETE,
     DEFER,
     DeleteMessages,
@@ -13,10 +13,10 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.errors import ArgumentOutOfRange, EntityDisabled, EntityNotFound
-from broker.core.requests import PEEK_MAX_BYTES
-from config.entities import EntityStatus, QueueDefinition
-from config.limits import Limits
+from broker.core.contract.errors import ArgumentOutOfRange, EntityDisabled, EntityNotFound
+from broker.core.operations.message_requests import PEEK_MAX_BYTES
+from config.model.definitions import EntityStatus, QueueDefinition
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     START_MS,

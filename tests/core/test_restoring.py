@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -23,11 +23,11 @@ from broker.core.commands import (
     SettlementKind,
     Tick,
 )
-from broker.core.definitions import definition_from_json, definition_to_json
-from broker.core.identifiers import MessageIds
+from broker.core.contract.turn import Turn
+from broker.core.entities.stored_definitions import definition_from_json, definition_to_json
+from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace
-from broker.core.turn import Turn
-from config.entities import (
+from config.model.definitions import (
     AuthorizationRule,
     CorrelationFilter,
     EntityStatus,
@@ -39,7 +39,7 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.ticks import DateTimeTicks, TimeSpanTicks
+from config.model.ticks import DateTimeTicks, TimeSpanTicks
 from tests.support.playbook import (
     CLIENT,
     START_MS,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.core import rule_administration, rules
-from broker.core.commands import AddRule, AttachSender, GetRule, ListRules, RemoveRule
-from broker.core.records import RulesDeleted, RulesStored
-from config.entities import (
+from broker.core.contract.commands import AddRule, AttachSender, GetRule, ListRules, RemoveRule
+from broker.core.contract.records import RulesDeleted, RulesStored
+from broker.core.operations import rule_administration
+from broker.core.routing import compiled_rule
+from config.model.definitions import (
     CorrelationFilter,
     RuleDefinition,
     SqlFilter,
@@ -23,7 +24,7 @@ from tests.support.playbook import CLIENT, Playbook, S, message, send
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.core.turn import Turn
+    from broker.core.contract.turn import Turn
 
 SUBSCRIPTION = "t/Subscriptions/s"
 FEW, MANY = 10, 2_000
@@ -107,7 +108,7 @@ def test_creating_and_removing_a_rule_writes_one_row_and_compiles_once(monkeypat
 
     def counting(rule, limits):
         compiled.append(rule.name)
-        return rules.compile_rule(rule, limits)
+        return compiled_rule.compile_rule(rule, limits)
 
     monkeypatch.setattr(rule_administration, "compile_rule", counting)
     book = having(0, correlated)

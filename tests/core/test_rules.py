@@ -10,14 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.errors import ArgumentError, UndecodableMessage
-from broker.core.message import Message
-from broker.core.overlay import Overlay
-from broker.core.rule_index import Routed, TopicRules
-from broker.core.rules import compile_rule
-from broker.core.sql import Draft, FilterError, MessageProperties, SqlSyntaxError, compile_filter
-from broker.core.sql import compile_action as compile_sql_action
-from config.entities import (
+from broker.core.contract.errors import ArgumentError, UndecodableMessage
+from broker.core.contract.message import Message
+from broker.core.contract.message_changes import Overlay
+from broker.core.routing.compiled_rule import compile_rule
+from broker.core.routing.rule_index import Routed, TopicRules
+from broker.core.routing.sql import (
+    Draft,
+    FilterError,
+    MessageProperties,
+    SqlSyntaxError,
+    compile_filter,
+)
+from broker.core.routing.sql import compile_action as compile_sql_action
+from config.model.definitions import (
     CorrelationFilter,
     FalseFilter,
     RuleDefinition,
@@ -25,7 +31,7 @@ from config.entities import (
     SqlFilter,
     TrueFilter,
 )
-from config.limits import STRICT
+from config.model.limits import STRICT
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

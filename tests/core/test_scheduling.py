@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.backlog import PART_MESSAGES as AT_A_TIME
-from broker.core.commands import CancelScheduled, DeleteEntity, GetEntity, Peek, Schedule, Tick
-from broker.core.errors import (
+from broker.core.contract.commands import (
+    CancelScheduled,
+    DeleteEntity,
+    GetEntity,
+    Peek,
+    Schedule,
+    Tick,
+)
+from broker.core.contract.errors import (
     EntityDisabled,
     EntityNotFound,
     MessageNotFound,
     MessageSizeExceeded,
     NotAllowed,
 )
-from broker.core.message import MessageState
-from broker.core.records import MessagesDeleted
-from config.entities import EntityStatus, QueueDefinition
+from broker.core.contract.message import MessageState
+from broker.core.contract.records import MessagesDeleted
+from broker.core.queues.backlog import PART_MESSAGES as AT_A_TIME
+from config.model.definitions import EntityStatus, QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     START_MS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import AttachSender, CreateEntity, DeleteEntity, Send, SendBatch
-from broker.core.errors import (
+from broker.core.contract.commands import AttachSender, CreateEntity, DeleteEntity, Send, SendBatch
+from broker.core.contract.errors import (
     ArgumentError,
     EntityDisabled,
     EntityNotFound,
@@ -15,14 +15,14 @@ from broker.core.errors import (
     ServerBusy,
     UndecodableMessage,
 )
-from broker.core.message import Message
-from config.entities import (
+from broker.core.contract.message import Message
+from config.model.definitions import (
     EntityStatus,
     QueueDefinition,
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.limits import Limits
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     Accepted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     DEFER,
     Detach,
     GetSessionState,
@@ -16,10 +16,10 @@ from broker.core.commands import (
     SetSessionState,
     Settle,
 )
-from broker.core.errors import NotAllowed, SessionCannotBeLocked
-from broker.core.records import SessionStateSet
-from broker.core.session_ids import session_key
-from config.entities import QueueDefinition
+from broker.core.contract.errors import NotAllowed, SessionCannotBeLocked
+from broker.core.contract.records import SessionStateSet
+from broker.core.messages.session_ids import session_key
+from config.model.definitions import QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     START_MS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEFER,
@@ -20,7 +20,7 @@ from broker.core.commands import (
     Settle,
     SettleByToken,
 )
-from broker.core.errors import (
+from broker.core.contract.errors import (
     MessageLockLost,
     MessageNotFound,
     MessageSizeExceeded,
@@ -30,12 +30,12 @@ from broker.core.errors import (
     SessionCannotBeLocked,
     SessionLockLost,
 )
-from broker.core.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
-from broker.core.outlet import BURST_MAX_BYTES
-from broker.core.records import SessionStateSet
-from broker.core.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
-from config.entities import QueueDefinition
-from config.limits import Limits
+from broker.core.contract.records import SessionStateSet
+from broker.core.queues.dispatcher import BURST_MAX_BYTES
+from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
+from broker.core.queues.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
+from config.model.definitions import QueueDefinition
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     START_MS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -18,9 +18,9 @@ from broker.core.commands import (
     Settlement,
     SettlementKind,
 )
-from broker.core.errors import EntityNotFound, MessageLockLost, NotAllowed
-from broker.core.message import MessageState
-from config.entities import QueueDefinition
+from broker.core.contract.errors import EntityNotFound, MessageLockLost, NotAllowed
+from broker.core.contract.message import MessageState
+from config.model.definitions import QueueDefinition
 from tests.support.playbook import (
     CLIENT,
     T1,

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.core.message import Message
-from broker.core.sql import Draft, FilterError, MessageProperties, compile_action
+from broker.core.contract.message import Message
+from broker.core.routing.sql import Draft, FilterError, MessageProperties, compile_action
 
 GONE = b"removed"
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -16,7 +16,7 @@ from uuid import UUID
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.core.sql import FilterError, SqlSyntaxError, compile_filter
+from broker.core.routing.sql import FilterError, SqlSyntaxError, compile_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.core.errors import ArgumentError
-from broker.core.sql import FilterError, compile_filter
-from config.ticks import DateTimeTicks, TimeSpanTicks
+from broker.core.contract.errors import ArgumentError
+from broker.core.routing.sql import FilterError, compile_filter
+from config.model.ticks import DateTimeTicks, TimeSpanTicks
 
 T, F, U = True, False, None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.errors import ArgumentError
-from broker.core.sql import SqlSyntaxError, compile_action, compile_filter
-from broker.core.sql.grammar import NESTING_MAX
+from broker.core.contract.errors import ArgumentError
+from broker.core.routing.sql import SqlSyntaxError, compile_action, compile_filter
+from broker.core.routing.sql.grammar import NESTING_MAX
 
 END = "the end of the text"
 AFTER_CONDITION = "AND, OR or the end of the text"

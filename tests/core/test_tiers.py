@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import AttachSender, CreateEntity, Declare, Send, UpdateEntity
-from broker.core.errors import ArgumentError, NotAllowed
-from config.entities import EntityDefinition, QueueDefinition, TopicDefinition
-from config.limits import Tier, relaxed, strict
+from broker.core.contract.commands import AttachSender, CreateEntity, Declare, Send, UpdateEntity
+from broker.core.contract.errors import ArgumentError, NotAllowed
+from config.model.definitions import EntityDefinition, QueueDefinition, TopicDefinition
+from config.model.limits import Tier, relaxed, strict
 from tests.support.playbook import CLIENT, Accepted, Named, Playbook, Refused, S, message
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     COMPLETE,
     AddRule,
     AttachSender,
@@ -20,7 +20,7 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.errors import (
+from broker.core.contract.errors import (
     ArgumentError,
     EntityAlreadyExists,
     EntityNotFound,
@@ -28,7 +28,7 @@ from broker.core.errors import (
     QuotaExceeded,
     UndecodableMessage,
 )
-from config.entities import (
+from config.model.definitions import (
     CorrelationFilter,
     EntityStatus,
     FalseFilter,

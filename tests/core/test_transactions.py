@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -24,7 +24,7 @@ from broker.core.commands import (
     SettleByToken,
     UpdateEntity,
 )
-from broker.core.errors import (
+from broker.core.contract.errors import (
     EntityNotFound,
     MessageLockLost,
     MessageSizeExceeded,
@@ -35,8 +35,8 @@ from broker.core.errors import (
     TransactionRolledBack,
     TransactionUnknown,
 )
-from config.entities import EntityStatus, QueueDefinition
-from config.limits import Limits
+from config.model.definitions import EntityStatus, QueueDefinition
+from config.model.limits import Limits
 from tests.support.playbook import (
     CLIENT,
     START_MS,

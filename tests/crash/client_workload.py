@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.amqp.values import Int, Long
+from protocol.codec.values import Int, Long
 from tests.crash.clients.answers import Outcome, Refused, Unanswered
 from tests.crash.clients.connection import Client
 from tests.crash.clients.messages import decode_message

@@ -16,15 +16,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.__main__ import main
-from broker.app.committer import Committer
-from broker.app.turns import TurnLoop
+from broker.app.runtime.committer import Committer
+from broker.app.runtime.turn_loop import TurnLoop
+from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
-from broker.core.turn import Turn
-from storage.disk_reserve import DiskReserve
-from storage.sqlite import SqliteStore
-from storage.sqlite_batch import Batch
-from storage.statements import Statements
-from storage.write_ahead_log import WriteAheadLog
+from storage.sqlite.batch import Batch
+from storage.sqlite.disk_reserve import DiskReserve
+from storage.sqlite.statements import Statements
+from storage.sqlite.store import SqliteStore
+from storage.sqlite.write_ahead_log import WriteAheadLog
 from tests.crash.sabotage import SABOTAGES
 from tests.crash.sabotage import VARIABLE as SABOTAGE
 

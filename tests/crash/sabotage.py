@@ -9,22 +9,22 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.app.committer import Committer
-from broker.core.records import (
+from broker.app.runtime.committer import Committer
+from broker.core.contract.records import (
     EntityDeleted,
     MessageIdsSeen,
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
 )
-from broker.core.turn import Turn
-from storage import sqlite
-from storage.sqlite import SqliteStore
+from broker.core.contract.turn import Turn
+from storage.sqlite import store
+from storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from broker.core.records import Record
+    from broker.core.contract.records import Record
 
 VARIABLE = "CRASH_SABOTAGE"
 
@@ -105,9 +105,9 @@ def write_without_syncing() -> None:
     """Answers leave when the system has the bytes, whether the disk has them or not."""
     pragmas = [
         "synchronous = OFF" if pragma.startswith("synchronous") else pragma
-        for pragma in sqlite._PRAGMAS
+        for pragma in store._PRAGMAS
     ]
-    setattr(sqlite, "_PRAGMAS", tuple(pragmas))  # noqa: B010 -- its type is that of a fixed length
+    setattr(store, "_PRAGMAS", tuple(pragmas))  # noqa: B010 -- its type is that of a fixed length
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {

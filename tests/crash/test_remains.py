@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 from tests.crash import remains
 from tests.crash.ledgers.report import found_in
 

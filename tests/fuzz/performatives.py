@@ -9,7 +9,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.amqp.values import Described, Int, Long, Symbol, Timestamp, UByte, UInt, ULong, encode
+from protocol.codec.values import (
+    Described,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    encode,
+)
 from tests.support import wire
 
 if TYPE_CHECKING:

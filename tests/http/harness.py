@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import web
 
-from broker.app.clock import Clock
-from broker.core.commands import Tick
-from broker.core.effects import PayloadsNeeded, Reply
-from broker.core.errors import Unauthorized
-from broker.core.identifiers import MessageIds, lock_tokens
+from broker.app.runtime.clock import Clock
+from broker.core.contract.commands import Tick
+from broker.core.contract.effects import PayloadsNeeded, Reply
+from broker.core.contract.errors import Unauthorized
+from broker.core.contract.turn import Turn
+from broker.core.messages.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
-from broker.core.turn import Turn
-from config.limits import RELAXED, Limits, Tier
-from protocol.amqp.reader import Reader
+from config.model.limits import RELAXED, Limits, Tier
+from protocol.codec.message_reader import Reader
 from protocol.http.application import Services, build
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from broker.core.commands import Command
-    from broker.core.effects import Effect
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Effect
 
 HOST = "localhost"
 NAME = "sbemulatorns"

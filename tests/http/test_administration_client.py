@@ -29,8 +29,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from broker.core.commands import CreateEntity, GetEntity
-from config.entities import QueueDefinition
+from broker.core.contract.commands import CreateEntity, GetEntity
+from config.model.definitions import QueueDefinition
 
 if TYPE_CHECKING:
     from pathlib import Path

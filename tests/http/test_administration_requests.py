@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from broker.core.commands import AddRule, CreateEntity, GetEntity
-from config.entities import CorrelationFilter, QueueDefinition, RuleDefinition
-from protocol.amqp.values import Int, Long, Symbol, UInt
+from broker.core.contract.commands import AddRule, CreateEntity, GetEntity
+from config.model.definitions import CorrelationFilter, QueueDefinition, RuleDefinition
+from protocol.codec.values import Int, Long, Symbol, UInt
 from tests.http.client import ATOM, SERVICE_BUS, Answer, entry, queue_entry, request
 
 if TYPE_CHECKING:

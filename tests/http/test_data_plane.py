@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.core.commands import GetEntity
-from protocol.amqp.sections import read_message
-from protocol.amqp.values import Described, ULong, encode
-from protocol.http import rest_messages
+from broker.core.contract.commands import GetEntity
+from protocol.codec.sections import read_message
+from protocol.codec.values import Described, ULong, encode
+from protocol.http.data_plane import rest_messages
 from tests.http.client import Answer, entry, queue_entry, request
 
 if TYPE_CHECKING:

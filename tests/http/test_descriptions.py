@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.core.effects import EntityView
-from config.entities import QueueDefinition
-from protocol.http import descriptions
+from broker.core.contract.effects import EntityView
+from config.model.definitions import QueueDefinition
+from protocol.http.admin import descriptions
 
 
 def test_the_message_count_is_of_all_there_are():

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.core.commands import AttachSender, GetEntity
-from config.entities import AuthorizationRule, QueueDefinition
-from config.keys import KEY_LENGTH
-from config.limits import Tier, relaxed, strict
+from broker.core.contract.commands import AttachSender, GetEntity
+from config.model.authorization_keys import KEY_LENGTH
+from config.model.definitions import AuthorizationRule, QueueDefinition
+from config.model.limits import Tier, relaxed, strict
 from tests.http.client import entry, queue_entry, request
 from tests.http.harness import HttpHarness
 
@@ -105,7 +105,7 @@ def test_durations_keep_all_that_a_time_span_holds(client, path):
 
 def test_precision_outlives_a_restart():
     """The store keeps it, in the text that it keeps of a definition."""
-    from broker.core.definitions import definition_from_json, definition_to_json
+    from broker.core.entities.stored_definitions import definition_from_json, definition_to_json
 
     definition = QueueDefinition(
         lock_duration_ms=10_123,
@@ -165,7 +165,7 @@ def test_a_rule_without_a_second_key_gets_one(client, path):
 
 def test_no_empty_element_is_written(client):
     """A rule of an older store may have no second key: .NET fails on an empty one."""
-    from broker.core.commands import CreateEntity
+    from broker.core.contract.commands import CreateEntity
 
     definition = QueueDefinition(authorization_rules=(AuthorizationRule("k", "p" * 44),))
     client.harness.ask(lambda peer, mark: CreateEntity(peer, mark, "old", definition))

@@ -11,7 +11,7 @@ from aiohttp import ClientConnectionResetError, WSMsgType, web
 from aiohttp.test_utils import make_mocked_request
 from structlog.testing import capture_logs
 
-from protocol.http import errors
+from protocol.http import error_responses
 from protocol.http.websocket import HIGH_WATER_BYTES
 from tests.http.client import request
 
@@ -162,5 +162,5 @@ async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error_of_
         raise ClientConnectionResetError("Cannot write to closing transport")
 
     with capture_logs() as logged:
-        await errors.middleware(make_mocked_request("GET", PATH), upgrade)
+        await error_responses.middleware(make_mocked_request("GET", PATH), upgrade)
     assert ["info"] == [line["log_level"] for line in logged]

@@ -10,29 +10,29 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
-from broker.app.access import Access
-from broker.app.clock import Clock
-from broker.core.commands import CreateEntity, DeleteEntity, Tick, UpdateEntity
-from broker.core.effects import PayloadsNeeded, Reply
-from broker.core.identifiers import MessageIds, lock_tokens
+from broker.app.runtime.clock import Clock
+from broker.app.security.access import Access
+from broker.core.contract.commands import CreateEntity, DeleteEntity, Tick, UpdateEntity
+from broker.core.contract.effects import PayloadsNeeded, Reply
+from broker.core.contract.turn import Turn
+from broker.core.messages.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
-from broker.core.turn import Turn
-from config.document import parse_yaml
-from config.limits import RELAXED
-from config.mistakes import Report
-from config.settings import Settings
-from config.yaml_form import read_yaml_form
+from config.files.document import parse_yaml
+from config.files.mistakes import Report
+from config.files.yaml_reader import read_yaml_form
+from config.model.limits import RELAXED
+from config.settings.settings import Settings
 from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.held_memory import MemoryBudgets
-from protocol.amqp.reader import Reader
-from protocol.amqp.values import Described, Symbol, UInt, ULong, decode, encode
+from protocol.codec.message_reader import Reader
+from protocol.codec.values import Described, Symbol, UInt, ULong, decode, encode
 from protocol.identity import sas
 from tests.support import wire
 
 if TYPE_CHECKING:
-    from broker.core.commands import Command
-    from broker.core.effects import Effect
-    from config.entities import EntityDefinition
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Effect
+    from config.model.definitions import EntityDefinition
     from tests.support.wire import Frame
 
 NOW_MS = 1_800_000_000_000

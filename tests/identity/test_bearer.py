@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from protocol.identity import ALL_CLAIMS, Identity, TokenRefused
-from protocol.identity.bearer import Verifier, read_keys
+from protocol.identity.bearer_tokens import Verifier, read_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

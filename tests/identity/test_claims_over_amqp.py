@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from config.limits import RELAXED
-from protocol.amqp.management import OPERATIONS
-from protocol.amqp.values import Array, ArrayCode, Int, Long, Timestamp
+from config.model.limits import RELAXED
+from protocol.amqp.nodes.management import OPERATIONS
+from protocol.codec.values import Array, ArrayCode, Int, Long, Timestamp
 from protocol.identity import sas
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client, LinkRefused
 from tests.support import wire

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from config.entities import DEFAULT_LOCK_DURATION_MS, AuthorizationRule, QueueDefinition
-from config.limits import RELAXED
-from config.names import DEFAULT_NAMESPACE
+from config.model.definitions import DEFAULT_LOCK_DURATION_MS, AuthorizationRule, QueueDefinition
+from config.model.limits import RELAXED
+from config.model.names import DEFAULT_NAMESPACE
 from tests.identity.broker import HOUR_MS, ROOT_KEY, ROOT_NAME, Broker, Client, error_of
 from tests.support import wire
 from tests.support.amqp_messages import DATA, encoded

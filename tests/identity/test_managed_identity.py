@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.core.errors import ArgumentError, Unauthorized
+from broker.core.contract.errors import ArgumentError, Unauthorized
 from protocol.identity import ALL_CLAIMS, TokenRefused
 from protocol.identity.managed_identity import (
     LIFETIME_S,

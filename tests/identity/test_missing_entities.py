@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from config.entities import QueueDefinition
-from protocol.amqp.cbs import JAVA_SDK, PYTHON_SDK
+from config.model.definitions import QueueDefinition
+from protocol.amqp.nodes.cbs import JAVA_SDK, PYTHON_SDK
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
 
 DECLARED = """

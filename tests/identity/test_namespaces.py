@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.names import DEFAULT_NAMESPACE
-from protocol.amqp.values import Described, ULong
+from config.model.names import DEFAULT_NAMESPACE
+from protocol.codec.values import Described, ULong
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
 from tests.support.amqp_messages import encoded
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from azure.servicebus._pyamqp.utils import generate_sas_token
 
-from config.entities import AuthorizationRule
+from config.model.definitions import AuthorizationRule
 from protocol.identity import (
     ALL_CLAIMS,
     NEVER_MS,

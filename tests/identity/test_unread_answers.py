@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.core.commands import Peek, RenewLocks
-from protocol.amqp.request_intake import ANSWERS_MAX_BYTES
-from protocol.amqp.requests import REQUEST_CREDIT
-from protocol.amqp.values import Described, Int, Long, ULong, encode
+from broker.core.contract.commands import Peek, RenewLocks
+from protocol.amqp.nodes.request_intake import ANSWERS_MAX_BYTES
+from protocol.amqp.nodes.request_response import REQUEST_CREDIT
+from protocol.codec.values import Described, Int, Long, ULong, encode
 from tests.identity.broker import Broker, Client
 from tests.support import wire
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.amqp.nodes import (
+from protocol.amqp.nodes.link_factory import (
     CBS_REQUEST_MAX_BYTES,
     COORDINATOR_REQUEST_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
-from protocol.amqp.values import Described, ULong, encode
+from protocol.codec.values import Described, ULong, encode
 from tests.identity.broker import Broker, Client, error_of
 from tests.support import wire
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from broker.core import commands as ask
-from broker.core import effects as tell
-from broker.core.commands import Settlement, SettlementKind
-from config.entities import TopicDefinition
+from broker.core.contract import commands as ask
+from broker.core.contract import effects as tell
+from broker.core.contract.commands import Settlement, SettlementKind
+from config.model.definitions import TopicDefinition
 from tests.model.pair import Pair
 from tests.model.traffic import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
 from tests.model.world import (
@@ -34,9 +34,9 @@ from tests.model.world import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.core.commands import Command
-    from broker.core.effects import Effect
-    from broker.core.message import Message
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.message import Message
     from tests.model.pair import Watch
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.commands import ReceiveMode
-from broker.core.outlet import BURST_MAX_BYTES, BURST_MAX_MESSAGES
-from config.entities import TopicDefinition
+from broker.core.contract.commands import ReceiveMode
+from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
+from config.model.definitions import TopicDefinition
 from tests.model.model import Model, shown
 from tests.model.things import (
     DEAD,
@@ -27,7 +27,7 @@ from tests.model.things import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from broker.core.commands import Peer
+    from broker.core.contract.commands import Peer
 
 
 class Handed(NamedTuple):

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.commands import SettlementKind
-from broker.core.effects import Accepted, Deliver, Settled
-from broker.core.records import MessagesStored
+from broker.core.contract.commands import SettlementKind
+from broker.core.contract.effects import Accepted, Deliver, Settled
+from broker.core.contract.records import MessagesStored
 from tests.model.world import fields_of, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.core.effects import Effect
-    from broker.core.records import Record
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.records import Record
     from storage.memory import MemoryStore
 
 

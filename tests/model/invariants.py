@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.message import MessageState
-from broker.core.session_ids import session_key
+from broker.core.contract.message import MessageState
+from broker.core.messages.session_ids import session_key
 
 if TYPE_CHECKING:
-    from broker.core.message import Message
+    from broker.core.contract.message import Message
     from broker.core.namespace import Namespace
-    from broker.core.queue import Queue
+    from broker.core.queues.queue import Queue
     from storage.memory import MemoryStore
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.commands import ReceiveMode
-from config.entities import SubscriptionDefinition, TopicDefinition
+from broker.core.contract.commands import ReceiveMode
+from config.model.definitions import SubscriptionDefinition, TopicDefinition
 from tests.model.things import (
     ACTIVE,
     DEAD,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from broker.core import commands as ask
-    from config.entities import EntityDefinition
+    from broker.core.contract import commands as ask
+    from config.model.definitions import EntityDefinition
 
 REPLY_MAX_BYTES = 1024 * 1024
 """What a peek shows must fit into one answer, unless it is a single message."""

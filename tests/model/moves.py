@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core import commands as ask
-from broker.core.commands import ReceiveMode, SessionRequest
-from config.entities import (
+from broker.core.contract import commands as ask
+from broker.core.contract.commands import ReceiveMode, SessionRequest
+from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,
     EntityStatus,
@@ -34,8 +34,8 @@ from tests.model.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.core.commands import Command
-    from config.entities import EntityDefinition
+    from broker.core.contract.commands import Command
+    from config.model.definitions import EntityDefinition
 
 SHORT_PAUSES_MS = (1, 1_000, 1_000, LOCK_MS // 2)
 RULES = (RuleDefinition("red", CorrelationFilter(label="red")), RuleDefinition("any"))

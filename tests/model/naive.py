@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.commands import SettlementKind
-from config.entities import (
+from broker.core.contract.commands import SettlementKind
+from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,
     SubscriptionDefinition,
@@ -35,8 +35,8 @@ from tests.model.things import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.commands import Settlement
-    from config.limits import Limits
+    from broker.core.contract.commands import Settlement
+    from config.model.limits import Limits
 
 
 class World:

@@ -11,11 +11,11 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core import effects as tell
-from broker.core.commands import Declare, PayloadsLoaded, Peek, ReceiveDeferred, Tick
-from broker.core.effects import PayloadsNeeded
-from broker.core.turn import Turn
-from config.entities import RuleDefinition
+from broker.core.contract import effects as tell
+from broker.core.contract.commands import Declare, PayloadsLoaded, Peek, ReceiveDeferred, Tick
+from broker.core.contract.effects import PayloadsNeeded
+from broker.core.contract.turn import Turn
+from config.model.definitions import RuleDefinition
 from storage.memory import MemoryStore
 from tests.model.dispatch import Handed, dispatch
 from tests.model.durable import Durable
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from broker.core.commands import Command, Peer
-    from broker.core.effects import Effect
-    from broker.core.message import Message
+    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.message import Message
+    from broker.core.contract.records import Record
     from broker.core.namespace import Namespace
-    from broker.core.queue import Queue
-    from broker.core.records import Record
-    from config.entities import EntityDefinition
+    from broker.core.queues.queue import Queue
+    from config.model.definitions import EntityDefinition
 
     Watch = Callable[[Sequence[Record], Namespace, int], None]
 
@@ -278,7 +278,7 @@ class Pair:
         self.commit()
         self.read()
         nobody = Client("end")
-        from broker.core.commands import DeleteEntity, Detach
+        from broker.core.contract.commands import DeleteEntity, Detach
 
         peers = {id(one.peer): one.peer for one in self.model.listeners}
         peers |= {id(peer): peer for peer in self.model.senders}

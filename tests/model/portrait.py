@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.rows import rows_of
-from broker.core.subscription import Subscription
+from broker.core.entities.subscription import Subscription
+from broker.core.messages.message_rows import rows_of
 
 if TYPE_CHECKING:
-    from broker.core.entities import Entity
+    from broker.core.contract.records import EntityStored, MessageRow, RuleRow
+    from broker.core.entities.entity import Entity
     from broker.core.namespace import Namespace
-    from broker.core.queue import Queue
-    from broker.core.records import EntityStored, MessageRow, RuleRow
+    from broker.core.queues.queue import Queue
 
 
 class QueuePortrait(NamedTuple):

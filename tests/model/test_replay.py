@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.memory import MemoryStore
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 from tests.model.chance import Seeded
 from tests.model.moves import Moves, play
 from tests.model.portrait import Portrait, portrait
@@ -20,8 +20,8 @@ from tests.model.world import new_namespace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.core.contract.records import Record
     from broker.core.namespace import Namespace
-    from broker.core.records import Record
     from storage.contract import Store
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     ABANDON,
     DEFER,
     AttachSender,
@@ -22,8 +22,8 @@ from broker.core.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.errors import EntityDisabled, TransactionRolledBack
-from config.entities import (
+from broker.core.contract.errors import EntityDisabled, TransactionRolledBack
+from config.model.definitions import (
     CorrelationFilter,
     EntityDefinition,
     EntityStatus,

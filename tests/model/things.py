@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from config.entities import EntityStatus, TopicDefinition
+from config.model.definitions import EntityStatus, TopicDefinition
 from tests.model.world import fields_of
 
 if TYPE_CHECKING:
-    from broker.core.commands import Peer, ReceiveMode
-    from broker.core.message import Message
-    from config.entities import EntityDefinition
+    from broker.core.contract.commands import Peer, ReceiveMode
+    from broker.core.contract.message import Message
+    from config.model.definitions import EntityDefinition
 
 MAIN, DEAD, TRANSFER_DEAD = 0, 1, 2
 ACTIVE, DEFERRED, SCHEDULED = 0, 1, 2

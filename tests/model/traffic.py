@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.commands import SettlementKind
-from config.entities import SubscriptionDefinition, TopicDefinition
+from broker.core.contract.commands import SettlementKind
+from config.model.definitions import SubscriptionDefinition, TopicDefinition
 from tests.model.naive import World
 from tests.model.things import (
     DEAD,
@@ -28,9 +28,9 @@ from tests.model.things import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.core import commands as ask
-    from broker.core.commands import Peer, Settlement
-    from config.limits import Limits
+    from broker.core.contract import commands as ask
+    from broker.core.contract.commands import Peer, Settlement
+    from config.model.limits import Limits
 
 DEAD_SUFFIX = "/$DeadLetterQueue"
 TRANSFER_DEAD_SUFFIX = "/$Transfer/$DeadLetterQueue"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core import effects as tell
+from broker.core.contract import effects as tell
 from tests.model.dispatch import Handed
 from tests.model.model import undated
 from tests.model.world import START_MS, fields_of, mark_of
@@ -16,9 +16,9 @@ from tests.model.world import START_MS, fields_of, mark_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from broker.core.commands import Command, Peer
-    from broker.core.effects import Effect
-    from broker.core.message import Message
+    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.message import Message
 
 
 def described(command: Command) -> str:

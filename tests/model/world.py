@@ -10,25 +10,25 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from broker.core.identifiers import MessageIds, lock_tokens
-from broker.core.message import Message
+from broker.core.contract.message import Message
+from broker.core.messages.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
-from config.entities import (
+from config.model.definitions import (
     CorrelationFilter,
     QueueDefinition,
     RuleDefinition,
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.limits import Limits
+from config.model.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Self
 
-    from broker.core.effects import Effect
-    from broker.core.message import PropertyValue
-    from config.entities import EntityDefinition
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.message import PropertyValue
+    from config.model.definitions import EntityDefinition
 
 START_MS = 1_700_000_000_000
 LOCK_MS = 10_000

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.__main__ import shown_default
-from config.settings import Settings
-from config.sources import SETTINGS
+from config.settings.settings import Settings
+from config.settings.sources import SETTINGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 BEGIN, END = "<!-- settings -->", "<!-- /settings -->"

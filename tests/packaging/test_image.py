@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from config.loader import EMULATOR_FILE
-from config.sources import SETTINGS
+from config.settings.sources import SETTINGS
 from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT, stages
 from tests.support.server import free_ports

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from broker.__main__ import main, read_arguments
-from config.sources import SETTINGS
+from config.settings.sources import SETTINGS
 from tests.clients import table
 from tests.conftest import UNAVAILABLE
 from tests.packaging import settings_table

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from broker.app.transport import UNREAD_MAX_BYTES
-from config.limits import KIBIBYTE, MEBIBYTE, RELAXED
-from protocol.amqp.nodes import (
+from broker.app.network.amqp_transport import UNREAD_MAX_BYTES
+from config.model.limits import KIBIBYTE, MEBIBYTE, RELAXED
+from protocol.amqp.nodes.link_factory import (
     CBS_REQUEST_MAX_BYTES,
     COORDINATOR_REQUEST_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
-from protocol.amqp.request_intake import ANSWERS_MAX_BYTES
+from protocol.amqp.nodes.request_intake import ANSWERS_MAX_BYTES
 from tests.support.server import ROOT
 
 PAGE = (ROOT / "SECURITY.md").read_text()

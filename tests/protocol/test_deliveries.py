@@ -13,17 +13,17 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.message import MessageState
-from broker.core.overlay import Overlay
-from config.entities import UNLIMITED_MS
-from protocol.amqp.sections import (
+from broker.core.contract.message import MessageState
+from broker.core.contract.message_changes import Overlay
+from config.model.definitions import UNLIMITED_MS
+from protocol.codec.sections import (
     delivery_tag,
     encode_delivery,
     encode_message,
     lock_token,
     pack_header,
 )
-from protocol.amqp.values import (
+from protocol.codec.values import (
     Described,
     Int,
     Long,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from cproton_ffi import lib
 
-from protocol.amqp.delivery_ids import SERIAL_MASK, DeliveryIds
-from protocol.amqp.engine import ACCEPTED, RELEASED
-from protocol.amqp.values import UInt, compound_of, encode
+from protocol.amqp.engine.engine import ACCEPTED, RELEASED
+from protocol.amqp.frames.delivery_ids import SERIAL_MASK, DeliveryIds
+from protocol.codec.values import UInt, compound_of, encode
 from tests.support.wire import (
     BATCH_FORMAT,
     EMPTY_FRAME,

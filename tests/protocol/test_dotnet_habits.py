@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.amqp.values import (
+from protocol.codec.values import (
     Array,
     ArrayCode,
     Described,

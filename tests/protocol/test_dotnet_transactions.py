@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.amqp.values import Array, ArrayCode, Long, Timestamp, UInt
+from protocol.codec.values import Array, ArrayCode, Long, Timestamp, UInt
 from tests.support.dotnet_bench import SESSION_FILTER, bodies, left_in, send
 from tests.support.dotnet_links import (
     ACCEPTED,

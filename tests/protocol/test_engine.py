@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from cproton_ffi import lib
 
-from protocol.amqp.endpoints import OVERSIZE_KEPT_BYTES
-from protocol.amqp.engine import ACCEPTED, PLAIN, RELEASED, TransferKind, WireError
-from protocol.amqp.outcomes import Modified, Rejected
-from protocol.amqp.values import Symbol, UInt, encode
+from protocol.amqp.engine.engine import ACCEPTED, PLAIN, RELEASED, TransferKind, WireError
+from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
+from protocol.amqp.engine.outcomes import Modified, Rejected
+from protocol.codec.values import Symbol, UInt, encode
 from tests.support.wire import (
     BATCH_FORMAT,
     HEADER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.amqp.engine import WireError
+from protocol.amqp.engine.engine import WireError
 from tests.support.wire import (
     HEADER,
     Recorder,

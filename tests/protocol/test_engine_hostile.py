@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from config.limits import RELAXED
-from protocol.amqp.engine import ACCEPTED, EngineLink, WireError
+from config.model.limits import RELAXED
+from protocol.amqp.engine.engine import ACCEPTED, EngineLink, WireError
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
-from protocol.amqp.values import Symbol, UInt, UShort
+from protocol.codec.values import Symbol, UInt, UShort
 from tests.support.wire import (
     BATCH_FORMAT,
     EMPTY_FRAME,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.amqp.attach import FilterValue
-from protocol.amqp.engine import ACCEPTED, WireError
-from protocol.amqp.values import Described, Long, Symbol, UInt, ULong, encode
+from protocol.amqp.engine.attach import FilterValue
+from protocol.amqp.engine.engine import ACCEPTED, WireError
+from protocol.codec.values import Described, Long, Symbol, UInt, ULong, encode
 from tests.support.wire import (
     Recorder,
     accepted,

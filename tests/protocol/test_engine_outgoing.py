@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.amqp.engine import ACCEPTED, PLAIN, RELEASED, TransferKind
-from protocol.amqp.outcomes import RECEIVED, Declared, Modified, Rejected, Transactional, WireError
-from protocol.amqp.values import Symbol, UInt, encode
+from protocol.amqp.engine.engine import ACCEPTED, PLAIN, RELEASED, TransferKind
+from protocol.amqp.engine.outcomes import (
+    RECEIVED,
+    Declared,
+    Modified,
+    Rejected,
+    Transactional,
+    WireError,
+)
+from protocol.codec.values import Symbol, UInt, encode
 from tests.support.wire import (
     HEADER,
     Recorder,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cproton_ffi import lib
 
-from protocol.amqp.values import Symbol, UByte, UInt
+from protocol.codec.values import Symbol, UByte, UInt
 from tests.support.wire import (
     HEADER,
     Recorder,
@@ -189,7 +189,7 @@ def test_what_a_sender_in_mode_second_settled_itself_is_settled():
 
 
 def test_a_sender_that_never_settles_is_not_waited_for_without_end(monkeypatch):
-    monkeypatch.setattr("protocol.amqp.endpoints.UNCONFIRMED_MAX", 2)
+    monkeypatch.setattr("protocol.amqp.engine.interface.UNCONFIRMED_MAX", 2)
     engine, recorder = opened(SENDS_SECOND)
     answers = say(engine, *[transfer(number, b"x") for number in range(5)])
     link = recorder.links[0]

@@ -6,9 +6,9 @@ import random
 from functools import partial
 from typing import Any
 
-from protocol.amqp.engine import ACCEPTED
-from protocol.amqp.outcomes import Modified, Rejected
-from protocol.amqp.values import Symbol, encode
+from protocol.amqp.engine.engine import ACCEPTED
+from protocol.amqp.engine.outcomes import Modified, Rejected
+from protocol.codec.values import Symbol, encode
 from tests.support.wire import (
     BATCH_FORMAT,
     EMPTY_FRAME,

@@ -8,15 +8,15 @@ import struct
 
 import pytest
 
-from protocol.amqp.frame_scan import BATCH_NEEDLE, FrameScan
-from protocol.amqp.frames import (
+from protocol.amqp.frames.frame_scan import BATCH_NEEDLE, FrameScan
+from protocol.amqp.frames.incoming_sessions import IncomingSessions
+from protocol.amqp.frames.output_frames import (
     LinkFlow,
     last_attach,
     with_link_flow,
     without_bare_settlements,
 )
-from protocol.amqp.incoming_sessions import IncomingSessions
-from protocol.amqp.pieces import Bytes
+from protocol.amqp.frames.stream_pieces import Bytes
 from tests.support.wire import (
     BATCH_FORMAT,
     EMPTY_FRAME,

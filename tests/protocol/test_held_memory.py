@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from config.limits import RELAXED
+from config.model.limits import RELAXED
 from protocol.amqp.held_memory import (
     CONNECTION_BYTES,
     LINK_BYTES,
@@ -15,7 +15,7 @@ from protocol.amqp.held_memory import (
     HeldMemory,
     MemoryBudgets,
 )
-from protocol.amqp.values import Int, Symbol
+from protocol.codec.values import Int, Symbol
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
 from tests.support import wire
 

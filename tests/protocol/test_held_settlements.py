@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.amqp.values import Array, ArrayCode, UInt
+from protocol.codec.values import Array, ArrayCode, UInt
 from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
 from tests.support.dotnet_links import (
     ABANDONED,
@@ -24,7 +24,7 @@ from tests.support.dotnet_links import (
 from tests.support.wire import described, frame
 
 if TYPE_CHECKING:
-    from protocol.amqp.values import Described
+    from protocol.codec.values import Described
     from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.amqp.values import Array, ArrayCode, Long, UInt
+from protocol.codec.values import Array, ArrayCode, Long, UInt
 from tests.support.dotnet_bench import bodies, left_in, send
 from tests.support.dotnet_links import DEFERRED, Refused
 from tests.support.server import BrokerProcess

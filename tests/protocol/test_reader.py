@@ -12,11 +12,11 @@ from azure.servicebus import ServiceBusMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.errors import UndecodableMessage
-from broker.core.overlay import Overlay
-from broker.core.sql.system import READ_ONLY, SETTABLE
-from protocol.amqp.reader import Reader
-from protocol.amqp.values import (
+from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.message_changes import Overlay
+from broker.core.routing.sql.system_properties import READ_ONLY, SETTABLE
+from protocol.codec.message_reader import Reader
+from protocol.codec.values import (
     Char,
     Decimal,
     Described,
@@ -43,7 +43,7 @@ from tests.support.amqp_messages import (
 from tests.support.amqp_values import texts, typed
 
 if TYPE_CHECKING:
-    from broker.core.message import MessageReader
+    from broker.core.contract.message import MessageReader
 
 GUID = UUID(bytes=TOKEN)
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)

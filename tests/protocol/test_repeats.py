@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from protocol.repeats import KINDS_MAX, TEXT_MAX_CHARACTERS, WINDOW_S, Repeats
+from protocol.repeated_events import KINDS_MAX, TEXT_MAX_CHARACTERS, WINDOW_S, Repeats
 
 
 class Log:

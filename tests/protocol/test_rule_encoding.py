@@ -8,17 +8,17 @@ from uuid import UUID
 
 import pytest
 
-from broker.core.definitions import definition_from_json, definition_to_json
-from broker.core.errors import ArgumentError
-from config.entities import (
+from broker.core.contract.errors import ArgumentError
+from broker.core.entities.stored_definitions import definition_from_json, definition_to_json
+from config.model.definitions import (
     CorrelationFilter,
     LongInteger,
     RuleDefinition,
     SubscriptionDefinition,
 )
-from config.ticks import DateTimeTicks, TimeSpanTicks
-from protocol.amqp.rule_encoding import described, read_rule
-from protocol.amqp.values import (
+from config.model.ticks import DateTimeTicks, TimeSpanTicks
+from protocol.amqp.nodes.rule_encoding import described, read_rule
+from protocol.codec.values import (
     Char,
     Described,
     Float,

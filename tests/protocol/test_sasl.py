@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from protocol.amqp.sasl import MECHANISMS, PREAMBLE_MAX_BYTES, SaslServer, SaslStep
-from protocol.amqp.values import Described, Symbol, ULong, decode, encode
+from protocol.codec.values import Described, Symbol, ULong, decode, encode
 from tests.support.wire import HEADER, SASL_HEADER, Frame, frames, open_frame, raw_frame
 
 

@@ -13,10 +13,10 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.errors import UndecodableMessage
-from broker.core.overlay import Overlay
-from protocol.amqp.sections import encode_message, pack_header, read_batch, read_message
-from protocol.amqp.values import (
+from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.message_changes import Overlay
+from protocol.codec.sections import encode_message, pack_header, read_batch, read_message
+from protocol.codec.values import (
     Described,
     Int,
     Long,

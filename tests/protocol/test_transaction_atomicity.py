@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.amqp.values import UByte, UInt
+from protocol.codec.values import UByte, UInt
 from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
 from tests.support.dotnet_links import (
     ACCEPTED,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import Peek
-from protocol.amqp.browsing import BROWSERS_AT_ONCE_MAX
-from protocol.amqp.values import Described, Symbol, UInt, ULong, encode
+from broker.core.contract.commands import Peek
+from protocol.amqp.links.browsing_link import BROWSERS_AT_ONCE_MAX
+from protocol.codec.values import Described, Symbol, UInt, ULong, encode
 from tests.identity.broker import Broker, Client
 from tests.support import wire
 

@@ -16,8 +16,8 @@ from azure.servicebus._pyamqp._encode import encode_value
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.core.errors import UndecodableMessage
-from protocol.amqp.values import (
+from broker.core.contract.errors import UndecodableMessage
+from protocol.codec.values import (
     Array,
     ArrayCode,
     Byte,

@@ -9,7 +9,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from config.limits import MEBIBYTE, Tier, strict
+from config.model.limits import MEBIBYTE, Tier, strict
 from tests.sdk.conftest import Live
 from tests.support.amqp_messages import sdk_encoded
 from tests.support.server import BrokerProcess

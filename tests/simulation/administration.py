@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broker.core.commands import (
+from broker.core.contract.commands import (
     AddRule,
     CreateEntity,
     DeleteEntity,
@@ -20,8 +20,8 @@ from broker.core.commands import (
     RemoveRule,
     UpdateEntity,
 )
-from broker.core.errors import BrokerError, EntityNotFound, ServerBusy
-from config.entities import (
+from broker.core.contract.errors import BrokerError, EntityNotFound, ServerBusy
+from config.model.definitions import (
     QueueDefinition,
     RuleDefinition,
     SqlFilter,

@@ -11,13 +11,13 @@ import json
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from broker.app.access import Access
-from broker.app.clients import Clients
-from broker.app.durable_core import DurableCore
-from config import yaml_form
-from config.document import parse_json
-from config.limits import RELAXED
-from config.mistakes import Report
+from broker.app.network.amqp_clients import Clients
+from broker.app.runtime.durable_core import DurableCore
+from broker.app.security.access import Access
+from config.files import yaml_reader
+from config.files.document import parse_json
+from config.files.mistakes import Report
+from config.model.limits import RELAXED
 from tests.crash.clients.answers import ANSWER_TIMEOUT_S, Unanswered
 from tests.simulation.virtual_loop import PROCESS
 from tests.support.proton_client import PeerFailed
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from broker.core.contract.turn import Turn
     from broker.core.namespace import Namespace
-    from broker.core.turn import Turn
-    from config.settings import Settings
-    from config.topology import Topology
+    from config.files.topology import Topology
+    from config.settings.settings import Settings
     from tests.simulation.network import BrokerWire, Network
     from tests.simulation.sources import VirtualClock
     from tests.simulation.store import SimulatedStore
@@ -50,7 +50,7 @@ def topology_of(entities: Mapping[str, Any]) -> Topology:
     """Entities as a configuration file has them."""
     report = Report()
     document = parse_json(json.dumps(entities), "simulation.json", report)
-    topology = yaml_form.read_yaml_form(document, RELAXED, report, lambda *_: None)
+    topology = yaml_reader.read_yaml_form(document, RELAXED, report, lambda *_: None)
     report.raise_if_wrong()
     return topology
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from cproton_ffi import ffi, lib
 
-from protocol.amqp.values import Array, ArrayCode
+from protocol.codec.values import Array, ArrayCode
 from tests.crash.client_workload import QUIET_S, WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.answers import REJECTED
 from tests.crash.clients.messages import decode_message, encode_message, sections_of

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from broker.app.committer import Committer
-from broker.core.commands import Detach
+from broker.app.runtime.committer import Committer
+from broker.core.contract.commands import Detach
+from broker.core.contract.records import MessagesDeleted, MessagesStored
+from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
-from broker.core.records import MessagesDeleted, MessagesStored
-from broker.core.turn import Turn
 from tests.simulation.store import SimulatedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from broker.core.commands import Command
-    from broker.core.records import Record
+    from broker.core.contract.commands import Command
+    from broker.core.contract.records import Record
 
 RECORDS_BETWEEN = 25
 

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from broker.app import transport
-from broker.app.clock import Clock
+from broker.app.network import amqp_transport
+from broker.app.runtime.clock import Clock
 from protocol import refusals
-from protocol.amqp import coordinator, lifetimes, message_ids
-from protocol.repeats import repeats
+from protocol.amqp.nodes import coordinator
+from protocol.codec import message_ids, time_to_live
+from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,11 +61,11 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
     replaced: list[tuple[object, str, object]] = [
         (uuid, "uuid4", new_uuid),
         (coordinator, "uuid4", new_uuid),
-        (lifetimes, "time", SimpleNamespace(time=lambda: clock.real_ms() / 1000)),
+        (time_to_live, "time", SimpleNamespace(time=lambda: clock.real_ms() / 1000)),
         (refusals, "time", SimpleNamespace(strftime=lambda *_: "", gmtime=lambda: None)),
         (repeats, "_events", {}),
         (repeats, "_now_s", lambda: clock.real_ms() / 1000),
-        (transport, "perf_counter", lambda: next(ticks) * STEP_S),
+        (amqp_transport, "perf_counter", lambda: next(ticks) * STEP_S),
         (message_ids, "_numbers", count(1)),
         (message_ids, "_PREFIX", prefix),
         (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),

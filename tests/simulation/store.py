@@ -16,7 +16,7 @@ from storage.memory import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.core.records import Record
+    from broker.core.contract.records import Record
     from tests.simulation.trace import Trace
 
 

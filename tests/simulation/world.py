@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from config.settings import Settings
+from config.settings.settings import Settings
 from tests.crash.ledgers.report import Report
 from tests.crash.workload import NO_LIFE, Surroundings
 from tests.crash.workloads.deferral import Deferrals

@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from protocol.amqp.values import Described, Int, Long, Symbol, UInt, ULong, encode
+from protocol.codec.values import Described, Int, Long, Symbol, UInt, ULong, encode
 from tests.bench.observe import resident_megabytes
 from tests.support import wire
 from tests.support.server import HOST, BrokerProcess, root_token

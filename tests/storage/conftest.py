@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.memory import MemoryStore
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

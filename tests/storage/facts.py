@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.core.records import (
+from broker.core.contract.records import (
     EntityStored,
     MessageRow,
     MessagesStored,

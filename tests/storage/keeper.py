@@ -10,8 +10,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated
-from storage.sqlite import SqliteStore
+from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
+from storage.sqlite.store import SqliteStore
 from tests.storage.facts import payload, row
 
 BATCH_MESSAGES = 40

@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from broker.core.commands import AttachSender
-from broker.core.records import SessionStateSet
-from config.entities import (
+from broker.core.contract.commands import AttachSender
+from broker.core.contract.records import SessionStateSet
+from config.model.definitions import (
     AuthorizationRule,
     CorrelationFilter,
     EntityDefinition,
@@ -31,8 +31,8 @@ from config.entities import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from storage.migrations import schema_version
-from storage.sqlite import SqliteStore
+from storage.sqlite.migrations import schema_version
+from storage.sqlite.store import SqliteStore
 from tests.support.playbook import START_MS, Named, Playbook, S, message, send
 
 if TYPE_CHECKING:

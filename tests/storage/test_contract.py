@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.core.records import (
+from broker.core.contract.records import (
     EntityDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
@@ -30,7 +30,7 @@ from tests.storage.facts import (
 )
 
 if TYPE_CHECKING:
-    from broker.core.records import Record
+    from broker.core.contract.records import Record
 
 
 def reopen(store) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.records import (
+from broker.core.contract.records import (
     EntityDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
@@ -26,7 +26,7 @@ from broker.core.records import (
     SessionStateSet,
 )
 from storage.memory import MemoryStore
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 from tests.storage.facts import entity, everything, payload, row
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from storage.migrations import Migration, migrate, read_migrations, schema_version
-from storage.sqlite import APPLICATION_ID, SqliteStore
-from storage.statements import sql_folder
+from storage.sqlite.migrations import Migration, migrate, read_migrations, schema_version
+from storage.sqlite.statements import sql_folder
+from storage.sqlite.store import APPLICATION_ID, SqliteStore
 from tests.storage.facts import entity, message_ids, stored
 
-SHIPPED = read_migrations(sql_folder("sqlite") / "migrations")
+SHIPPED = read_migrations(sql_folder() / "migrations")
 NEXT = Migration(
     len(SHIPPED) + 1,
     """

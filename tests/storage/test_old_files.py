@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.commands import GetEntity, ListRules
-from broker.core.definitions import stored_definitions
-from broker.core.turn import Turn
-from storage.migrations import read_migrations, schema_version
-from storage.sqlite import SqliteStore
-from storage.statements import sql_folder
+from broker.core.contract.commands import GetEntity, ListRules
+from broker.core.contract.turn import Turn
+from broker.core.entities.stored_definitions import stored_definitions
+from storage.sqlite.migrations import read_migrations, schema_version
+from storage.sqlite.statements import sql_folder
+from storage.sqlite.store import SqliteStore
 from tests.storage.facts import everything
 from tests.storage.make_old_file import ENTITIES, RULES, filled
 from tests.support.playbook import CLIENT, Playbook
 
 FOLDER = Path(__file__).parent / "files"
-NEWEST = read_migrations(sql_folder("sqlite") / "migrations")[-1].version
+NEWEST = read_migrations(sql_folder() / "migrations")[-1].version
 OLD_FILES = sorted(FOLDER.glob("schema_*.sql"))
 
 

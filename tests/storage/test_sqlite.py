@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import storage.sqlite
-from broker.core.records import MessagesDeleted, MessagesStored, MessagesUpdated
+import storage.sqlite.store
+from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.contract import StorageError, StorageFull, StoreUnusable
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 from tests.storage.facts import entity, everything, message_ids, payload, row, stored
 
 ROOT = Path(__file__).parents[2]
@@ -316,7 +316,7 @@ def test_payloads_can_be_read_while_commits_run(sqlite):
 
 def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
     """Even if SQLite itself never found the moment to do it."""
-    monkeypatch.setattr(storage.sqlite, "LONGEST_LOG_BYTES", 200_000)
+    monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 200_000)
     log = sqlite.path.with_name("peeklock.db-wal")
     sizes = []
     for number in range(1, 60):
@@ -328,7 +328,7 @@ def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
 
 def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
     """Somebody looks into the file with a shell and leaves a transaction open."""
-    monkeypatch.setattr(storage.sqlite, "LONGEST_LOG_BYTES", 50_000)
+    monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 50_000)
     sqlite.commit([stored([1])])
     with closing(sqlite3.connect(sqlite.path, isolation_level=None)) as outsider:
         outsider.execute("BEGIN")
@@ -351,7 +351,7 @@ def test_a_load_left_half_read_does_not_hold_the_file(sqlite):
 
 def test_a_drained_file_is_smaller_after_the_next_start(sqlite, monkeypatch):
     """A backlog long gone does not occupy the disk for ever."""
-    monkeypatch.setattr(storage.sqlite, "DRAINED_BYTES", 500_000)
+    monkeypatch.setattr(storage.sqlite.store, "DRAINED_BYTES", 500_000)
     sqlite.commit([MessagesStored([row(1)], [payload(1, b"x" * 1_000_000)]), stored([2])])
     sqlite.commit([MessagesDeleted([1], [1])])
     sqlite.close()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.records import MessageIdsSeen, MessagesDeleted, MessagesStored, MessagesUpdated
+from broker.core.contract.records import (
+    MessageIdsSeen,
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+)
 from tests.storage.facts import everything, payload, row, stored
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from storage.contract import StorageError
 from storage.memory import MemoryStore
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 from storage.urls import store_for
 
 

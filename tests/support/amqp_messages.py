@@ -13,9 +13,9 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from hypothesis import strategies as st
 
-from broker.core.overlay import Overlay
-from protocol.amqp.sections import encode_delivery, read_message
-from protocol.amqp.values import Described, Int, Long, Symbol, UByte, UInt, ULong, decode, encode
+from broker.core.contract.message_changes import Overlay
+from protocol.codec.sections import encode_delivery, read_message
+from protocol.codec.values import Described, Int, Long, Symbol, UByte, UInt, ULong, decode, encode
 from tests.support.amqp_values import scalars, texts, values
 
 NOW_MS = 1_700_000_000_000

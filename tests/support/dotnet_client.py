@@ -16,7 +16,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-from protocol.amqp.values import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
+from protocol.codec.values import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
 from tests.support.dotnet_links import (
     ATTACH_INITIAL_COUNT,
     ATTACH_SOURCE,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from protocol.amqp.values import Described, Symbol, UByte, UInt, ULong, decode, encode
+from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, decode, encode
 from tests.support.wire import described, frame, source
 
 if TYPE_CHECKING:

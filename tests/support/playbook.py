@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.core import effects, records
-from broker.core.commands import (
+from broker.core.contract import effects, records
+from broker.core.contract.commands import (
     AttachReceiver,
     AttachSender,
     Command,
@@ -22,13 +22,13 @@ from broker.core.commands import (
     SessionRequest,
     Tick,
 )
-from broker.core.errors import BrokerError, UndecodableMessage
-from broker.core.identifiers import MessageIds
-from broker.core.message import Message
+from broker.core.contract.errors import BrokerError, UndecodableMessage
+from broker.core.contract.message import Message
+from broker.core.contract.turn import Turn
+from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace
-from broker.core.turn import Turn
-from config.entities import EntityDefinition, QueueDefinition
-from config.limits import RELAXED, Limits
+from config.model.definitions import EntityDefinition, QueueDefinition
+from config.model.limits import RELAXED, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,13 +11,13 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from protocol.amqp.engine import ACCEPTED, Engine
-from protocol.amqp.values import Described, Symbol, UByte, UInt, ULong, decode, encode
+from protocol.amqp.engine.engine import ACCEPTED, Engine
+from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from protocol.amqp.engine import Attach, EngineLink, Outcome, TransferKind
+    from protocol.amqp.engine.engine import Attach, EngineLink, Outcome, TransferKind
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"

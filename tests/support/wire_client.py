@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cproton_ffi import ffi, lib
 
 if TYPE_CHECKING:
-    from protocol.amqp.engine import Engine
+    from protocol.amqp.engine.engine import Engine
 
 
 class ProtonClient:

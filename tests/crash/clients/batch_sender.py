@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from protocol.amqp.values import Described
+from protocol.codec.values import Described
 from tests.crash.clients.answers import ACCEPTED
 from tests.crash.clients.messages import DATA, section
 from tests.support import wire

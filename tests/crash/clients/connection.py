@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cproton_ffi import lib
 
-from protocol.amqp.outcomes import data_bytes, set_data, text
-from protocol.amqp.values import Described, Symbol, UInt, ULong, decode, encode
+from protocol.amqp.engine.outcomes import data_bytes, set_data, text
+from protocol.codec.values import Described, Symbol, UInt, ULong, decode, encode
 from tests.crash.clients.answers import (
     ACCEPTED,
     ANSWER_TIMEOUT_S,

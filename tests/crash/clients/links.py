@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cproton_ffi import lib
 
-from protocol.amqp.outcomes import text
+from protocol.amqp.engine.outcomes import text
 from tests.crash.clients.answers import Arrival, Outcome, Refused
 
 if TYPE_CHECKING:

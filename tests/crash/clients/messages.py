@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.amqp.values import Described, Symbol, Timestamp, ULong, decode, encode
+from protocol.codec.values import Described, Symbol, Timestamp, ULong, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

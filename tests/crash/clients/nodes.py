@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import lib
 
-from protocol.amqp.outcomes import text
-from protocol.amqp.values import Described, ULong
+from protocol.amqp.engine.outcomes import text
+from protocol.codec.values import Described, ULong
 from tests.crash.clients.answers import ANSWER_TIMEOUT_S, DECLARED, Outcome, Refused, Unanswered
 from tests.crash.clients.links import Receiver, Sender
 from tests.crash.clients.messages import (

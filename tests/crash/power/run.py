@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.contract import StorageError
-from storage.sqlite import SqliteStore
+from storage.sqlite.store import SqliteStore
 from tests.crash import failing_steps, remains
 from tests.crash.ledgers.report import Book, Report
 from tests.crash.power.clients import CONFIG, ENTITIES, SESSIONS, Clients

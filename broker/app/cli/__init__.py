@@ -1,0 +1,1 @@
+"""The subcommands of `peeklock`, except `serve` (`broker/app/server.py`)."""

@@ -1,0 +1,123 @@
+"""`peeklock env`: prints the variables that a shell needs, so that clients find and trust a local
+broker.
+
+Everything is derived from the settings: the broker is not asked and need not run. The output
+contains keys.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from broker.app.network.listener import address_text
+from broker.app.security import tls
+from broker.app.server import SHOWN_AS_LOCALHOST
+from config.settings.settings import IdentityClients
+from protocol.http.identity_endpoint import PATH
+from protocol.identity.managed_identity import ManagedIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from config.settings.settings import Settings
+
+EXIT_OK, EXIT_FAILED, EXIT_MISUSED = 0, 1, 2
+
+TLS_PORT = 5671
+"""Where SDKs go that are given a host name and a credential."""
+
+_NEEDS_QUOTES = re.compile(r"[\s#$'\"\\]")
+
+
+def run(settings: Settings, form: str) -> int:
+    """Print the variables; return the exit code."""
+    if 0 in (settings.amqp_port, settings.http_port, settings.tls_port):
+        sys.stderr.write("peeklock: port 0 is whichever is free; name the port the broker has\n")
+        return EXIT_MISUSED
+    try:
+        variables = _variables(settings)
+    except OSError as error:
+        sys.stderr.write(f"peeklock: no authority in {settings.tls_folder}: {error}\n")
+        return EXIT_FAILED
+    sys.stdout.write(FORMS[form](variables))
+    if settings.tls_port != TLS_PORT:
+        sys.stderr.write(
+            f"note: a client with a credential in place of a key connects to port {TLS_PORT}; "
+            f"start the broker with --tls-port {TLS_PORT}\n"
+        )
+    return EXIT_OK
+
+
+def _variables(settings: Settings) -> dict[str, str]:
+    host = "localhost" if settings.host in SHOWN_AS_LOCALHOST else settings.host
+    key = (
+        f"SharedAccessKeyName={settings.shared_access_key_name};"
+        f"SharedAccessKey={settings.shared_access_key};UseDevelopmentEmulator=true;"
+    )
+    amqp = address_text(host, settings.amqp_port).removesuffix(":5672")
+    http = address_text(host, settings.http_port)
+    variables = {
+        "SERVICEBUS_CONNECTION_STRING": f"Endpoint=sb://{amqp};{key}",
+        "SERVICEBUS_ADMIN_CONNECTION_STRING": f"Endpoint=sb://{http};{key}",
+        # SDKs do not take a port here: messaging goes to 5671, administration to 443 by itself.
+        "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": host,
+        "SERVICEBUS_ADMIN_FULLY_QUALIFIED_NAMESPACE": http,
+    }
+    if settings.identity_clients is not IdentityClients.NONE:
+        variables |= {
+            "IDENTITY_ENDPOINT": f"http://{http}{PATH}",
+            "IDENTITY_HEADER": ManagedIdentity(settings.shared_access_key).secret,
+        }
+    if settings.tls_certificate is None:
+        authority = tls.own_certificate(settings.tls_folder, settings.tls_names).authority
+        assert authority is not None
+        bundle = str(tls.bundle_with_system(authority))
+        variables |= {
+            "SERVICEBUS_CA_FILE": str(authority),  # for code: Python's connection_verify
+            "SSL_CERT_FILE": bundle,  # .NET on Linux, Go, OpenSSL
+            "REQUESTS_CA_BUNDLE": bundle,  # Python's requests
+            "NODE_EXTRA_CA_CERTS": str(authority),  # adds to what Node trusts
+        }
+    return variables
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+def _sh(variables: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={_single_quoted(value)}\n" for name, value in variables.items())
+
+
+def _single_quoted(value: str) -> str:
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def _powershell(variables: Mapping[str, str]) -> str:
+    return "".join(
+        "$env:{} = '{}'\n".format(name, value.replace("'", "''"))
+        for name, value in variables.items()
+    )
+
+
+def _dotenv(variables: Mapping[str, str]) -> str:
+    """Quote a value only if it must be quoted: `docker run --env-file` takes quotes for a part of the
+    value."""
+    return "".join(
+        f"{name}={_single_quoted(value) if _NEEDS_QUOTES.search(value) else value}\n"
+        for name, value in variables.items()
+    )
+
+
+def _json(variables: Mapping[str, str]) -> str:
+    return json.dumps(variables, indent=2) + "\n"
+
+
+FORMS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
+    "sh": _sh,
+    "powershell": _powershell,
+    "dotenv": _dotenv,
+    "json": _json,
+}

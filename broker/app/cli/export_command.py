@@ -1,0 +1,71 @@
+"""`peeklock export`: chooses where from and writes the file.
+
+Gathering is `topology_export.py`'s, asking a running broker `topology_fetch.py`'s. What the file cannot say goes
+to standard error, one line each; the file is written all the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.app import topology_export
+from broker.app.cli.topology_fetch import Address, NotFetched, address_in, fetch
+from storage.contract import StorageError
+from storage.urls import store_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.app.topology_export import Exported
+    from config.settings.settings import Settings
+
+EXIT_OK, EXIT_FAILED = 0, 1
+EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 -- where it listens, not where it is asked
+
+
+def run(settings: Settings, options: Mapping[str, str]) -> int:
+    """Write the file; the exit code."""
+    form = options["form"]
+    try:
+        authority = _authority(options)
+        exported = _exported(settings, options.get("source"), form, authority)
+        text = topology_export.as_text(exported.document, form)
+        if "output" in options:
+            Path(options["output"]).expanduser().write_text(text, "utf-8")
+        else:
+            sys.stdout.write(text)
+    except (NotFetched, StorageError, OSError) as error:
+        sys.stderr.write(f"peeklock: {error}\n")
+        return EXIT_FAILED
+    for loss in exported.losses:
+        sys.stderr.write(f"warning: {loss}\n")
+    return EXIT_OK
+
+
+def _authority(options: Mapping[str, str]) -> Path | None:
+    if "authority" not in options:
+        return None
+    path = Path(options["authority"]).expanduser()
+    if not path.is_file():
+        raise NotFetched(f"--authority: there is no file {path}; `peeklock tls --path` names ours")
+    return path
+
+
+def _exported(
+    settings: Settings, source: str | None, form: str, authority: Path | None
+) -> Exported:
+    if source is None:
+        host = "localhost" if settings.host in EVERY_INTERFACE else settings.host
+        name, key = settings.shared_access_key_name, settings.shared_access_key
+        return fetch(Address(host, settings.http_port, name, key, authority), form)
+    if "=" in source.partition("://")[0]:  # Endpoint=sb://...
+        return fetch(address_in(source, authority), form)
+    store = store_for(source)
+    path = getattr(store, "path", None)
+    if path is not None and not path.is_file():
+        raise StorageError(f"there is no store at {path}")  # opening it would make one
+    return topology_export.in_form(
+        topology_export.of_store(store), form, settings.default_lock_duration_ms
+    )

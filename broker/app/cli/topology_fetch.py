@@ -1,0 +1,95 @@
+"""Asking a running broker for all of its entities, as a client.
+
+Owns reading connection strings and the request; what comes back is a config file already. Nothing
+here changes anything on the broker.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from broker.app.topology_export import Exported
+from protocol.http.control.topology_api import PATH
+from protocol.identity import sas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN_LIFETIME_S = 300
+TIMEOUT_S = 30
+DEFAULT_PORT = 5300
+
+
+class NotFetched(Exception):
+    """The sentence says why."""
+
+
+class Address(NamedTuple):
+    """Where a broker's administration is, and the key for it."""
+
+    host: str
+    port: int
+    key_name: str
+    key: str
+    authority: Path | None = None
+    """Whom to trust, where it is asked over TLS; None: plain HTTP."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection, not opened yet."""
+        if self.authority is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        context = ssl.create_default_context(cafile=str(self.authority))
+        return http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=context)
+
+
+def address_in(connection_string: str, authority: Path | None = None) -> Address:
+    """Read a connection string. Raises `NotFetched`."""
+    parts = dict(
+        part.partition("=")[::2] for part in connection_string.strip().split(";") if part.strip()
+    )
+    fields = {name.strip().lower(): value for name, value in parts.items()}
+    try:
+        endpoint = urlsplit(fields["endpoint"])
+        name, key = fields["sharedaccesskeyname"], fields["sharedaccesskey"]
+        host, port = endpoint.hostname, endpoint.port
+    except (KeyError, ValueError):
+        host = None
+    if not host:
+        raise NotFetched(
+            "a connection string has Endpoint=sb://HOST:PORT, SharedAccessKeyName and "
+            "SharedAccessKey, with semicolons between them"
+        )
+    return Address(host, port or DEFAULT_PORT, name, key, authority)
+
+
+def fetch(address: Address, form: str) -> Exported:
+    """Ask a running broker. Raises `NotFetched`."""
+    token = sas.make(
+        f"sb://{address.host}", address.key_name, address.key, int(time.time()) + TOKEN_LIFETIME_S
+    )
+    connection = address.connect()
+    try:
+        connection.request("GET", f"{PATH}?form={form}", headers={"Authorization": token})
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise NotFetched(
+            f"{address} does not answer: {error}; start it, or name another broker or a store"
+        ) from error
+    finally:
+        connection.close()
+    try:
+        content = json.loads(body)
+        if response.status != http.HTTPStatus.OK:
+            raise NotFetched(f"{address} refuses: {content['error']}")
+        return Exported(content["document"], content["losses"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise NotFetched(f"{address} is no broker of this kind: {response.status}") from error

@@ -1,0 +1,185 @@
+"""The AMQP clients of this broker: how many there are, how fast they may send, how they are let go.
+
+Owns the set of transports and the account of what was read from them and is not yet committed.
+What a client says is its connection's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.app.network.amqp_transport import AmqpTransport
+from broker.app.network.unread_output import UnreadOutput
+from broker.core.contract.errors import BrokerError
+from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.held_memory import MemoryBudgets
+from protocol.repeated_events import repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.app.runtime.durable_core import DurableCore
+    from broker.app.security.access import Access
+    from config.settings.settings import Settings
+
+log = structlog.get_logger("peeklock.clients")
+
+CLOSE_PATIENCE_S = 1.0
+"""How long a client may take to say goodbye when the broker has to let it go."""
+
+
+class ConnectionForced(BrokerError):
+    """The broker ends a connection that did nothing wrong."""
+
+    condition = "amqp:connection:forced"
+    status = 503
+
+
+class Clients:
+    """Every AMQP connection, over TCP, TLS or WebSocket."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: DurableCore,
+        access: Access,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._idle_timeout_ms = settings.idle_timeout_ms
+        self._limits = settings.limits
+        self._core = core
+        self._access = access
+        self._container_id = f"peeklock-{random_bytes(6).hex()}"
+        self._transports: dict[AmqpTransport, None] = {}
+        """In the order they came, so that the same run happens again in a simulation."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._memory = MemoryBudgets(settings.limits)
+        loop = asyncio.get_running_loop()
+        self._unread = UnreadOutput(settings.limits.unread_max_bytes, loop.time, loop.call_later)
+        self._paused: list[AmqpTransport] = []
+        self._bytes_taken_in = 0
+        self.connections_total = 0
+
+    # --- coming --------------------------------------------------------------------------------
+
+    def new_transport(self) -> AmqpTransport:
+        """A transport for a client that has just said it speaks AMQP."""
+        transport = AmqpTransport(self, self._connect, self._limits.handshake_timeout_ms / 1000)
+        self._transports[transport] = None
+        self._empty.clear()
+        self.connections_total += 1
+        return transport
+
+    def open_websocket(self, wire: asyncio.Transport) -> AmqpTransport:
+        """A transport over a WebSocket made to look like a socket."""
+        transport = self.new_transport()
+        transport.begin(wire, "websocket")
+        return transport
+
+    def _connect(self, transport: AmqpTransport, peer_name: str) -> Connection | None:
+        if len(self._transports) > self._limits.connections_max:
+            most = self._limits.connections_max
+            repeats.note(log.warning, "connections.too_many", "amqp", client=peer_name, max=most)
+            return None
+        return Connection(
+            Surroundings(
+                enter=self._core.enter,
+                touch=lambda: self._core.turns.touch(transport),
+                wake_at=lambda at_ms: transport.wake_in(at_ms - self._access.now_ms()),
+                identity=self._access.identity,
+                has_entity=self._core.has_entity,
+                now_ms=self._access.now_ms,
+                limits=self._limits,
+                container_id=self._container_id,
+                idle_timeout_ms=self._idle_timeout_ms,
+                memory=self._memory,
+                peer_name=peer_name,
+            )
+        )
+
+    # --- while they are here -------------------------------------------------------------------
+
+    def touch(self, transport: AmqpTransport) -> None:
+        """Flush this transport at the end of the next turn."""
+        self._core.turns.touch(transport)
+
+    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
+        """Account for bytes read; True asks the transport to stop reading for now."""
+        self._bytes_taken_in += size_bytes
+        if self._bytes_taken_in < self._limits.sender_bytes_in_flight_max:
+            return False
+        if self._core.is_idle:
+            self._bytes_taken_in = 0
+            return False
+        self._paused.append(transport)
+        return True
+
+    def left_unread(self, transport: AmqpTransport, size_bytes: int) -> None:
+        """So much of what was written waits for the client to read it."""
+        self._unread.note(transport, size_bytes)
+
+    def committed(self) -> None:
+        """What was taken in is durable: those who were held up may go on."""
+        self._bytes_taken_in = 0
+        if self._paused:
+            paused, self._paused = self._paused, []
+            for transport in paused:
+                transport.go_on_reading()
+
+    def check_permits(self) -> None:
+        """The time, or the broker's keys, may have left clients with less than they had."""
+        for transport in list(self._transports):
+            transport.check_permits()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections at present."""
+        return len(self._transports)
+
+    @property
+    def link_count(self) -> int:
+        """Links of all of them."""
+        return sum(
+            transport.connection.link_count
+            for transport in self._transports
+            if transport.connection is not None
+        )
+
+    # --- going ---------------------------------------------------------------------------------
+
+    def left(self, transport: AmqpTransport) -> None:
+        """The transport is gone."""
+        self._transports.pop(transport, None)
+        self._unread.note(transport, 0)
+        if not self._transports:
+            self._empty.set()
+        self._core.turns.forget(transport)
+
+    def forget_all(self, reason: str) -> None:
+        """The core knows none of their links any more: they must come again."""
+        self.committed()
+        forced = ConnectionForced(f"The broker starts again from what it has stored: {reason}")
+        loop = asyncio.get_running_loop()
+        for transport in list(self._transports):
+            transport.end(forced)
+            transport.disown()
+            loop.call_later(CLOSE_PATIENCE_S, transport.abort)
+
+    async def say_goodbye(self, grace_s: float) -> None:
+        """Tell everybody that the broker stops, and wait for them to leave."""
+        goodbye = ConnectionForced("The broker is shutting down.")
+        for transport in list(self._transports):
+            transport.end(goodbye)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._empty.wait()
+        for transport in list(self._transports):
+            # Its locks end with the process. That it does not read just now is no failed delivery.
+            transport.disown()
+            transport.abort()

@@ -1,0 +1,322 @@
+"""A socket and the sans-IO connection it feeds: the only IO there is for AMQP.
+
+Reads go into the connection as fast as it takes them, in slices of some milliseconds between which
+others are served; writes happen once per turn. Reading pauses when a client has had its share of a
+turn, while too much of what was read is not yet committed, and while a client
+leaves too many answers unread; delivering pauses while the socket is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.contract.errors import BrokerError
+    from protocol.amqp.connection import Connection
+
+log = structlog.get_logger("peeklock.transport")
+
+MAX_TIMER_S = 3600.0
+"""A far deadline is looked at again after this long: the clock may have been set meanwhile."""
+
+READ_PER_TURN_BYTES = 256 * 1024
+"""A client that sends without end has others served in between, and what it is done with freed."""
+
+SLICE_S = 0.004
+"""How long one client's bytes may keep everybody else waiting. How many bytes that is depends on what
+they say: an attach of a hundred bytes takes longer than a message of a hundred kilobytes."""
+SLICE_MIN_BYTES = 1024
+SLICE_FIRST_BYTES = 16 * 1024
+SLICE_MAX_BYTES = 1024 * 1024
+
+LINGER_S = 2.0
+"""How long a client that broke the protocol may take to read why, and to stop sending."""
+
+UNREAD_MAX_BYTES = 16 * 1024 * 1024
+"""Answers a client may leave unread and still be listened to. Far more than any client lets pile up
+that reads now and then: two that both wait for the other to read would wait for ever."""
+
+
+class Wire(Protocol):
+    """What a transport needs underneath: an asyncio transport, or a WebSocket made to look so."""
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def is_closing(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def can_write_eof(self) -> bool: ...
+    def write_eof(self) -> None: ...
+
+
+class Doorkeeper(Protocol):
+    """The server as a transport sees it."""
+
+    def touch(self, transport: AmqpTransport) -> None:
+        """Flush this transport at the end of the next turn."""
+
+    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
+        """Account for bytes read; True asks the transport to stop reading for now."""
+
+    def left_unread(self, transport: AmqpTransport, size_bytes: int) -> None:
+        """So much of what was written waits for the client to read it."""
+
+    def left(self, transport: AmqpTransport) -> None:
+        """The transport is gone."""
+
+
+class AmqpTransport(asyncio.Protocol):
+    """One AMQP client on one socket."""
+
+    def __init__(
+        self,
+        doorkeeper: Doorkeeper,
+        connect: Callable[[AmqpTransport, str], Connection | None],
+        handshake_timeout_s: float,
+    ) -> None:
+        self._doorkeeper = doorkeeper
+        self._connect = connect
+        self._handshake_timeout_s = handshake_timeout_s
+        self._wire: Wire | None = None
+        self._socket: socket.socket | None = None
+        """Where the wire is one; a WebSocket has its own."""
+        self._handshaking = True
+        self._read_bytes = 0
+        """Since the last flush."""
+        self._slice_bytes = SLICE_FIRST_BYTES
+        self._not_taken = b""
+        """What was read and is still to be given to the connection."""
+        self._waits_for_commit = False
+        self._waits_for_client = False
+        self._is_full = False
+        """The client reads more slowly than we write."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._permit_timer: asyncio.TimerHandle | None = None
+        self.connection: Connection | None = None
+
+    # --- asyncio.Protocol ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self._socket = transport.get_extra_info("socket")
+        self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
+
+    def begin(self, wire: Wire, peer_name: str) -> None:
+        """Start on any wire."""
+        self._wire = wire
+        self.connection = self._connect(self, peer_name)
+        if self.connection is None:
+            wire.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._handshake_timeout_s, self._check_handshake)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self.connection is None or self._wire is None:
+            return
+        if self._not_taken:
+            self._not_taken += data  # what was on its way when reading was paused
+        elif not self._give(data):
+            return
+        self._doorkeeper.touch(self)
+        self._read_bytes += len(data)
+        if self._doorkeeper.took_in(self, len(data)):
+            self._waits_for_commit = True
+        if self._is_full and self._wire.get_write_buffer_size() > UNREAD_MAX_BYTES:
+            self._waits_for_client = True
+        if not self._may_read:
+            self._wire.pause_reading()
+
+    def _give(self, data: bytes, *, whole: bool = False) -> bool:
+        """Give bytes to the connection until its time is over, the rest in the next pass of the event
+        loop; False if they broke it."""
+        assert self.connection is not None
+        began_s = perf_counter()
+        taken = 0
+        try:
+            while taken < len(data):
+                size = self._slice_bytes
+                piece = data[taken : taken + size]  # all of it is not copied
+                self.connection.receive_data(piece)
+                taken += len(piece)
+                now_s = perf_counter()
+                if now_s - began_s > SLICE_S:
+                    self._slice_bytes = max(size // 2, SLICE_MIN_BYTES)
+                    if not whole:
+                        break
+                elif size < SLICE_MAX_BYTES:
+                    self._slice_bytes = size * 2
+        except Exception:
+            # Whatever these bytes did, they did it to this connection alone.
+            log.exception("connection.broken")
+            self._not_taken = b""
+            if self._wire is not None:
+                self._wire.abort()
+            return False
+        self._not_taken = data[taken:]
+        if self._handshaking and self.connection.opened:
+            self._end_handshake()
+        if self._not_taken:
+            asyncio.get_running_loop().call_soon(self._give_more)
+        return True
+
+    def _give_more(self) -> None:
+        if self.connection is None or self._wire is None or not self._not_taken:
+            self._not_taken = b""
+            return
+        if self._give(self._not_taken):
+            self._doorkeeper.touch(self)
+            self._read_on()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it asks for messages."""
+        self._is_full = True
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self._is_full = self._waits_for_client = False
+        self._doorkeeper.left_unread(self, 0)
+        self._read_on()
+        if self.connection is not None:
+            self.connection.resume()
+            self._doorkeeper.touch(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The socket is gone."""
+        del exc
+        if self._not_taken and self.connection is not None:
+            self._give(self._not_taken, whole=True)  # it was said before the end
+        self._forget_connection()
+        self._wire = None
+        self._doorkeeper.left(self)
+
+    # --- for the server ------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what the connection has to say; close once it has said its last."""
+        connection, wire = self.connection, self._wire
+        if connection is None or wire is None or wire.is_closing():
+            return
+        output = connection.take_output()
+        if output:
+            wire.write(output)
+            if self._is_full:
+                self._doorkeeper.left_unread(self, wire.get_write_buffer_size())
+        elif self._socket is not None:
+            # No answer carries the acknowledgement of what was read, so send it on its own. Clients
+            # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
+            # the kernel would keep them waiting for 40 ms.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        had_its_share = self._read_bytes >= READ_PER_TURN_BYTES
+        self._read_bytes = 0
+        if connection.finished:
+            self._finish(connection, wire)
+        elif had_its_share:
+            self._read_on()
+
+    def _finish(self, connection: Connection, wire: Wire) -> None:
+        """Close the socket once everything is written. While the client may still be sending, take
+        in what comes for a moment: closing a socket that has unread bytes resets it, and the client
+        would lose what it was told."""
+        if self._socket is None or not connection.client_may_write:
+            wire.close()
+            return
+        self._forget_connection()
+        if wire.can_write_eof():
+            wire.write_eof()
+        wire.resume_reading()
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, wire.abort)
+
+    def _forget_connection(self) -> None:
+        for timer in (self._timer, self._permit_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._permit_timer = None
+        if self.connection is not None:
+            self.connection.lost()
+            self.connection = None
+
+    def go_on_reading(self) -> None:
+        """What was read has been committed."""
+        self._waits_for_commit = False
+        self._read_on()
+
+    def end(self, error: BrokerError) -> None:
+        """Close the connection and say why."""
+        if self.connection is not None:
+            self.connection.close(error)
+            self.flush()
+
+    def disown(self) -> None:
+        """The core has dropped the links of this connection, so it is not told of their end."""
+        if self.connection is not None:
+            self.connection.disown()
+
+    def abort(self) -> None:
+        """Close the socket, whatever the client says."""
+        if self._wire is not None:
+            self._wire.abort()
+
+    def wake_in(self, delay_ms: int) -> None:
+        """Check after this long what the client may do; an earlier wish is forgotten."""
+        if self._permit_timer is not None:
+            self._permit_timer.cancel()
+        delay_s = min(max(0.0, delay_ms / 1000), MAX_TIMER_S)
+        loop = asyncio.get_running_loop()
+        self._permit_timer = loop.call_later(delay_s, self.check_permits)
+
+    def check_permits(self) -> None:
+        """The time, or the broker's keys, may have left the client with less than it had."""
+        if self.connection is not None:
+            self.connection.check_permits()
+
+    # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def _may_read(self) -> bool:
+        waits = self._waits_for_commit or self._waits_for_client or self._not_taken
+        return not waits and self._read_bytes < READ_PER_TURN_BYTES
+
+    def _read_on(self) -> None:
+        if self._may_read and self._wire is not None and not self._wire.is_closing():
+            self._wire.resume_reading()
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _check_handshake(self) -> None:
+        """A client that has not opened by now is not going to: free its socket."""
+        self._timer = None
+        if self._wire is not None:
+            self._wire.abort()
+
+    def _end_handshake(self) -> None:
+        """From now on it is silence that ends a connection."""
+        self._handshaking = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._mind_idleness()
+
+    def _mind_idleness(self) -> None:
+        """Let the engine send empty frames and notice a silent client."""
+        self._timer = None
+        if self.connection is None:
+            return
+        loop = asyncio.get_running_loop()
+        now_ms = int(loop.time() * 1000)
+        deadline_ms = self.connection.tick(now_ms)
+        self.flush()
+        if deadline_ms and self.connection is not None:
+            delay_s = max(0.01, (deadline_ms - now_ms) / 1000)
+            self._timer = loop.call_later(delay_s, self._mind_idleness)

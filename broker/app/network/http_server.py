@@ -1,0 +1,154 @@
+"""The HTTP side of the process: aiohttp, fed by the listeners and wired to the core.
+
+What is served is `protocol.http`'s; here it gets what it needs of this broker.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.app.lean_imports import without_trusted_certificates
+from broker.core.contract.errors import ArgumentError
+from protocol.identity.managed_identity import CLIENT_ID, LIFETIME_S
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from broker.app.network.amqp_clients import Clients
+    from broker.app.runtime.clock import Clock
+    from broker.app.runtime.durable_core import DurableCore
+    from broker.app.security.access import Access
+    from broker.core.contract.commands import Command, Peer
+    from config.files.topology import Topology
+    from config.settings.settings import Settings
+    from protocol.identity.managed_identity import TokenRequest
+
+HEADER_MAX_BYTES = 65_536
+"""Broker properties of the REST API travel in one header."""
+SHUTDOWN_TIMEOUT_S = 1.0
+
+
+class HttpSide:
+    """The application, and the protocol of every connection that speaks HTTP."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        clock: Clock,
+        core: DurableCore,
+        clients: Clients,
+        access: Access,
+    ) -> None:
+        self._settings = settings
+        self._topology = topology
+        self._clock = clock
+        self._core = core
+        self._clients = clients
+        self._access = access
+        self._runner: object | None = None
+
+    async def start(
+        self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    ) -> Callable[[], asyncio.Protocol]:
+        """Build it; what is returned makes a protocol for one connection."""
+        with without_trusted_certificates():
+            from aiohttp import web
+
+        from broker.app.network.http_connections import HttpConnections
+        from protocol.http.application import Services, build
+        from protocol.http.error_responses import is_ours_to_mend
+
+        logging.getLogger("aiohttp.server").addFilter(is_ours_to_mend)
+        default = self._core.default_namespace
+        services = Services(
+            ask=functools.partial(self._ask, default),
+            submit=functools.partial(self._submit, default),
+            is_ready=is_ready,
+            metrics=metrics,
+            advance_clock=self._advance_clock if self._settings.testing_api else None,
+            now_ms=self._clock.now_ms,
+            authorize=self._access.authorize_http,
+            authorize_metrics=self._access.authorize_metrics,
+            authorize_clock=self._access.authorize_clock,
+            open_amqp=self._clients.open_websocket,
+            namespace_name=default,
+            created_time_ms=self._clock.now_ms(),
+            tier=self._settings.tier,
+            limits=self._settings.limits,
+            is_strict=self._access.identity.strict,
+            topology=self._export,
+            identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
+            in_namespace=lambda name: replace(
+                services,
+                ask=functools.partial(self._ask, name),
+                submit=functools.partial(self._submit, name),
+                namespace_name=name,
+            ),
+        )
+        application = build(services)
+        limits = self._settings.limits
+        connections = HttpConnections(
+            limits.handshake_timeout_ms / 1000,
+            lambda count: count + self._clients.connection_count > limits.connections_max,
+        )
+        connections.watch(application)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            handler_cancellation=True,  # a REST receiver that hangs up gives its lock back
+            max_field_size=HEADER_MAX_BYTES,
+            shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        )
+        await runner.setup()
+        self._runner = runner
+        server = runner.server
+        assert server is not None
+        return connections.over(server)
+
+    async def stop(self) -> None:
+        """Let requests end."""
+        if self._runner is not None:
+            await self._runner.cleanup()  # type: ignore[attr-defined]
+
+    def _submit(self, name: str, command: Command) -> None:
+        self._core.enter(name)(command)
+
+    async def _ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
+        value = await self._core.ask(name, build)
+        if self._access.rules_changed():
+            self._clients.check_permits()
+        return value
+
+    def _export(self, header: str | None, form: str) -> object:
+        from broker.app import topology_export
+
+        self._access.authorize_everything(header)
+        if form not in topology_export.FORMS:
+            raise ArgumentError(f"The form must be one of {', '.join(topology_export.FORMS)}.")
+        now = topology_export.of_namespaces(self._core.namespaces, self._topology)
+        default_ms = self._settings.default_lock_duration_ms
+        return topology_export.in_form(now, form, default_ms)._asdict()
+
+    def _identity_token(self, request: TokenRequest) -> dict[str, str]:
+        token = self._access.identity_token(request)
+        # By the client's clock, which a test that moves the broker's does not move.
+        expires_on_s = self._clock.real_ms() // 1000 + LIFETIME_S
+        return {
+            "access_token": token,
+            "expires_on": str(expires_on_s),
+            "expires_in": str(LIFETIME_S),
+            "resource": request.resource or "",
+            "token_type": "Bearer",
+            "client_id": CLIENT_ID,
+        }
+
+    def _advance_clock(self, amount_ms: int) -> int:
+        now_ms = self._clock.advance_ms(amount_ms)
+        self._core.turns.clock_moved()
+        self._clients.check_permits()
+        return now_ms

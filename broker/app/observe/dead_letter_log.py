@@ -1,0 +1,45 @@
+"""Logs dead letters.
+
+The first ones of an entity get a line each. The others within a time window are summarized in one
+line with their count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from protocol.repeated_events import repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.contract.turn import DeadLettered
+
+log = structlog.get_logger("peeklock.dead_letters")
+
+LINES_MAX = 20
+"""For each entity in one window."""
+
+
+def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
+    """Log messages that were dead-lettered. Called when that is durable."""
+    for dead_lettered in all_dead_lettered:
+        namespace, path = dead_lettered.namespace, dead_lettered.path
+        untold = dead_lettered.message_count - len(dead_lettered.first)
+        for message in dead_lettered.first:
+            repeats.note(
+                log.info,
+                "dead_lettered",
+                (namespace, path),
+                at_once_max=LINES_MAX,
+                entity=path,
+                namespace=namespace,
+                message_id=message.message_id,
+                sequence_number=message.sequence_number,
+                delivery_count=message.delivery_count,
+                reason=dead_lettered.reason,
+                more=untold,
+            )
+            untold = 0

@@ -1,0 +1,143 @@
+"""Set up structlog, once, and send the standard library's logging the same way.
+
+Formats and filters; what is worth an event is decided where it happens. Lines go to standard output
+whole, a line that cannot be written is dropped, and secrets never get that far.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from broker.app.lean_imports import without_rich
+from config.settings.settings import LogFormat
+
+with without_rich():
+    import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+    from config.files.mistakes import Mistake
+    from config.settings.settings import Settings
+
+_SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload", "token"})
+_USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
+
+
+def open_standard_streams() -> None:
+    """Have descriptors 0 to 2 open, on nothing if need be.
+
+    A process can be started with them closed. The next files and sockets would get their numbers,
+    and whatever libraries print would be written into those.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+
+
+def configure(settings: Settings, output: TextIO | None = None) -> None:
+    """Call once, before the first event: loggers keep what they find then."""
+    output = output or sys.stdout or io.StringIO()
+    level = logging.getLevelNamesMapping()[settings.log_level.name]
+    before: Sequence[Processor] = (
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _conceal,
+    )
+    render = _renderers(settings.log_format, output)
+    structlog.configure(
+        processors=[_add_name, *before, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *names: _Lines(output, *names),
+        cache_logger_on_first_use=True,
+    )
+    handler = _LineHandler(_Lines(output))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+
+
+def warn_of_config(warning: Mistake) -> None:
+    """Report what may not be what the operator meant."""
+    structlog.get_logger("peeklock.config").warning("config.doubtful", text=str(warning))
+
+
+def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
+    if log_format is LogFormat.JSON:
+        # Tracebacks as text: the structured kind shows local variables, and bodies are among them.
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)
+    return (
+        structlog.dev.ConsoleRenderer(
+            colors=output.isatty(),
+            pad_event_to=0,
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    )
+
+
+class _Lines:
+    """Where a logger's lines end up."""
+
+    def __init__(self, output: TextIO, name: str = "peeklock") -> None:
+        self._output = output
+        self.name = name
+        try:
+            self._descriptor: int | None = output.fileno()
+        except (OSError, ValueError):
+            self._descriptor = None  # in memory
+
+    def msg(self, line: str) -> None:
+        """Write a line, or drop it: a reader that went away, or a full disk behind the log, must
+        not stop the broker.
+
+        Not through Python's buffer where there is a descriptor: it keeps what could not be written
+        and fails the end of the process with it.
+        """
+        try:
+            if self._descriptor is None:
+                self._output.write(line + "\n")
+                return
+            data = (line + "\n").encode(errors="backslashreplace")
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except (OSError, ValueError):
+            return
+
+    debug = info = warning = error = critical = exception = msg
+
+
+class _LineHandler(logging.Handler):
+    """The standard library's logging, written the same way."""
+
+    def __init__(self, lines: _Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.msg(self.format(record))
+
+
+def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event["logger"] = logger.name
+    return event
+
+
+def _conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    for key in event.keys() & _SECRET_KEYS:
+        event[key] = "***"
+    if isinstance(url := event.get("storage"), str):
+        event["storage"] = _USER_AND_PASSWORD.sub("//***@", url)
+    return event

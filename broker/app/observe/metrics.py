@@ -1,0 +1,175 @@
+"""What the broker counts and measures, and how Prometheus reads it.
+
+The counts of messages are kept by the queues themselves (`broker/core/contract/counting.py`), so a series
+ends with its entity and no name that a client makes up becomes one. Labels are namespace, entity and
+a few fixed words, never a message or a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from typing import TYPE_CHECKING
+
+from broker import __version__
+from broker.app.observe.exposition import CONTENT_TYPE, Family, Histogram, escape, labels_of
+from broker.app.observe.process_metrics import process_families
+from broker.core.contract.counting import DeadLetterCause, Outcome
+from protocol.refusals import refusal_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from broker.app.network.amqp_clients import Clients
+    from broker.core.contract.counting import Counts
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.entity import Entity
+    from broker.core.namespace import Namespace
+
+COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
+
+SLICE_S = 0.005
+"""How long a scrape may keep everybody else waiting at once."""
+
+
+def count(turn: Turn) -> None:
+    """Add what a turn did to the counts of its queues: it is durable."""
+    for counts, what, number in turn.counts:
+        counts[what] = counts.get(what, 0) + number
+
+
+class Metrics:
+    """All figures of one broker."""
+
+    def __init__(self, namespaces: Mapping[str, Namespace], clients: Clients) -> None:
+        self._namespaces = namespaces
+        self._clients = clients
+        self._commit_seconds = Histogram(
+            "peeklock_commit_seconds", "Time until a commit was durable.", COMMIT_SECONDS_BUCKETS
+        )
+        self._commit_records = Histogram(
+            "peeklock_commit_records", "Records in one commit.", COMMIT_RECORDS_BUCKETS
+        )
+        self.event_loop_lag_seconds = 0.0
+
+    def committed(self, seconds: float, records: int) -> None:
+        """A commit is durable."""
+        self._commit_seconds.observe(seconds)
+        self._commit_records.observe(records)
+
+    async def render(self) -> tuple[bytes, str]:
+        """The Prometheus exposition and its content type.
+
+        There may be a hundred thousand entities, so others are served between parts of them. An
+        entity that is deleted meanwhile may still be shown.
+        """
+        of_entities = _EntityFamilies()
+        resume_s = time.perf_counter() + SLICE_S
+        for name, namespace in list(self._namespaces.items()):
+            of_entities.add_counts(name, "", namespace.counts)
+            for entity in namespace.entities():
+                of_entities.add(name, entity)
+                if time.perf_counter() > resume_s:
+                    of_entities.pack()
+                    await asyncio.sleep(0)
+                    resume_s = time.perf_counter() + SLICE_S
+        parts: list[bytes] = []
+        for family in (*of_entities.families(), *self._of_broker()):
+            parts += family.content()
+        parts += [*self._commit_seconds.content(), *self._commit_records.content()]
+        for family in process_families():
+            parts += family.content()
+        return b"".join(parts), CONTENT_TYPE
+
+    def _of_broker(self) -> Iterator[Family]:
+        build = Family("peeklock_build_info", "gauge", "Which broker this is; always 1.")
+        build.add(1, labels_of((("python", platform.python_version()), ("version", __version__))))
+        yield build
+        refusals = Family(
+            "peeklock_refusals_total",
+            "counter",
+            "Refused operations by error condition, on every protocol.",
+        )
+        for condition, number in sorted(refusal_counts().items()):
+            refusals.add(number, labels_of((("condition", condition),)))
+        yield refusals
+        for name, kind, text, value in (
+            ("peeklock_connections", "gauge", "AMQP connections.", self._clients.connection_count),
+            (
+                "peeklock_connections_opened_total",
+                "counter",
+                "AMQP connections ever.",
+                self._clients.connections_total,
+            ),
+            ("peeklock_links", "gauge", "AMQP links.", self._clients.link_count),
+            (
+                "peeklock_event_loop_lag_seconds",
+                "gauge",
+                "How late the event loop ran its last timer.",
+                self.event_loop_lag_seconds,
+            ),
+        ):
+            family = Family(name, kind, text)
+            family.add(value)
+            yield family
+
+
+class _EntityFamilies:
+    """What each entity has. Lines are put together by hand: there are very many."""
+
+    def __init__(self) -> None:
+        self._depths = Family("peeklock_messages", "gauge", "Messages in an entity by state.")
+        self._sizes = Family("peeklock_entity_size_bytes", "gauge", "Bytes an entity holds.")
+        self._operations = Family(
+            "peeklock_message_operations_total", "counter", "Messages by what happened to them."
+        )
+        self._dead_letters = Family(
+            "peeklock_dead_letters_total",
+            "counter",
+            "Messages that became dead letters, by the entity they died in and why.",
+        )
+        self._unmatched = Family(
+            "peeklock_unmatched_messages_total",
+            "counter",
+            "Messages sent to a topic of which no subscription wanted them.",
+        )
+
+    def pack(self) -> None:
+        """See `Family.pack`."""
+        for family in self.families():
+            family.pack()
+
+    def families(self) -> tuple[Family, ...]:
+        """All of them."""
+        return self._depths, self._sizes, self._operations, self._dead_letters, self._unmatched
+
+    def add(self, namespace: str, entity: Entity) -> None:
+        """An entity: how much is in it, and what has happened there."""
+        view = entity.view()
+        labels = f'entity="{escape(view.path)}",namespace="{escape(namespace)}"'
+        start = f"peeklock_messages{{{labels},state="
+        self._depths.lines.append(
+            f'{start}"active"}} {view.active_count}.0\n'
+            f'{start}"locked"}} {view.locked_count}.0\n'
+            f'{start}"deferred"}} {view.deferred_count}.0\n'
+            f'{start}"scheduled"}} {view.scheduled_count}.0\n'
+            f'{start}"dead_lettered"}} {view.dead_letter_count}.0\n'
+            f'{start}"transfer_dead_lettered"}} {view.transfer_dead_letter_count}.0'
+        )
+        self._sizes.lines.append(f"peeklock_entity_size_bytes{{{labels}}} {view.size_bytes}.0")
+        for queue in entity.queues:
+            if queue.counts:
+                self.add_counts(namespace, queue.path, queue.counts)
+
+    def add_counts(self, namespace: str, path: str, counts: Counts) -> None:
+        """What has happened to messages: of a queue, a sub-queue, or of no entity."""
+        labels = f'entity="{escape(path)}",namespace="{escape(namespace)}"'
+        for what, number in counts.items():
+            if isinstance(what, DeadLetterCause):
+                self._dead_letters.add(number, f'{{{labels},reason="{what}"}}')
+                continue
+            self._operations.add(number, f'{{{labels},outcome="{what}"}}')
+            if what is Outcome.UNMATCHED:
+                self._unmatched.add(number, f"{{{labels}}}")

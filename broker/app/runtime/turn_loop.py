@@ -1,0 +1,339 @@
+"""The turn loop: what came in since the last turn becomes one turn, as far as its time allows.
+
+Sockets, timers and HTTP requests only submit; commands run here, one turn per pass of the event
+loop, then their records go to the committer and their effects, once durable, to their peers. Each
+touched connection is flushed once. A turn ends after some milliseconds; the rest runs in the next,
+in order. A command with much to do runs in parts, and only its own peer waits for the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from broker.app.runtime.rule_compiler import HAVE_RULES
+from broker.core.contract.commands import Detach, PayloadsLoaded, Tick
+from broker.core.contract.effects import PayloadsNeeded, Reply
+from broker.core.contract.errors import ServerBusy
+from broker.core.contract.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.app.runtime.clock import Clock
+    from broker.app.runtime.committer import Committer
+    from broker.app.runtime.rule_compiler import RuleCompiler
+    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.errors import BrokerError
+    from broker.core.namespace import Namespace
+
+log = structlog.get_logger("peeklock.turn")
+
+MAX_TIMER_S = 3600.0
+"""A far deadline is looked at again after this long: the clock may have been set meanwhile."""
+
+TURN_S = 0.005
+"""After so long a turn ends, between two commands: others are read, answered and written to."""
+
+PART_WEIGHT = 1_024
+"""With so much to write a turn goes on with nothing that was begun before."""
+
+COMMIT_POLL_S = 0.002
+"""How soon to look again when something is due in the middle of a commit."""
+
+
+class Flushable(Protocol):
+    """A connection with something to write."""
+
+    def flush(self) -> None: ...
+
+    def abort(self) -> None:
+        """End it without another word."""
+
+
+class TurnLoop:
+    """Owns the order in which things happen."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        clock: Clock,
+        read_payloads: Callable[[Sequence[int]], None],
+        failed: Callable[[Exception], None],
+        rule_compiler: RuleCompiler | None = None,
+    ) -> None:
+        self._rule_compiler = rule_compiler
+        self._namespaces = namespaces
+        self._clock = clock
+        self._read_payloads = read_payloads
+        self._failed = failed
+        self._committer: Committer | None = None
+        self._inbox: deque[tuple[Namespace, Command]] = deque()
+        self._unfinished: dict[Peer, deque[tuple[Namespace, Command]]] = {}
+        """What is left to do of peers that asked for much, in their order."""
+        self._touched: dict[Flushable, None] = {}
+        """Ordered, so that the same run happens again in a simulation."""
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        self._suspended = False
+        self._asking: dict[_Asker, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._tick_turns = 0
+        """How many turns had been submitted when the last timer's tick had run."""
+        self._tick_is_new = False
+
+    def attach(self, committer: Committer) -> None:
+        """Complete the pair: the committer releases through this loop."""
+        self._committer = committer
+
+    def submit(self, namespace: Namespace, command: Command) -> None:
+        """Run a command in the next turn. One with long rules is compiled first, and runs in the
+        turn after that."""
+        if type(command) in HAVE_RULES and self._compile(namespace, command):
+            return
+        self._inbox.append((namespace, command))
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._run)
+
+    def _compile(self, namespace: Namespace, command: Command) -> bool:
+        """Whether the command waits for its rules to be compiled."""
+
+        def run(compiled: Command) -> None:
+            if self._is_current(namespace):
+                self.submit(namespace, compiled)
+
+        return self._rule_compiler is not None and self._rule_compiler.start(command, run)
+
+    def touch(self, connection: Flushable) -> None:
+        """Flush this connection at the end of the next turn."""
+        self._touched[connection] = None
+        self._schedule()
+
+    def forget(self, connection: Flushable) -> None:
+        """The connection is gone."""
+        self._touched.pop(connection, None)
+
+    def payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
+        """Bodies are back from the store; a namespace ignores those it did not ask for."""
+        for namespace in self._namespaces.values():
+            self.submit(namespace, PayloadsLoaded(payloads))
+
+    def clock_moved(self) -> None:
+        """Act on what has become due, and set the timer by the new time: it runs in real time."""
+        self.stop()
+        self.tick()
+
+    def tick(self) -> None:
+        """Act on whatever is due, for every namespace."""
+        for namespace in self._namespaces.values():
+            self.submit(namespace, Tick())
+
+    async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
+        """Run a request command and wait for its answer; raises its refusal."""
+        asker = _Asker(self._loop.create_future())
+        self._asking[asker] = None
+        try:
+            self.submit(namespace, build(asker, asker))
+            return await asker.answer
+        finally:
+            self._asking.pop(asker, None)
+
+    def release(self, effects: list[Effect]) -> None:
+        """Hand durable effects to their peers, in order, and write once per connection."""
+        for effect in effects:
+            if isinstance(effect, PayloadsNeeded):
+                self._read_payloads(effect.payload_ids)
+            else:
+                try:
+                    effect.to.receive(effect)
+                except Exception:
+                    # One peer's trouble is not another's: what is durable stays so, and its
+                    # connection finds out for itself.
+                    log.exception("effect.failed", effect=type(effect).__name__)
+        self._flush()
+        if self._unfinished:
+            self._schedule()  # the store takes more now
+
+    def suspend(self) -> None:
+        """Run nothing more; what has been run may still be on its way into the store."""
+        self._suspended = True
+
+    def drop(self, reason: str) -> None:
+        """What has not been run never will be: the namespaces it was asked of are going. Those who
+        still want it ask again."""
+        self._inbox.clear()
+        self._unfinished.clear()
+        for asker in self._asking:
+            asker.refuse(ServerBusy(reason))
+
+    def resume(self) -> None:
+        """Go on, with the new namespaces."""
+        self._suspended = False
+        self.tick()
+
+    def stop(self) -> None:
+        """No more timers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if (self._inbox or self._unfinished) and not self._suspended:
+            try:
+                self._hand_over(self._turn())
+                self._arm()
+            except Exception as error:
+                # A turn half run, or run and not handed over: memory can no longer be trusted,
+                # what is stored can.
+                log.exception("turn.failed")
+                self._failed(error)
+                return
+            if self._inbox or (self._unfinished and not self._store_is_loaded):
+                self._schedule()
+        self._flush()
+
+    def _turn(self) -> Turn:
+        ends_s = self._clock.stopwatch_s() + TURN_S
+        now_ms = self._clock.now_ms()
+        turn = Turn()
+        active: dict[Namespace, None] = {}
+        inbox = self._inbox
+        while inbox:
+            namespace, command = inbox.popleft()
+            if not self._is_current(namespace):
+                _refuse(command, "The broker started again; try again at once.")
+                continue
+            if self._unfinished and self._waits(namespace, command):
+                continue
+            if parts := namespace.parts(command):
+                self._unfinished[parts[0].peer] = deque((namespace, part) for part in parts)
+                continue
+            namespace.apply(command, now_ms, turn)
+            active[namespace] = None
+            if self._clock.stopwatch_s() > ends_s:
+                break
+        self._go_on(now_ms, ends_s, turn, active)
+        for namespace in active:
+            namespace.dispatch(now_ms, turn)
+        return turn
+
+    def _is_current(self, namespace: Namespace) -> bool:
+        """False for memory that was replaced by what the store holds. What a command changed there
+        would be recorded, and contradict the store."""
+        return self._namespaces.get(namespace.name) is namespace
+
+    def _hand_over(self, turn: Turn) -> None:
+        if self._committer is None:
+            return
+        if turn:
+            self._committer.submit(turn)
+        if self._tick_is_new:
+            self._tick_is_new = False
+            self._tick_turns = self._committer.submitted
+
+    @property
+    def _store_is_loaded(self) -> bool:
+        return self._committer is not None and self._committer.is_loaded
+
+    def _waits(self, namespace: Namespace, command: Command) -> bool:
+        """Whether a command has to wait behind what is left to do of its peer: it waits there."""
+        peers = command.peers if isinstance(command, Detach) else (getattr(command, "peer", None),)
+        for peer in peers:
+            if peer in self._unfinished:
+                self._unfinished[peer].append((namespace, command))
+                return True
+        return False
+
+    def _go_on(self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]) -> None:
+        """Do a part of what is left, one peer after the other: at least one part in a turn, unless
+        the store has enough to do. Then it waits until the store has taken that."""
+        while self._unfinished and not self._store_is_loaded:
+            peer, waiting = next(iter(self._unfinished.items()))
+            namespace, command = waiting.popleft()
+            if parts := namespace.parts(command):
+                waiting.extendleft((namespace, part) for part in reversed(parts))
+                continue
+            del self._unfinished[peer]
+            if not (isinstance(command, Detach) and self._waits(namespace, command)):
+                namespace.apply(command, now_ms, turn)
+                active[namespace] = None
+            if waiting:
+                self._unfinished[peer] = waiting  # behind the others
+            if self._clock.stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
+                return
+
+    def _flush(self) -> None:
+        while self._touched:
+            connection, _ = self._touched.popitem()
+            try:
+                connection.flush()
+            except Exception:
+                # A bug on one connection ends that one; the others get their answers.
+                log.exception("flush.failed")
+                connection.abort()
+
+    def _arm(self) -> None:
+        """Keep one timer on the earliest deadline of all namespaces."""
+        earliest_ms = 0
+        for namespace in self._namespaces.values():
+            deadline_ms = namespace.next_deadline_ms()
+            if deadline_ms is not None and (not earliest_ms or deadline_ms < earliest_ms):
+                earliest_ms = deadline_ms
+        if self._timer is not None:
+            if not earliest_ms or self._timer_at_ms <= earliest_ms:
+                return  # it fires early, finds nothing due and is set anew: cheaper than moving it
+            self._timer.cancel()
+            self._timer = None
+        if earliest_ms:
+            self._timer_at_ms = earliest_ms
+            delay_s = max(0.0, (earliest_ms - self._clock.now_ms()) / 1000)
+            self._timer = self._loop.call_later(min(delay_s, MAX_TIMER_S), self._due)
+
+    def _due(self) -> None:
+        # What becomes due at once may be a million messages; they are activated in parts. The next
+        # part waits until the one before is durable, so that they do not pile up in front of the
+        # store. It does not wait for an idle store: time goes on under any load.
+        if self._committer is not None and not self._committer.has_released(self._tick_turns):
+            self._timer = self._loop.call_later(COMMIT_POLL_S, self._due)
+            return
+        self._timer = None
+        self._tick_is_new = True
+        self.tick()
+
+
+def _refuse(command: Command, reason: str) -> None:
+    """Tell whoever awaits the answer that there is none. Clients' connections have been ended."""
+    peer = getattr(command, "peer", None)
+    if isinstance(peer, _Asker):
+        peer.refuse(ServerBusy(reason))
+
+
+class _Asker:
+    """The peer of one awaited request."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: asyncio.Future[object]) -> None:
+        self.answer = answer
+
+    def refuse(self, error: BrokerError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def receive(self, effect: Effect) -> None:
+        if not isinstance(effect, Reply) or self.answer.done():
+            return
+        if effect.error is not None:
+            self.answer.set_exception(effect.error)
+        else:
+            self.answer.set_result(effect.value)

@@ -1,0 +1,197 @@
+"""Who may do what on this broker: the keys it was started with and those its entities have now.
+
+Owns finding rules and the HTTP side of authorization; verifying is `protocol.identity`'s. A rule that
+administration adds, changes or removes counts from the next look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.errors import ArgumentError, Unauthorized
+from config.model.definitions import AuthorizationRule
+from config.settings.settings import Authorization, IdentityClients
+from protocol.identity import (
+    LISTEN,
+    MANAGE,
+    Grant,
+    Identity,
+    KeyRule,
+    TokenRefused,
+    bearer_tokens,
+    missing_claim,
+)
+from protocol.identity.managed_identity import ManagedIdentity, is_for_service_bus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from broker.app.runtime.clock import Clock
+    from broker.core.namespace import Namespace
+    from config.files.topology import Topology
+    from config.settings.settings import Settings
+    from protocol.identity.managed_identity import TokenRequest
+
+BEARER = "bearer "
+
+
+class Rules:
+    """Every authorization rule: of the broker, of its namespaces, and of their entities."""
+
+    def __init__(
+        self,
+        everywhere: AuthorizationRule,
+        of_namespaces: Mapping[str, Sequence[AuthorizationRule]],
+        namespaces: Mapping[str, Namespace],
+    ) -> None:
+        self._everywhere = everywhere
+        self._of_namespaces = of_namespaces
+        self._namespaces = namespaces
+
+    def named(self, key_name: str, namespace: str | None) -> Iterator[KeyRule]:
+        """Every rule of a name that holds in a namespace, or, for None, in any of them."""
+        name = key_name.lower()
+        if name == self._everywhere.name.lower():
+            yield KeyRule(self._everywhere)
+        for one in list(self._namespaces) if namespace is None else [namespace]:
+            for rule in self._of_namespaces.get(one, ()):
+                if rule.name.lower() == name:
+                    yield KeyRule(rule, "", one)
+            for path, rule in self._namespaces[one].keys.named(name):
+                yield KeyRule(rule, path.lower(), one)
+
+
+class Access:
+    """Decides who is let in, and where to."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology: Topology,
+        namespaces: Mapping[str, Namespace],
+        clock: Clock,
+    ) -> None:
+        self._namespaces = namespaces
+        self._revision = 0
+        strict = settings.authorization is Authorization.STRICT
+        self.now_ms = clock.now_ms if strict else clock.real_ms
+        """By which tokens run out. A test that moves the clock by days must not lock out clients
+        who date their tokens by their own, unless it is strictness that is tested."""
+        self.managed_identity = ManagedIdentity(settings.shared_access_key)
+        self._identity_clients = settings.identity_clients or (
+            IdentityClients.LOOPBACK if strict else IdentityClients.ANY
+        )
+        self._verify_other_bearer: bearer_tokens.Verify = bearer_tokens.refuse
+        if strict and settings.jwt_keys is not None:
+            keys = _read_keys(settings.jwt_keys)
+            verifier = bearer_tokens.Verifier(keys, settings.jwt_issuer, settings.jwt_audience)
+            self._verify_other_bearer = verifier.verify
+        self.identity = Identity(
+            Rules(
+                AuthorizationRule(settings.shared_access_key_name, settings.shared_access_key),
+                topology.authorization_rules,
+                namespaces,
+            ),
+            strict=strict,
+            namespaces=namespaces.keys(),
+            default_namespace=next(iter(topology.namespaces)),
+            own_hosts=[settings.host, *(name for name in settings.tls_names if "*" not in name)],
+            verify_bearer=self._verify_bearer if strict else bearer_tokens.believe,
+        )
+
+    def authorize_http(
+        self, header: str | None, path: str, claim: str, host: str = "", entity: str | None = None
+    ) -> str:
+        """The namespace a request is for; raises `Unauthorized` if it may not do that there.
+
+        A token has to be for the path, and a rule's key has to hold on the entity that it is about.
+        """
+        identity = self.identity
+        namespace = identity.namespace_of_host(host)
+        if header is None:
+            if identity.strict:
+                raise TokenRefused("MissingToken: The request has no Authorization header.")
+            return namespace or identity.default_namespace
+        audience = f"sb://{host}/{path}"
+        grant = self._grant(header, audience, namespace, host, entity)
+        if identity.strict and claim not in grant.claims:
+            raise missing_claim(claim, audience)
+        return namespace or grant.namespace or identity.default_namespace
+
+    def authorize_everything(self, header: str | None, host: str = "") -> None:
+        """Raise `Unauthorized` unless this is a key to the whole broker."""
+        self.authorize_http(header, "", MANAGE, host)
+        if header is None:
+            return
+        if self._grant(header, f"sb://{host}/", None, host, "").namespace is not None:
+            raise Unauthorized("The whole broker is for the key that may do everything.")
+
+    def authorize_metrics(self, header: str | None, host: str = "") -> None:
+        """Raise `Unauthorized` unless this may see the names and counts of every entity. A scraper
+        should not hold a key that can do more: Listen will do, if there is one namespace."""
+        if not self.identity.strict:
+            return
+        self.authorize_http(header, "", LISTEN, host)
+        if len(self._namespaces) > 1:
+            self.authorize_everything(header, host)
+
+    def authorize_clock(self, header: str | None, host: str = "") -> None:
+        """Raise `Unauthorized` unless this may move the time of every client."""
+        if self.identity.strict:
+            self.authorize_everything(header, host)
+
+    def _grant(
+        self, header: str, audience: str, namespace: str | None, host: str, entity: str | None
+    ) -> Grant:
+        token = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else header
+        return self.identity.verify_token(
+            token.strip(), audience, self.now_ms(), namespace, host=host, entity=entity
+        )
+
+    # --- managed identity ----------------------------------------------------------------------
+
+    @property
+    def issues_identity_tokens(self) -> bool:
+        """Whether anybody can get one."""
+        return self._identity_clients is not IdentityClients.NONE
+
+    def identity_token(self, request: TokenRequest) -> str:
+        """A token for whoever shows the secret; raises `Unauthorized` or `ArgumentError`.
+
+        It grants everything, as the key does that the secret is derived from.
+        """
+        if not request.is_local and self._identity_clients is not IdentityClients.ANY:
+            raise Unauthorized(
+                "Tokens are issued to clients on the broker's own machine; "
+                "identity_clients=any lets others fetch them."
+            )
+        if request.secret is None or not self.managed_identity.knows(request.secret):
+            raise Unauthorized(
+                "The X-IDENTITY-HEADER is not this broker's; `peeklock env` prints IDENTITY_HEADER."
+            )
+        if not request.resource or not is_for_service_bus(request.resource):
+            raise ArgumentError(
+                "Tokens are issued for https://servicebus.azure.net, which the parameter "
+                "'resource' must name."
+            )
+        return self.managed_identity.token(request.resource, self.now_ms())
+
+    def _verify_bearer(self, token: str, now_ms: int) -> Grant:
+        if self.managed_identity.issued(token):
+            return self.managed_identity.verify(token, now_ms)
+        return self._verify_other_bearer(token, now_ms)
+
+    def rules_changed(self) -> bool:
+        """Whether any rule came, changed or went since this was last asked."""
+        revision = sum(namespace.keys.revision for namespace in self._namespaces.values())
+        changed = revision != self._revision
+        self._revision = revision
+        return changed
+
+
+def _read_keys(path: Path) -> list[bearer_tokens.Key]:
+    try:
+        return bearer_tokens.read_keys(path.read_bytes())
+    except ValueError as error:
+        raise OSError(0, f"the keys for bearer tokens in {path} are unusable: {error}") from error

@@ -1,0 +1,122 @@
+"""TLS for clients that insist on it: the operator's certificate, or one of our own making.
+
+Without a certificate given, an authority is made once and kept in a folder, so that a developer
+trusts it once; a server certificate is made from it whenever names change or time runs out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RENEW_AFTER = timedelta(days=360)
+
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),  # Debian, Ubuntu, Alpine
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),  # Fedora, RHEL
+    Path("/etc/ssl/ca-bundle.pem"),  # openSUSE
+    Path("/etc/ssl/cert.pem"),  # macOS
+)
+"""Where systems keep the certificates they trust, in one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Where a certificate and its key are."""
+
+    certificate: Path
+    key: Path
+    authority: Path | None = None
+    """What a client must trust, if we made it."""
+
+
+def own_certificate(
+    folder: Path, names: Sequence[str], now: datetime | None = None
+) -> CertificateFiles:
+    """A certificate for these names from the authority in this folder, both made if need be."""
+    now = now or datetime.now(UTC)
+    files = CertificateFiles(folder / "server.pem", folder / "server.key", folder / "ca.pem")
+    if not _is_current(folder, files, names, now):
+        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder, files, names, now)
+    return files
+
+
+def bundle_with_system(authority: Path) -> Path:
+    """A file beside the authority's that holds it and all that this machine trusts.
+
+    For variables such as SSL_CERT_FILE, which replace what a program trusts: with the authority alone,
+    it would trust nobody else any more.
+    """
+    path = authority.with_name("ca-bundle.pem")
+    system = next((one for one in SYSTEM_BUNDLES if one.is_file()), None)
+    content = authority.read_bytes()
+    if system is not None:
+        content = system.read_bytes().rstrip() + b"\n" + content
+    if not path.is_file() or path.read_bytes() != content:
+        _write(path, content)
+    return path
+
+
+def server_context(files: CertificateFiles) -> ssl.SSLContext:
+    """A context to serve with; a file that cannot be used is named."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except (OSError, ssl.SSLError) as error:
+        raise OSError(
+            0, f"the certificate {files.certificate} with the key {files.key} is unusable: {error}"
+        ) from error
+    return context
+
+
+def _is_current(folder: Path, files: CertificateFiles, names: Sequence[str], now: datetime) -> bool:
+    """Judged by a note beside the files: reading certificates would slow every start."""
+    try:
+        note = json.loads((folder / "server.json").read_text())
+        made = datetime.fromisoformat(note["made"])
+        same_names = note["names"] == list(names)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    exist = all(path.is_file() for path in (files.certificate, files.key, folder / "ca.pem"))
+    return exist and same_names and now - made < RENEW_AFTER
+
+
+def _make(folder: Path, files: CertificateFiles, names: Sequence[str], now: datetime) -> None:
+    from broker.app.security.certificates import Authority  # slow to load, and rarely needed
+
+    authority_path, authority_key_path = folder / "ca.pem", folder / "ca.key"
+    authority = None
+    if authority_path.is_file() and authority_key_path.is_file():
+        authority = Authority.load(
+            authority_path.read_bytes(), authority_key_path.read_bytes(), now
+        )
+    if authority is None:
+        authority = Authority.new(now)
+        _write(authority_key_path, authority.key_pem, private=True)
+        _write(authority_path, authority.pem)
+    certificate, key = authority.issue(names, now)
+    _write(files.key, key, private=True)
+    _write(files.certificate, certificate)
+    note = {"names": list(names), "made": now.isoformat()}
+    _write(folder / "server.json", json.dumps(note).encode())
+
+
+def _write(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Whole or not at all: another broker may be reading."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    written = Path(temporary)
+    written.chmod(0o600 if private else 0o644)
+    written.replace(path)

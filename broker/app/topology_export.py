@@ -1,0 +1,114 @@
+"""The entities of a broker as a config file: of one that runs, or of what a store remembers.
+
+Owns gathering them; the forms are `config`'s. Serving the file on an empty store gives the same
+entities, rules and keys.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.core.entities.stored_definitions import stored_definitions
+from config.files.emulator_limits import beyond_emulator
+from config.files.emulator_writer import emulator_form
+from config.files.topology import Topology
+from config.files.yaml_writer import yaml_form
+from config.model.definitions import SubscriptionDefinition
+from config.model.limits import RELAXED
+from config.model.names import DEFAULT_NAMESPACE, wrong_entity_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from broker.core.namespace import Namespace
+    from config.model.definitions import EntityDefinition
+    from storage.contract import Store
+
+YAML, EMULATOR = "yaml", "emulator"
+FORMS = (YAML, EMULATOR)
+
+
+class Exported(NamedTuple):
+    """A config file as plain data."""
+
+    document: dict[str, Any]
+    losses: list[str]
+    """What this form cannot say, what the emulator would not take, or what no file may."""
+
+
+def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> Exported:
+    """A topology as the content of a file, for brokers with this default of lock durations."""
+    if form == EMULATOR:
+        document, losses = emulator_form(topology)
+        losses += beyond_emulator(topology)
+    else:
+        document, losses = yaml_form(topology, default_lock_duration_ms), []
+    return Exported(document, [*losses, *_dangling(topology), *_misnamed(topology)])
+
+
+def _dangling(topology: Topology) -> Iterator[str]:
+    """Forwarding to what has been deleted: a broker lives with it, a file must not say it."""
+    for entities in topology.namespaces.values():
+        known = {path.casefold() for path in entities}
+        for path, definition in entities.items():
+            for name in ("forward_to", "forward_dead_letters_to"):
+                target = getattr(definition, name, None)
+                if target is not None and target.casefold() not in known:
+                    yield f"{path}: forwards to {target!r}, which does not exist"
+
+
+def _misnamed(topology: Topology) -> Iterator[str]:
+    """Queues that their first user created by an address that is no name for a file."""
+    for entities in topology.namespaces.values():
+        for path, definition in entities.items():
+            if isinstance(definition, SubscriptionDefinition):
+                continue
+            if wrong := wrong_entity_name(path, RELAXED):
+                yield f"{path}: {wrong}"
+
+
+def as_text(document: dict[str, Any], form: str) -> str:
+    """The text of a file."""
+    if form == EMULATOR:
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    import yaml
+
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+# --- where from --------------------------------------------------------------------------------
+
+
+def of_namespaces(namespaces: Mapping[str, Namespace], declared: Topology) -> Topology:
+    """What a broker serves now, with the keys of whole namespaces it was started with."""
+    entities = {
+        name: _in_order((view.path, view.definition) for view in namespace.views())
+        for name, namespace in namespaces.items()
+    }
+    return Topology(entities, declared.authorization_rules)
+
+
+def of_store(store: Store) -> Topology:
+    """What a store remembers. Raises `StorageError` if it cannot be opened."""
+    store.open()
+    try:
+        snapshot = store.load()
+    finally:
+        store.close()
+    by_namespace: dict[str, list[tuple[str, EntityDefinition]]] = {}
+    for one, definition in stored_definitions(snapshot.entities, snapshot.rules):
+        by_namespace.setdefault(one.namespace, []).append((one.path, definition))
+    if not by_namespace:
+        return Topology({DEFAULT_NAMESPACE: {}})
+    names = sorted(by_namespace, key=lambda name: (name != DEFAULT_NAMESPACE, name))
+    return Topology({name: _in_order(by_namespace[name]) for name in names})
+
+
+def _in_order(
+    entities: Iterable[tuple[str, EntityDefinition]],
+) -> dict[str, EntityDefinition]:
+    """Topics before their subscriptions, and by name, whatever order they were made in."""
+    return dict(
+        sorted(entities, key=lambda one: (isinstance(one[1], SubscriptionDefinition), one[0]))
+    )

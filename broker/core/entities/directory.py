@@ -1,0 +1,118 @@
+"""Which entities there are, and what a path means.
+
+Owns the names; the entities own what they are. Paths are compared without regard to case and shown
+as they were created.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.errors import EntityNotFound
+from broker.core.entities.authorization_index import Keys
+from broker.core.entities.subscription import Subscription
+from broker.core.entities.topic import Topic
+from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.core.entities.entity import Entity
+    from broker.core.queues.queue import Queue
+
+SUBSCRIPTIONS = "/subscriptions/"
+_DEAD_LETTER_SUFFIX = "/$deadletterqueue"
+_TRANSFER_SUFFIX = "/$transfer"
+
+
+class Directory:
+    """Entities by path."""
+
+    __slots__ = ("_by_path", "_count_below", "keys", "queue_and_topic_count")
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, Entity] = {}
+        """In lower case; subscriptions too."""
+        self._count_below: dict[str, int] = {}
+        """How many entities have a path that continues this one, by path in lower case."""
+        self.queue_and_topic_count = 0
+        self.keys = Keys()
+        """Who may do what, by the entities' own rules."""
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter(self._by_path.values())
+
+    def get(self, path: str) -> Entity | None:
+        """The entity of this path, or None."""
+        return self._by_path.get(path.lower())
+
+    def has_at_or_below(self, path: str) -> bool:
+        """Whether an entity has this path or one that continues it. Sub-queues and other nodes of
+        an entity, whose names begin with `$`, count as the entity."""
+        key = path.lower().partition("/$")[0].removesuffix(SUBSCRIPTIONS[:-1])
+        return key in self._by_path or key in self._count_below
+
+    def entity(self, path: str) -> Entity:
+        """The entity of this path. Raises if there is none."""
+        entity = self._by_path.get(path.lower())
+        if entity is None:
+            raise EntityNotFound(path)
+        return entity
+
+    def queue(self, path: str) -> Queue:
+        """The queue, or sub-queue, of this path. Raises if there is none."""
+        key = path.lower()
+        sub_queue = MAIN
+        if key.endswith(_DEAD_LETTER_SUFFIX):
+            key = key[: -len(_DEAD_LETTER_SUFFIX)]
+            sub_queue = DEAD_LETTERS
+            if key.endswith(_TRANSFER_SUFFIX):
+                key = key[: -len(_TRANSFER_SUFFIX)]
+                sub_queue = TRANSFER_DEAD_LETTERS
+        entity = self._by_path.get(key)
+        if entity is None:
+            raise EntityNotFound(path)
+        return entity.queues[sub_queue]
+
+    def topic_of(self, path: str) -> tuple[Topic, str]:
+        """The topic of a subscription's path, and the subscription's name. Raises without one."""
+        topic_key, _, _ = path.lower().rpartition(SUBSCRIPTIONS)
+        topic = self._by_path.get(topic_key)
+        if not isinstance(topic, Topic):
+            raise EntityNotFound(path[: len(topic_key)] or path)
+        return topic, path[len(topic_key) + len(SUBSCRIPTIONS) :]
+
+    def add(self, entity: Entity) -> None:
+        """An entity exists. A subscription is made known to its topic."""
+        self._by_path[entity.path.lower()] = entity
+        for path in _paths_above(entity.path):
+            self._count_below[path] = self._count_below.get(path, 0) + 1
+        self.keys.replace(entity.path, None, entity.definition)
+        if isinstance(entity, Subscription):
+            topic, name = self.topic_of(entity.path)
+            topic.subscribe(name, entity)
+        else:
+            self.queue_and_topic_count += 1
+
+    def remove(self, entity: Entity) -> None:
+        """An entity is gone."""
+        del self._by_path[entity.path.lower()]
+        for path in _paths_above(entity.path):
+            self._count_below[path] -= 1
+            if not self._count_below[path]:
+                del self._count_below[path]
+        entity.is_deleted = True
+        self.keys.replace(entity.path, entity.definition, None)
+        if isinstance(entity, Subscription):
+            topic, name = self.topic_of(entity.path)
+            topic.unsubscribe(name)
+        else:
+            self.queue_and_topic_count -= 1
+
+
+def _paths_above(path: str) -> Iterator[str]:
+    """`a/b/c` → `a/b`, `a`."""
+    above = path.lower().rpartition("/")[0]
+    while above:
+        yield above
+        above = above.rpartition("/")[0]

@@ -1,0 +1,284 @@
+"""An entity of the namespace: its definition, its queues, who is linked to it.
+
+Owns what may be done here at all (status, sizes, sessions); what then happens is the queue's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.effects import EntityView
+from broker.core.contract.errors import (
+    BrokerError,
+    EntityDisabled,
+    EntityNotFound,
+    MessageSizeExceeded,
+    QuotaExceeded,
+)
+from broker.core.contract.records import EntityStored
+from broker.core.entities.stored_definitions import KINDS, definition_to_json
+from broker.core.queues.deadlines import Due
+from broker.core.queues.duplicate_window import DuplicateWindow
+from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
+from broker.core.queues.sessions import Sessions
+from config.model.definitions import (
+    UNLIMITED_MS,
+    EntityStatus,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+
+if TYPE_CHECKING:
+    from broker.core.contract.commands import Peer
+    from broker.core.queues.dispatcher import Receiver
+    from broker.core.queues.environment import Environment
+    from config.model.definitions import EntityDefinition
+
+_KIBIBYTE = 1024
+_MEBIBYTE = 1024 * 1024
+_NO_SENDING = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
+_NO_RECEIVING = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
+
+
+class Account:
+    """How much an entity holds. A topic has one with all its subscriptions."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
+class Entity:
+    """A queue or a subscription; `Topic` is one too."""
+
+    __slots__ = (
+        "_here_since_ms",
+        "_idle_at_ms",
+        "accessed_time_ms",
+        "account",
+        "created_time_ms",
+        "dead_letters",
+        "definition",
+        "duplicates",
+        "environment",
+        "id",
+        "is_deleted",
+        "is_plain",
+        "main",
+        "max_message_bytes",
+        "max_size_bytes",
+        "path",
+        "receivers",
+        "senders",
+        "transfer_dead_letters",
+        "updated_time_ms",
+    )
+
+    def __init__(
+        self,
+        environment: Environment,
+        entity_id: int,
+        path: str,
+        definition: EntityDefinition,
+        now_ms: int,
+        account: Account | None = None,
+    ) -> None:
+        self.environment = environment
+        self.id = entity_id
+        self.path = path
+        self.account = account or Account()
+        self.created_time_ms = self.updated_time_ms = now_ms
+        self.accessed_time_ms = 0
+        """0: nobody has used it yet."""
+        self._here_since_ms = now_ms
+        """When it was created, or restored from the store."""
+        self.main = Queue(self, path, MAIN)
+        self.dead_letters = Queue(self, f"{path}/$DeadLetterQueue", DEAD_LETTERS)
+        self.transfer_dead_letters = Queue(
+            self, f"{path}/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS
+        )
+        self.main.dead_letters = self.dead_letters
+        self.senders: dict[Peer, None] = {}
+        self.receivers: dict[Receiver, None] = {}
+        self.duplicates: DuplicateWindow | None = None
+        self.is_deleted = False
+        self._idle_at_ms = 0
+        self.redefine(definition, now_ms)
+
+    @property
+    def kind(self) -> str:
+        """`queue`, `topic` or `subscription`."""
+        return KINDS[type(self.definition)]
+
+    @property
+    def queues(self) -> tuple[Queue, Queue, Queue]:
+        """Its own queue and its sub-queues, in the order of their numbers in the store."""
+        return self.main, self.dead_letters, self.transfer_dead_letters
+
+    @property
+    def copies_per_message(self) -> int:
+        """How many messages may come of one that is sent here."""
+        return 1
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its message ids count together with partition keys."""
+        definition = self.definition
+        return not isinstance(definition, SubscriptionDefinition) and definition.enable_partitioning
+
+    @property
+    def wants_session_ids(self) -> bool:
+        """Whether it must be known which session a message belongs to."""
+        return self.main.sessions is not None
+
+    def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
+        """Take on a definition; what hangs on it changes at once, for those attached too."""
+        self.definition = definition
+        self.updated_time_ms = now_ms
+        limits = self.environment.limits
+        self.max_message_bytes = (
+            limits.message_default_kilobytes * _KIBIBYTE + limits.message_default_allowance_bytes
+        )
+        self.max_size_bytes = 0
+        self.is_plain = True
+        """Nothing need be known about a message but its size."""
+        self.main.default_time_to_live_ms = definition.default_time_to_live_ms
+        if not isinstance(definition, SubscriptionDefinition):
+            self.max_size_bytes = _MEBIBYTE * (
+                definition.max_size_megabytes or limits.entity_size_default_megabytes
+            )
+            if definition.enable_partitioning:
+                self.max_size_bytes *= limits.partition_count
+            if definition.max_message_size_kilobytes is not None:
+                self.max_message_bytes = definition.max_message_size_kilobytes * _KIBIBYTE
+            self._detect_duplicates(
+                definition.duplicate_window_ms if definition.requires_duplicate_detection else 0
+            )
+        if not isinstance(definition, TopicDefinition):
+            for queue in self.queues:
+                queue.lock_duration_ms = definition.lock_duration_ms
+            self.main.max_delivery_count = definition.max_delivery_count
+            self.main.dead_letters_expired = definition.dead_lettering_on_expiration
+            if definition.requires_session:
+                self.is_plain = False
+                self.main.sessions = self.main.sessions or Sessions(self.main)
+            elif not self.main.count:
+                self.main.sessions = None
+        self.watch_idleness(now_ms)
+
+    def _detect_duplicates(self, window_ms: int) -> None:
+        if not window_ms:
+            if self.duplicates is not None:
+                self.duplicates.close()
+            self.duplicates = None
+            return
+        self.is_plain = False
+        if self.duplicates is None:
+            self.duplicates = DuplicateWindow(self.environment, self.id, window_ms)
+        self.duplicates.window_ms = window_ms
+
+    # --- what is allowed --------------------------------------------------------------------
+
+    def check_sending(self) -> None:
+        """Raises if nobody may send here now."""
+        if self.is_deleted:
+            raise EntityNotFound(self.path)
+        if self.environment.sends_refused is not None:
+            raise self.environment.sends_refused
+        if self.definition.status in _NO_SENDING:
+            raise EntityDisabled(self.path)
+
+    def check_receiving(self) -> None:
+        """Raises if nobody may receive here now."""
+        if self.definition.status in _NO_RECEIVING:
+            raise EntityDisabled(self.path)
+
+    def takes(self, sizes: list[int]) -> bool:
+        """Whether messages of these sizes fit, all of them."""
+        if max(sizes) > self.max_message_bytes:
+            return False
+        return not self.max_size_bytes or (
+            self.account.size_bytes + sum(sizes) <= self.max_size_bytes
+        )
+
+    def refuses_size(self, size: int, already_bytes: int) -> BrokerError | None:
+        """Why a message, after so many bytes before it, does not fit."""
+        if size > self.max_message_bytes:
+            return MessageSizeExceeded(
+                f"The received message (size:{size}) exceeds the limit "
+                f"({self.max_message_bytes} bytes) currently allowed on the link."
+            )
+        size_bytes = self.account.size_bytes + already_bytes
+        if 0 < self.max_size_bytes < size_bytes + size:
+            return QuotaExceeded(
+                "The maximum entity size has been reached or exceeded for "
+                f"{self.kind.capitalize()}: '{self.path}'. "
+                f"Size of entity in bytes:{size_bytes}, "
+                f"Max entity size in bytes:{self.max_size_bytes}."
+            )
+        return None
+
+    # --- idleness ---------------------------------------------------------------------------
+
+    @property
+    def idle_limit_ms(self) -> int:
+        """After how long without use it is deleted."""
+        definition = self.definition
+        if not isinstance(definition, TopicDefinition) and definition.forward_to is not None:
+            return UNLIMITED_MS
+        return definition.auto_delete_on_idle_ms
+
+    def watch_idleness(self, now_ms: int) -> None:
+        """Have somebody look when it may have been idle for too long."""
+        deadlines = self.environment.deadlines
+        deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
+        limit_ms = self.idle_limit_ms
+        if limit_ms < UNLIMITED_MS and not self.is_deleted:
+            since_ms = now_ms if self.senders or self.receivers else self.idle_since_ms
+            self._idle_at_ms = max(since_ms + limit_ms, now_ms + 1)
+            deadlines.add(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nobody has used it for longer than it may be idle."""
+        if self.senders or self.receivers:
+            return False
+        return self.idle_since_ms + self.idle_limit_ms <= now_ms
+
+    @property
+    def idle_since_ms(self) -> int:
+        """When it was last used; before that, since it is here."""
+        return max(self.accessed_time_ms, self._here_since_ms)
+
+    # --- how it is shown and remembered -----------------------------------------------------
+
+    def view(self) -> EntityView:
+        """As administration shows it."""
+        main = self.main
+        return EntityView(
+            self.path,
+            self.definition,
+            self.created_time_ms,
+            self.updated_time_ms,
+            self.accessed_time_ms,
+            active_count=main.count - main.deferred_count - main.scheduled_count,
+            dead_letter_count=self.dead_letters.count,
+            scheduled_count=main.scheduled_count,
+            transfer_dead_letter_count=self.transfer_dead_letters.count,
+            deferred_count=main.deferred_count,
+            locked_count=len(main.locks),
+            size_bytes=sum(queue.size_bytes for queue in self.queues)
+            + (0 if main.sessions is None else main.sessions.state_bytes),
+        )
+
+    def record(self, namespace: str) -> EntityStored:
+        """As the store remembers it."""
+        return EntityStored(
+            self.id,
+            namespace,
+            self.kind,
+            self.path,
+            definition_to_json(self.definition),
+            self.created_time_ms,
+            self.updated_time_ms,
+        )

@@ -1,0 +1,118 @@
+"""A subscription: an entity with rules.
+
+Owns its rules as they are defined, by name and in order; which messages they take is the topic's
+business (`rule_index.py`). Each rule has a number of its own in the store, so that creating or
+removing one writes one row, however many there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.contract.records import RuleRow
+from broker.core.entities.entity import Account, Entity
+from broker.core.entities.stored_definitions import rule_to_json
+from config.model.definitions import SubscriptionDefinition
+
+if TYPE_CHECKING:
+    from broker.core.contract.effects import EntityView
+    from broker.core.queues.environment import Environment
+    from config.model.definitions import EntityDefinition, RuleDefinition
+
+
+class NumberedRule(NamedTuple):
+    """A rule and its number in the store, by which rules keep their order."""
+
+    number: int
+    definition: RuleDefinition
+
+
+class Subscription(Entity):
+    """Receives messages from its topic. `definition.rules` is always empty here: see
+    `full_definition`."""
+
+    __slots__ = ("_full_definition", "_last_rule_number", "_rule_names", "_rules")
+
+    def __init__(
+        self,
+        environment: Environment,
+        entity_id: int,
+        path: str,
+        definition: EntityDefinition,
+        now_ms: int,
+        account: Account,
+    ) -> None:
+        self._rules: dict[str, NumberedRule] = {}
+        """By name in lower case, in the order of their numbers."""
+        self._rule_names: list[str] = []
+        """The same names, sorted: rules are listed by name, page by page."""
+        self._last_rule_number = 0
+        self._full_definition: SubscriptionDefinition | None = None
+        super().__init__(environment, entity_id, path, definition, now_ms, account)
+
+    def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
+        """See `Entity.redefine`. Rules are not part of it."""
+        assert isinstance(definition, SubscriptionDefinition)
+        self._full_definition = None
+        super().redefine(replace(definition, rules=()), now_ms)
+
+    @property
+    def full_definition(self) -> SubscriptionDefinition:
+        """The definition with its rules. Built on demand and kept until a rule changes."""
+        if self._full_definition is None:
+            assert isinstance(self.definition, SubscriptionDefinition)
+            rules = tuple(rule.definition for rule in self._rules.values())
+            self._full_definition = replace(self.definition, rules=rules)
+        return self._full_definition
+
+    def view(self) -> EntityView:
+        """See `Entity.view`."""
+        return replace(super().view(), definition=self.full_definition)
+
+    # --- rules ------------------------------------------------------------------------------
+
+    @property
+    def rule_count(self) -> int:
+        """How many rules it has."""
+        return len(self._rules)
+
+    def rule(self, name: str) -> RuleDefinition | None:
+        """The rule of this name, compared without case."""
+        found = self._rules.get(name.lower())
+        return None if found is None else found.definition
+
+    def rule_page(self, skip: int, top: int) -> list[RuleDefinition]:
+        """Some of the rules, ordered by name."""
+        return [self._rules[name].definition for name in self._rule_names[skip : skip + top]]
+
+    def put_rule(self, rule: RuleDefinition, number: int | None = None) -> RuleRow:
+        """Add a rule, or replace the rule of the same name. `number` is its number in the store, or
+        None for a new one. Returns the row for the store."""
+        name = rule.name.lower()
+        earlier = self._rules.get(name)
+        if earlier is not None:
+            number = earlier.number
+        else:
+            insort(self._rule_names, name)
+            number = self._last_rule_number + 1 if number is None else number
+            self._last_rule_number = max(self._last_rule_number, number)
+        self._rules[name] = NumberedRule(number, rule)
+        self._full_definition = None
+        return RuleRow(self.id, number, rule_to_json(rule))
+
+    def remove_rule(self, name: str) -> int:
+        """Remove an existing rule; return its number."""
+        name = name.lower()
+        number = self._rules.pop(name).number
+        del self._rule_names[bisect_left(self._rule_names, name)]
+        self._full_definition = None
+        return number
+
+    def rule_rows(self) -> list[RuleRow]:
+        """Its rules as the store remembers them."""
+        return [
+            RuleRow(self.id, rule.number, rule_to_json(rule.definition))
+            for rule in self._rules.values()
+        ]

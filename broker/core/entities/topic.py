@@ -1,0 +1,319 @@
+"""A topic: one send becomes as many messages as its subscriptions' rules ask for.
+
+Owns the subscriptions and the copying; `rule_index.py` decides which of them take a
+message.
+A body is stored once, however many copies refer to it, and deleted with the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.message_changes import EMPTY
+from broker.core.contract.records import (
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    PayloadRow,
+)
+from broker.core.entities.entity import Account, Entity
+from broker.core.messages.message_rows import rows_of
+from broker.core.routing.rule_index import TopicRules
+from config.model.definitions import UNLIMITED_MS, SubscriptionDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.contract.effects import EntityView
+    from broker.core.contract.message import Message
+    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.subscription import Subscription
+    from broker.core.queues.environment import Environment
+    from broker.core.queues.queue import Queue
+    from broker.core.routing.compiled_rule import CompiledRule
+    from broker.core.routing.rule_index import Routed
+    from config.model.definitions import EntityDefinition
+
+NO_SESSION_REASON = "Session id is null."
+NO_SESSION_DESCRIPTION = (
+    "Session enabled entity doesn't allow a message whose session identifier is null."
+)
+
+
+class Topic(Entity):
+    """Keeps nothing itself but what is scheduled for later."""
+
+    __slots__ = ("_routed", "_rules", "_with_sessions", "subscriptions")
+
+    def __init__(
+        self,
+        environment: Environment,
+        entity_id: int,
+        path: str,
+        definition: EntityDefinition,
+        now_ms: int,
+    ) -> None:
+        new_lock_token = environment.new_lock_token
+        self._routed: dict[Message, Sequence[Routed[Entity]]] = {}
+        """Where messages of the present command go: found out when they were screened."""
+        self.subscriptions: dict[str, Subscription] = {}
+        """By name in lower case."""
+        self._with_sessions: set[Subscription] = set()
+        """Those of the subscriptions that have sessions."""
+        self._rules: TopicRules[Entity] = TopicRules(
+            environment.reader.encode_property,
+            lambda: UUID(bytes=new_lock_token(), version=4),
+        )
+        super().__init__(environment, entity_id, path, definition, now_ms, Account())
+
+    @property
+    def wants_session_ids(self) -> bool:
+        """See `Entity.wants_session_ids`."""
+        return bool(self._with_sessions)
+
+    @property
+    def copies_per_message(self) -> int:
+        """See `Entity.copies_per_message`."""
+        return len(self.subscriptions) or 1
+
+    def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
+        """See `Entity.redefine`."""
+        super().redefine(definition, now_ms)
+        self.is_plain = False
+
+    # --- subscriptions ----------------------------------------------------------------------
+
+    def subscribe(self, name: str, subscription: Subscription) -> None:
+        """Add a subscription, still without rules, or note that its definition changed."""
+        self._routed.clear()
+        self.subscriptions[name.lower()] = subscription
+        if subscription.main.sessions is not None:
+            self._with_sessions.add(subscription)
+        else:
+            self._with_sessions.discard(subscription)
+
+    def unsubscribe(self, name: str) -> None:
+        """A subscription is gone."""
+        self._routed.clear()
+        subscription = self.subscriptions.pop(name.lower())
+        self._rules.remove(subscription)
+        self._with_sessions.discard(subscription)
+
+    def put_rule(self, subscription: Subscription, rule: CompiledRule) -> None:
+        """Messages from now on meet this rule, in the place of one of its name."""
+        self._routed.clear()
+        self._rules.put(subscription, rule)
+
+    def remove_rule(self, subscription: Subscription, name: str) -> None:
+        """Messages from now on do not meet this rule."""
+        self._routed.clear()
+        self._rules.remove_rule(subscription, name)
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def begin_screening(self) -> None:
+        """Forget messages that were screened and then not published."""
+        self._routed.clear()
+
+    def screen(self, message: Message) -> None:
+        """Find out where a message goes. Raises if it cannot be read."""
+        self._routed[message] = self._rules.route(message, self.environment.reader)
+
+    def publish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take in messages nobody has stored yet: each goes to whoever wants it, or waits."""
+        scheduled = [m for m in messages if m.scheduled_enqueue_time_ms > now_ms]
+        if scheduled:
+            self.main.store(scheduled, now_ms, turn)
+            messages = [m for m in messages if m.scheduled_enqueue_time_ms <= now_ms]
+        copies = _Copies()
+        payloads: list[PayloadRow] = []
+        environment = self.environment
+        routed: Sequence[Routed[Entity]] = ()
+        count = unmatched = 0
+        for message in messages:
+            self._number(message)
+            before = routed
+            routed = self._route(message)
+            if routed is not before:  # where all rules are plain, it is always the same
+                count = sum(_copies_of(one) for one in routed)
+            if not count:
+                unmatched += 1
+                continue
+            first_id = environment.ids.take_messages(count + (count > 1))
+            message.id = message.payload_id = first_id
+            if count > 1:
+                environment.payloads.share(first_id, count)
+            environment.payloads.resident_bytes += message.size * count
+            payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
+            copies.make(message, routed, first_id + (count > 1), is_new=True)
+        copies.place(now_ms, turn)
+        if unmatched:
+            turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
+        if payloads:
+            turn.records.append(MessagesStored(rows_of(copies.all), payloads))
+
+    def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take over messages that are stored already, and in no queue now."""
+        payloads = self.environment.payloads
+        copies = _Copies()
+        moved: list[Message] = []
+        copied: list[Message] = []
+        gone: list[Message] = []
+        unmatched = 0
+        for message in messages:
+            if not message.enqueue_sequence_number:
+                self._number(message)
+            else:
+                self._limit_life(message)
+            routed = self._route(message)
+            count = sum(_copies_of(one) for one in routed)
+            made = len(copies.all)
+            if count == 1:
+                copies.make(message, routed, message.id)
+                moved += copies.all[made:]
+                continue
+            gone.append(message)
+            if count:
+                payloads.share(
+                    message.payload_id, count + (message.payload_id not in payloads.references)
+                )
+                payloads.resident_bytes += message.size * count
+                first_id = self.environment.ids.take_messages(count)
+                copies.make(message, routed, first_id)
+                copied += copies.all[made:]
+            else:
+                unmatched += 1
+        copies.place(now_ms, turn)
+        if unmatched:
+            turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
+        if moved:
+            turn.records.append(MessagesUpdated(rows_of(moved)))
+        if copied:
+            turn.records.append(MessagesStored(rows_of(copied), ()))
+        if gone:
+            unreferenced = payloads.release(gone)
+            turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))
+
+    def _number(self, message: Message) -> None:
+        self.main.last_sequence_number += 1
+        message.enqueue_sequence_number = self.main.last_sequence_number
+        if self.main.default_time_to_live_ms < UNLIMITED_MS:
+            self._limit_life(message)
+
+    def _limit_life(self, message: Message) -> None:
+        live_ms = self.main.default_time_to_live_ms
+        if live_ms < UNLIMITED_MS and (
+            message.time_to_live_ms is None or message.time_to_live_ms > live_ms
+        ):
+            message.time_to_live_ms = live_ms
+
+    def _route(self, message: Message) -> Sequence[Routed[Entity]]:
+        routed = self._routed.pop(message, None)
+        if routed is None:
+            routed = self._rules.route(message, self.environment.reader)
+        return routed
+
+    # --- how it is shown --------------------------------------------------------------------
+
+    def view(self) -> EntityView:
+        """See `Entity.view`."""
+        return replace(
+            super().view(),
+            size_bytes=self.account.size_bytes,
+            subscription_count=len(self.subscriptions),
+            sql_filter_count=self._rules.rule_count - self._rules.correlation_filter_count,
+            correlation_filter_count=self._rules.correlation_filter_count,
+        )
+
+
+class _Copies:
+    """Copies on their way into the queues of subscriptions, gathered queue by queue."""
+
+    __slots__ = ("_causes", "_dead", "_live", "all")
+
+    def __init__(self) -> None:
+        self.all: list[Message] = []
+        self._live: dict[Queue, list[Message]] = {}
+        self._dead: dict[Queue, list[Message]] = {}
+        self._causes: dict[tuple[Queue, str, DeadLetterCause], list[Message]] = {}
+
+    def make(
+        self,
+        message: Message,
+        routed: Sequence[Routed[Entity]],
+        first_id: int,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """One copy for each that was asked for, with ids from this one on. Of a message that is
+        new, and so nowhere else, it may itself be the first."""
+        next_id = first_id
+        own_overlay = message.overlay
+        for subscription, overlays, error in routed:
+            main = subscription.main
+            for overlay in overlays:
+                copy = message if is_new and next_id == first_id else message.copy()
+                copy.id = next_id
+                next_id += 1
+                copy.delivery_count = 0
+                copy.expires_at_ms = 0
+                copy.overlay = own_overlay if overlay is None else overlay
+                if main.sessions is not None and copy.session_id is None:
+                    cause = DeadLetterCause.NO_SESSION_ID
+                    self._dead_letter(
+                        copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION, cause
+                    )
+                else:
+                    self._live.setdefault(main, []).append(copy)
+                self.all.append(copy)
+            if error is not None and _keeps_failures(subscription):
+                copy = message.copy()
+                copy.id = next_id
+                next_id += 1
+                copy.overlay = own_overlay
+                cause = DeadLetterCause.FILTER
+                self._dead_letter(copy, subscription, error.reason, str(error), cause)
+                self.all.append(copy)
+
+    def place(self, now_ms: int, turn: Turn) -> None:
+        """Put them into their queues."""
+        for queue, copies in self._live.items():
+            queue.admit(copies, now_ms)
+        for queue, copies in self._dead.items():
+            for copy in copies:
+                copy.enqueued_time_ms = now_ms
+            queue.admit_dead(copies)
+        for (main, reason, cause), copies in self._causes.items():
+            main.note_dead_letters(copies, reason, turn, cause)
+
+    def _dead_letter(
+        self,
+        copy: Message,
+        subscription: Entity,
+        reason: str,
+        description: str,
+        cause: DeadLetterCause,
+    ) -> None:
+        overlay: Overlay = copy.overlay or EMPTY
+        copy.overlay = replace(
+            overlay, dead_letter_reason=reason, dead_letter_description=description
+        )
+        self._dead.setdefault(subscription.dead_letters, []).append(copy)
+        self._causes.setdefault((subscription.main, reason, cause), []).append(copy)
+
+
+def _copies_of(routed: Routed[Entity]) -> int:
+    failed = routed.error is not None and _keeps_failures(routed.subscription)
+    return len(routed.copies) + failed
+
+
+def _keeps_failures(subscription: Entity) -> bool:
+    definition = subscription.definition
+    return (
+        isinstance(definition, SubscriptionDefinition)
+        and definition.dead_lettering_on_filter_errors
+    )

@@ -1,0 +1,95 @@
+"""Which bodies are in memory, which are only in the store, and how many messages share one.
+
+Owns the budget, the reference counts and the reading back; the order of delivery is the outlet's.
+A body leaves memory only once its record is on its way to the store, and never while locked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.effects import PayloadsNeeded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from broker.core.contract.message import Message
+    from broker.core.contract.turn import Turn
+
+
+class Payloads:
+    """The bodies of all messages of a namespace."""
+
+    __slots__ = ("_awaited", "_budget_bytes", "any_paged", "references", "resident_bytes")
+
+    def __init__(self, budget_bytes: int | None) -> None:
+        self._budget_bytes = budget_bytes
+        self.resident_bytes = 0
+        self.any_paged = False
+        """Whether any body has ever been left to the store: until then nobody need look."""
+        self.references: dict[int, int] = {}
+        """How many messages refer to a payload; only those that were ever shared are listed."""
+        self._awaited: dict[int, list[Message]] = {}
+        """Messages that get their body when this payload id is loaded."""
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether what need not be in memory should leave it."""
+        return self._budget_bytes is not None and self.resident_bytes > self._budget_bytes
+
+    def release(self, messages: Sequence[Message]) -> list[int]:
+        """These messages are gone: the payload ids that nothing refers to any more."""
+        references = self.references
+        resident = 0
+        unreferenced = []
+        for message in messages:
+            if message.body is not None:
+                resident += message.size
+            payload_id = message.payload_id
+            if payload_id in references:
+                references[payload_id] -= 1
+                if references[payload_id]:
+                    continue
+                del references[payload_id]
+            unreferenced.append(payload_id)
+        self.resident_bytes -= resident
+        if self._awaited:
+            for payload_id in unreferenced:
+                self._awaited.pop(payload_id, None)
+        return unreferenced
+
+    def share(self, payload_id: int, copies: int) -> None:
+        """So many more messages refer to this payload."""
+        self.references[payload_id] = self.references.get(payload_id, 0) + copies
+
+    def evict(self, message: Message) -> None:
+        """Leave the body to the store."""
+        self.any_paged = True
+        self.resident_bytes -= message.size
+        message.body = None
+        message.annotations = b""
+
+    def request(self, messages: Iterable[Message], turn: Turn) -> None:
+        """Read bodies back; each is asked for once, however many wait for it."""
+        needed = []
+        for message in messages:
+            waiting = self._awaited.get(message.payload_id)
+            if waiting is None:
+                self._awaited[message.payload_id] = [message]
+                needed.append(message.payload_id)
+            elif message not in waiting:
+                waiting.append(message)
+        if needed:
+            turn.effects.append(PayloadsNeeded(needed))
+
+    def loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> list[Message]:
+        """Give bodies to the messages that wait for them; those messages."""
+        filled = []
+        for payload_id, payload in payloads.items():
+            for message in self._awaited.pop(payload_id, ()):
+                if message.queue is None or message.body is not None:
+                    continue
+                message.body, message.annotations = payload
+                self.resident_bytes += message.size
+                filled.append(message)
+        return filled

@@ -1,0 +1,214 @@
+"""The way of messages into an entity, from a sender or from another entity.
+
+Owns what a message must be to get in: size, session id, not a duplicate. A refused message has
+changed nothing; an accepted one is numbered, placed and remembered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.counting import Outcome
+from broker.core.contract.errors import ArgumentError, BrokerError, NotAllowed, UndecodableMessage
+from broker.core.contract.message import MessageState
+from broker.core.contract.records import MessagesDeleted, MessagesUpdated
+from broker.core.entities.topic import Topic
+from broker.core.messages.message_rows import rows_of
+from broker.core.messages.session_ids import session_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from broker.core.contract.message import Message
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.entity import Entity
+    from broker.core.queues.environment import Environment
+
+_NOBODY: Mapping[int, BrokerError] = {}
+
+
+class Arrivals:
+    """Screens messages and lets them in."""
+
+    __slots__ = ("_environment",)
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def refusals(self, entity: Entity, messages: Sequence[Message]) -> Mapping[int, BrokerError]:
+        """Which of these messages cannot be taken, by position, and why."""
+        sizes = [message.size for message in messages]
+        if not sizes:
+            return _NOBODY
+        fit = entity.takes(sizes)
+        if fit and entity.is_plain:
+            return _NOBODY
+        if isinstance(entity, Topic):
+            entity.begin_screening()
+        elif fit and entity.duplicates is None:
+            return self._identify_sessions(entity, messages)
+        refused: dict[int, BrokerError] = {}
+        taken_bytes = 0
+        for position, message in enumerate(messages):
+            error = None if fit else entity.refuses_size(message.size, taken_bytes)
+            if error is None and not entity.is_plain:
+                error = self._identify(entity, message)
+            if error is None:
+                taken_bytes += message.size
+            else:
+                refused[position] = error
+        return refused
+
+    def check(self, entity: Entity, messages: Sequence[Message]) -> None:
+        """Raises unless all of these messages can be taken."""
+        entity.check_sending()
+        for error in self.refusals(entity, messages).values():
+            raise error
+
+    def accept(self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take in new messages that passed `refusals`."""
+        entity.accessed_time_ms = now_ms
+        turn.count(entity.main.counts, Outcome.ACCEPTED, len(messages))
+        if entity.duplicates is not None:
+            messages = self._new_ones(entity, messages, now_ms, turn)
+        if not messages:
+            return
+        if isinstance(entity, Topic):
+            entity.publish(messages, now_ms, turn)
+        else:
+            entity.main.store(messages, now_ms, turn)
+
+    def take_over(
+        self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
+    ) -> None:
+        """Take in messages that are stored already, and in no queue now."""
+        if entity.duplicates is not None:
+            kept = self._new_ones(entity, messages, now_ms, turn)
+            known = set(kept)
+            repeated = [message for message in messages if message not in known]
+            if repeated:
+                unreferenced = self._environment.payloads.release(repeated)
+                turn.records.append(MessagesDeleted([m.id for m in repeated], unreferenced))
+            messages = kept
+        if not messages:
+            return
+        if isinstance(entity, Topic):
+            entity.republish(messages, now_ms, turn)
+        else:
+            entity.main.admit(messages, now_ms)
+            turn.records.append(MessagesUpdated(rows_of(messages)))
+
+    def activate(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
+        """Scheduled messages of one entity are due."""
+        due = sorted(messages, key=lambda message: message.sequence_number)
+        queue = due[0].queue
+        assert queue is not None
+        if not isinstance(queue.entity, Topic):
+            queue.activate(due, now_ms, turn)
+            return
+        # Rules look into messages: those whose bodies are in the store wait until they are back.
+        paged = [message for message in due if message.body is None]
+        self._environment.payloads.request(paged, turn)
+        due = [message for message in due if message.body is not None]
+        queue.withdraw(due)
+        reader = self._environment.reader
+        for message in due:
+            message.state = MessageState.ACTIVE
+            message.enqueue_sequence_number = 0
+            if message.session_id is None and message.body is not None:
+                # When it was sent, perhaps no subscription wanted to know.
+                message.session_id = reader.session_id(message.body)
+        queue.entity.republish(due, now_ms, turn)
+
+    def _identify_sessions(
+        self, entity: Entity, messages: Sequence[Message]
+    ) -> dict[int, BrokerError]:
+        """The usual among the unusual: a queue with sessions, and nothing else to look at."""
+        read = self._environment.reader.session_id
+        max_characters = self._environment.limits.session_id_max_characters
+        refused: dict[int, BrokerError] = {}
+        for position, message in enumerate(messages):
+            try:
+                session_id = message.session_id = read(message.body or b"")
+            except UndecodableMessage as error:
+                refused[position] = error
+                continue
+            if session_id is None or message.annotations or len(session_id) > max_characters:
+                refusal = self._identify(entity, message)
+                if refusal is not None:
+                    refused[position] = refusal
+        return refused
+
+    def _identify(self, entity: Entity, message: Message) -> BrokerError | None:
+        """Read what sessions and duplicate detection need; why the message cannot be taken."""
+        reader = self._environment.reader
+        limits = self._environment.limits
+        body = message.body or b""
+        try:
+            session_id = None
+            if entity.wants_session_ids:
+                session_id = message.session_id = reader.session_id(body)
+            if entity.main.sessions is not None:
+                if session_id is None:
+                    return NotAllowed(
+                        "The SessionId was not set on a message, and it cannot be sent to the "
+                        "entity. Entities that have session support enabled can only receive "
+                        "messages that have the SessionId set to a valid value."
+                    )
+                if message.annotations:
+                    partition_key = reader.partition_key(message.annotations)
+                    if partition_key is not None and not _agree(partition_key, session_id):
+                        return NotAllowed(
+                            f"The PartitionKey '{partition_key}' and the SessionId "
+                            f"'{session_id}' of a message must be the same when both are set."
+                        )
+            message_id = None
+            if entity.duplicates is not None:
+                message_id = reader.message_id(body)
+                if entity.is_partitioned:
+                    self._within_partition(message, message_id)
+            if isinstance(entity, Topic):
+                entity.screen(message)
+        except UndecodableMessage as error:
+            return error
+        if session_id is not None and len(session_id) > limits.session_id_max_characters:
+            return ArgumentError(
+                f"A SessionId has at most {limits.session_id_max_characters} characters."
+            )
+        if message_id is not None and len(message_id) > limits.message_id_max_characters:
+            return ArgumentError(
+                f"A MessageId has at most {limits.message_id_max_characters} characters."
+            )
+        return None
+
+    def _new_ones(
+        self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
+    ) -> list[Message]:
+        """Those whose message id has not been seen within the window."""
+        assert entity.duplicates is not None
+        read = self._environment.reader.message_id
+        message_ids = [read(message.body or b"") for message in messages]
+        if entity.is_partitioned:
+            message_ids = list(map(self._within_partition, messages, message_ids))
+        fresh = entity.duplicates.sort_out(message_ids, now_ms, turn)
+        new = [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
+        if repeated := len(messages) - len(new):
+            turn.count(entity.main.counts, Outcome.DEDUPLICATED, repeated)
+        return new
+
+    def _within_partition(self, message: Message, message_id: str | None) -> str | None:
+        """What tells a message from others where ids are only unique together with a key."""
+        key = None if message.session_id is None else session_key(message.session_id)
+        if not key and message.annotations:
+            key = self._environment.reader.partition_key(message.annotations)
+        return message_id if not key or message_id is None else f"{key}\0{message_id}"
+
+
+def _agree(partition_key: str, session_id: str) -> bool:
+    """Whether a partition key may stand beside a session id, which decides the partition.
+
+    Empty counts as not set, of either, as in the service.
+    """
+    if not partition_key or not session_id:
+        return True
+    return session_key(partition_key) == session_key(session_id)

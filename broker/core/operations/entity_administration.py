@@ -1,0 +1,334 @@
+"""Entities are created, changed, deleted and shown.
+
+Owns the rules of administration, and what a change means for those attached; each request returns
+the value of its reply, or raises the refusal before anything has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.core.contract.effects import Detached, EntityView, Refused
+from broker.core.contract.errors import (
+    ArgumentError,
+    BrokerError,
+    EntityAlreadyExists,
+    EntityNotFound,
+    NotAllowed,
+    QuotaExceeded,
+)
+from broker.core.contract.records import EntityDeleted
+from broker.core.entities.entity import Entity
+from broker.core.entities.stored_definitions import definition_from_json
+from broker.core.entities.subscription import Subscription
+from broker.core.entities.topic import Topic
+from broker.core.operations.forwarding import Forwarding
+from config.model.definitions import (
+    UNLIMITED_MS,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.model.names import subscription_path, wrong_address
+from config.model.tier_features import missing_feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from broker.core.contract import commands as ask
+    from broker.core.contract.records import EntityStored, RuleRow
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
+    from broker.core.operations.admission import Arrivals
+    from broker.core.operations.link_operations import Links
+    from broker.core.operations.rule_administration import RuleAdministration
+    from broker.core.queues.environment import Environment
+    from broker.core.queues.queue import Queue
+    from broker.core.routing.compiled_rule import CompiledRule
+    from config.model.definitions import EntityDefinition
+
+_KINDS_IN_ORDER = {QueueDefinition: 0, TopicDefinition: 0, SubscriptionDefinition: 1}
+"""A topic must be there before its subscriptions."""
+_CANNOT_CHANGE = "The value for the {} property of an existing {{}} cannot be changed."
+_FIXED = {
+    "requires_session": _CANNOT_CHANGE.format("RequiresSession"),
+    "requires_duplicate_detection": _CANNOT_CHANGE.format("RequiresDuplicateDetection"),
+    "enable_partitioning": "Partitioning cannot be changed for {}.",
+}
+"""Properties that an entity keeps as it was created with them, and what the service says of an
+attempt to change one, with the kind of the entity in it. The Go SDK's tests look for the texts."""
+
+
+class Administration:
+    """Changes which entities there are and how they behave."""
+
+    __slots__ = ("_directory", "_environment", "_forwarding", "_links", "_namespace", "_rules")
+
+    def __init__(
+        self,
+        namespace: str,
+        environment: Environment,
+        directory: Directory,
+        links: Links,
+        arrivals: Arrivals,
+        rules: RuleAdministration,
+    ) -> None:
+        self._namespace = namespace
+        self._environment = environment
+        self._directory = directory
+        self._links = links
+        self._rules = rules
+        self._forwarding = Forwarding(directory, arrivals)
+
+    def retry_forwarding(self) -> None:
+        """What waits to be forwarded goes on with the next turn: there is room again."""
+        self._forwarding.retry()
+
+    # --- at start ---------------------------------------------------------------------------
+
+    def declare(self, definitions: Mapping[str, EntityDefinition], now_ms: int, turn: Turn) -> None:
+        """Have these entities exist as defined; what is fixed and in use stays as it is."""
+        for path, definition in sorted(
+            definitions.items(), key=lambda entry: _KINDS_IN_ORDER[type(entry[1])]
+        ):
+            entity = self._directory.get(path)
+            if entity is None:
+                self._create(path, definition, now_ms, turn)
+                continue
+            if entity.main.count and type(definition) is type(entity.definition):
+                self._change(entity, _keeping(definition, entity.definition, _FIXED), now_ms, turn)
+            else:
+                self._change(entity, definition, now_ms, turn)
+            if isinstance(entity, Subscription) and isinstance(definition, SubscriptionDefinition):
+                self._rules.declare(entity, definition.rules, now_ms, turn)
+
+    def drop(self, path: str, now_ms: int, turn: Turn) -> None:
+        """Delete an entity if it exists: a subscription may have gone with its topic."""
+        entity = self._directory.get(path)
+        if entity is not None:
+            self.delete(entity, now_ms, turn)
+
+    def restore(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
+        """Bring back an entity the store remembers, still without messages."""
+        definition = definition_from_json(stored.definition)
+        entity = self._build(stored.entity_id, stored.path, definition, now_ms)
+        if isinstance(entity, Subscription):
+            self._rules.restore(entity, rules)
+        entity.created_time_ms = stored.created_time_ms
+        entity.updated_time_ms = stored.updated_time_ms
+        return entity
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def create_entity(self, command: ask.CreateEntity, now_ms: int, turn: Turn) -> EntityView:
+        """Create a queue, topic or subscription."""
+        path, definition = command.path, command.definition
+        limits = self._environment.limits
+        rules: list[CompiledRule] = []
+        if self._directory.get(path) is not None:
+            raise EntityAlreadyExists(f"An entity with the name '{path}' already exists.")
+        if len(path) > limits.entity_path_max_characters:
+            raise ArgumentError(
+                f"The path of an entity has at most {limits.entity_path_max_characters} characters."
+            )
+        if isinstance(definition, SubscriptionDefinition):
+            topic, name = self._directory.topic_of(path)
+            path = subscription_path(topic.path, name)
+            if len(name) > limits.name_max_characters:
+                raise ArgumentError(
+                    f"A subscription's name has at most {limits.name_max_characters} characters."
+                )
+            if len(topic.subscriptions) >= limits.subscriptions_per_topic_max:
+                raise QuotaExceeded(
+                    f"The topic '{topic.path}' has {limits.subscriptions_per_topic_max} "
+                    "subscriptions, which is the most it can."
+                )
+            rules = self._rules.compile_first(definition.rules, now_ms, command.compiled)
+            topic.accessed_time_ms = now_ms
+        elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
+            raise QuotaExceeded(
+                f"The namespace has {limits.entities_per_namespace_max} queues and topics, "
+                "which is the most it can."
+            )
+        self._check_features(definition)
+        self._forwarding.check(path, definition, None)
+        return self._create(path, definition, now_ms, turn, rules).view()
+
+    def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
+        """Change an entity, for those attached too."""
+        entity = self._directory.entity(command.path)
+        before = entity.definition
+        if type(command.definition) is not type(before):
+            raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
+        # A subscription's rules are not part of its definition here, and so never of an update.
+        definition = _keeping(command.definition, before, command.keeps)
+        for name, sentence in _FIXED.items():
+            if getattr(definition, name, None) != getattr(before, name, None):
+                raise ArgumentError(sentence.format(entity.kind.capitalize()))
+        for name, refusal in command.refusals.items():
+            if getattr(definition, name, None) != getattr(before, name, None):
+                raise refusal
+        self._check_features(definition)
+        self._forwarding.check(entity.path, definition, before)
+        self._change(entity, definition, now_ms, turn)
+        return entity.view()
+
+    def delete_entity(self, command: ask.DeleteEntity, now_ms: int, turn: Turn) -> None:
+        """Delete an entity with all it holds; a topic with its subscriptions."""
+        self.delete(self._directory.entity(command.path), now_ms, turn)
+
+    def get_entity(self, command: ask.GetEntity, now_ms: int, turn: Turn) -> EntityView:
+        """One entity."""
+        del now_ms, turn
+        return self._directory.entity(command.path).view()
+
+    def list_entities(self, command: ask.ListEntities, now_ms: int, turn: Turn) -> list[EntityView]:
+        """Entities of a kind, by name."""
+        del now_ms, turn
+        if command.topic is not None:
+            topic = self._directory.entity(command.topic)
+            if not isinstance(topic, Topic):
+                raise EntityNotFound(command.topic)
+            entities: Iterable[Entity] = topic.subscriptions.values()
+        else:
+            entities = (entity for entity in self._directory if entity.kind == command.kind)
+        ordered = sorted(entities, key=lambda entity: entity.path.lower())
+        top = min(command.top, self._environment.limits.list_max_entities)
+        return [entity.view() for entity in ordered[command.skip : command.skip + top]]
+
+    def _check_features(self, definition: EntityDefinition) -> None:
+        if missing := missing_feature(definition, self._environment.limits):
+            raise ArgumentError(missing)
+
+    # --- doing it ---------------------------------------------------------------------------
+
+    def create_on_first_use(self, path: str, now_ms: int, turn: Turn) -> None:
+        """Have a queue where a client names one that is not there, if it may be called so."""
+        limits = self._environment.limits
+        if (
+            self._directory.get(path) is None
+            and "/$" not in path
+            and wrong_address(path, limits) is None
+            and self._directory.queue_and_topic_count < limits.entities_per_namespace_max
+        ):
+            definition = QueueDefinition(lock_duration_ms=limits.lock_duration_default_ms)
+            self._create(path, definition, now_ms, turn)
+
+    def _create(
+        self,
+        path: str,
+        definition: EntityDefinition,
+        now_ms: int,
+        turn: Turn,
+        rules: Sequence[CompiledRule] | None = None,
+    ) -> Entity:
+        """`rules` are those of a subscription, if they have been compiled already."""
+        if rules is None and isinstance(definition, SubscriptionDefinition):
+            rules = self._rules.compile_first(definition.rules, now_ms)
+        entity_id = self._environment.ids.take_entity()
+        entity = self._build(entity_id, path, _without_idle_deletion(definition), now_ms)
+        turn.records.append(entity.record(self._namespace))
+        if isinstance(entity, Subscription):
+            self._rules.create_first(entity, rules or (), turn)
+        self._forwarding.retry()
+        return entity
+
+    def _build(
+        self, entity_id: int, path: str, definition: EntityDefinition, now_ms: int
+    ) -> Entity:
+        entity: Entity
+        if isinstance(definition, TopicDefinition):
+            entity = Topic(self._environment, entity_id, path, definition, now_ms)
+        elif isinstance(definition, SubscriptionDefinition):
+            topic, _ = self._directory.topic_of(path)
+            entity = Subscription(
+                self._environment, entity_id, path, definition, now_ms, topic.account
+            )
+        else:
+            entity = Entity(self._environment, entity_id, path, definition, now_ms)
+        self._directory.add(entity)
+        self._forwarding.set_up(entity)
+        return entity
+
+    def _change(
+        self, entity: Entity, definition: EntityDefinition, now_ms: int, turn: Turn
+    ) -> None:
+        definition = _without_idle_deletion(definition)
+        if isinstance(definition, SubscriptionDefinition):
+            definition = replace(definition, rules=())
+        if definition == entity.definition:
+            return
+        self._directory.keys.replace(entity.path, entity.definition, definition)
+        entity.redefine(definition, now_ms)
+        turn.records.append(entity.record(self._namespace))
+        if isinstance(entity, Subscription):
+            topic, name = self._directory.topic_of(entity.path)
+            topic.subscribe(name, entity)
+        self._forwarding.set_up(entity)
+        self._end_receiving(entity, now_ms, turn)
+        self._forwarding.retry()
+
+    def _end_receiving(self, entity: Entity, now_ms: int, turn: Turn) -> None:
+        """Detach receivers that could not attach any more."""
+        try:
+            entity.check_receiving()
+        except BrokerError as error:
+            self._detach_receivers(entity, error, now_ms, turn)
+        if entity.main.outlet.forwarder is not None:
+            forwarded = NotAllowed("Messages of this entity are forwarded, not received here.")
+            self._detach_receivers(entity, forwarded, now_ms, turn, entity.main)
+
+    def _detach_receivers(
+        self,
+        entity: Entity,
+        error: BrokerError,
+        now_ms: int,
+        turn: Turn,
+        queue: Queue | None = None,
+    ) -> None:
+        for receiver in list(entity.receivers):
+            if queue is None or receiver.queue is queue:
+                waiting = receiver.outlet is None
+                self._links.release(receiver, now_ms, turn)
+                effect = Refused if waiting else Detached
+                turn.effects.append(effect(receiver.peer, error))
+
+    def delete(self, entity: Entity, now_ms: int, turn: Turn) -> None:
+        """An entity ceases to exist, and its links end."""
+        if isinstance(entity, Topic):
+            for subscription in list(entity.subscriptions.values()):
+                self.delete(subscription, now_ms, turn)
+        error = EntityNotFound(entity.path)
+        self._detach_receivers(entity, error, now_ms, turn)
+        turn.effects += [Detached(peer, error) for peer in entity.senders]
+        for queue in entity.queues:
+            self._forwarding.end(queue)
+            queue.close(turn)
+        if entity.duplicates is not None:
+            entity.duplicates.close()
+        self._directory.remove(entity)
+        entity.watch_idleness(now_ms)
+        turn.records.append(EntityDeleted(entity.id))
+
+    def delete_if_idle(self, entity: Entity, now_ms: int, turn: Turn) -> None:
+        """An entity may have been idle for too long."""
+        if entity.is_idle(now_ms):
+            self.delete(entity, now_ms, turn)
+        else:
+            entity.watch_idleness(now_ms)
+
+
+def _keeping(
+    definition: EntityDefinition, before: EntityDefinition, names: Iterable[str]
+) -> EntityDefinition:
+    """The definition with these fields, where its kind has them, as they were before."""
+    kept = {name: getattr(before, name) for name in names if hasattr(definition, name)}
+    return replace(definition, **kept)
+
+
+def _without_idle_deletion(definition: EntityDefinition) -> EntityDefinition:
+    """A subscription that forwards is never deleted for being idle, and the service shows so."""
+    if isinstance(definition, SubscriptionDefinition) and definition.forward_to is not None:
+        return replace(definition, auto_delete_on_idle_ms=UNLIMITED_MS)
+    return definition

@@ -1,0 +1,249 @@
+"""Auto-forwarding: messages, or dead letters, that go on to another entity by themselves.
+
+Owns the move and what happens when it cannot be made; how a message is taken in over there is the
+destination's. Every move counts as a hop, so that a circle ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.errors import ArgumentError, BrokerError, UndecodableMessage
+from broker.core.contract.message_changes import EMPTY
+from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Topic
+from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
+from broker.core.queues.queue import MAIN
+from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.contract.message import Message
+    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
+    from broker.core.entities.entity import Entity
+    from broker.core.operations.admission import Arrivals
+    from broker.core.queues.dispatcher import Outlet
+    from broker.core.queues.queue import Queue
+    from broker.core.queues.ready_messages import ReadyMessages
+    from config.model.definitions import EntityDefinition
+
+
+TOO_MANY_HOPS_REASON = "MaxTransferHopCountExceeded"
+_CAUSES = {
+    TOO_MANY_HOPS_REASON: DeadLetterCause.FORWARD_HOPS,
+    NO_SESSION_REASON: DeadLetterCause.NO_SESSION_ID,
+}
+
+KEPT_MAX_MESSAGES = 10_000
+"""How many dead letters that cannot go on are looked at in one dispatch, for others behind them."""
+
+
+class Forwarder:
+    """Takes whatever becomes ready in one queue, and sends it on."""
+
+    __slots__ = ("_arrivals", "_destination", "_directory", "_queue")
+
+    def __init__(
+        self, queue: Queue, destination: str, directory: Directory, arrivals: Arrivals
+    ) -> None:
+        self._queue = queue
+        self._destination = destination
+        self._directory = directory
+        self._arrivals = arrivals
+
+    def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> None:
+        """Send on all that waits. Dead letters that cannot go on keep their places, and everything
+        waits while there is no room to store it elsewhere: that passes, see `Forwarding.retry`."""
+        if self._queue.environment.sends_refused is not None:
+            return
+        kept: list[Message] = []
+        while len(kept) < KEPT_MAX_MESSAGES:
+            messages = ready.take(BURST_MAX_MESSAGES, BURST_MAX_BYTES)
+            if not messages:
+                break
+            try:
+                destination = self._directory.entity(self._destination)
+                destination.check_sending()
+            except BrokerError as error:
+                kept += self._refuse(messages, type(error).__name__, str(error), turn)
+                if kept:
+                    break  # the others would be refused, too
+            else:
+                kept += self._move(messages, destination, now_ms, turn)
+        ready.give_back(kept)
+
+    def _move(
+        self,
+        messages: Sequence[Message],
+        destination: Entity,
+        now_ms: int,
+        turn: Turn,
+    ) -> list[Message]:
+        """Move what can go on; return the dead letters that have to stay."""
+        if isinstance(destination, Topic):
+            destination.begin_screening()
+        moving: list[Message] = []
+        stuck: dict[tuple[str, str], list[Message]] = {}
+        size = 0
+        for message in messages:
+            reason = self._obstacle(message, destination, size)
+            if reason is None:
+                moving.append(message)
+                size += message.size
+            else:
+                stuck.setdefault(reason, []).append(message)
+        if moving:
+            turn.count(self._queue.counts, Outcome.FORWARDED, len(moving))
+            self._queue.withdraw(moving)
+            self._arrivals.take_over(destination, self._moved(moving), now_ms, turn)
+        kept: list[Message] = []
+        for (name, description), group in stuck.items():
+            kept += self._refuse(group, name, description, turn)
+        return kept
+
+    def _obstacle(
+        self, message: Message, destination: Entity, before_bytes: int
+    ) -> tuple[str, str] | None:
+        """Why a message cannot go on: reason and description, as a dead letter shows them."""
+        hops_max = self._queue.environment.limits.forward_hops_max
+        if message.overlay is not None and message.overlay.hops >= hops_max:
+            description = (
+                "The maximum number of allowed hops when forwarding between queues has been "
+                f"exceeded. This value is set to {hops_max}."
+            )
+            return TOO_MANY_HOPS_REASON, description
+        if destination.account is self._queue.account:
+            before_bytes = -message.size  # it leaves the same account that it goes to
+        error = destination.refuses_size(message.size, before_bytes)
+        if error is not None:
+            return type(error).__name__, str(error)
+        try:
+            if message.session_id is None:
+                message.session_id = self._queue.environment.reader.session_id(message.body or b"")
+            if isinstance(destination, Topic):
+                destination.screen(message)
+        except UndecodableMessage as undecodable:
+            return type(undecodable).__name__, str(undecodable)
+        if destination.main.sessions is not None and message.session_id is None:
+            return NO_SESSION_REASON, NO_SESSION_DESCRIPTION
+        return None
+
+    def _moved(self, messages: Sequence[Message]) -> list[Message]:
+        twins = []
+        before, after = EMPTY, self._one_hop_on(EMPTY)
+        for message in messages:
+            overlay = message.overlay or EMPTY
+            if overlay is not before:
+                before, after = overlay, self._one_hop_on(overlay)
+            twin = message.copy()
+            twin.overlay = after
+            twin.delivery_count = 0
+            twin.expires_at_ms = 0
+            twins.append(twin)
+        return twins
+
+    def _one_hop_on(self, overlay: Overlay) -> Overlay:
+        if self._queue.sub_queue != MAIN and overlay.dead_letter_source is None:
+            overlay = replace(overlay, dead_letter_source=self._queue.entity.path)
+        return replace(overlay, hops=overlay.hops + 1)
+
+    def _refuse(
+        self, messages: Sequence[Message], reason: str, description: str, turn: Turn
+    ) -> Sequence[Message]:
+        """Dead-letter messages that cannot go on, in the queue they are in; return those that are
+        dead letters already. The service does the same: they do not go to the transfer
+        dead-letter queue (github.com/Azure/azure-service-bus/issues/33)."""
+        if self._queue.sub_queue == MAIN:
+            cause = _CAUSES.get(reason, DeadLetterCause.FORWARDING)
+            self._queue.dead_letter(messages, reason, description, turn, cause)
+            return ()
+        return messages
+
+
+class Forwarding:
+    """Which queues forward, and to where."""
+
+    __slots__ = ("_arrivals", "_directory", "_outlets")
+
+    def __init__(self, directory: Directory, arrivals: Arrivals) -> None:
+        self._directory = directory
+        self._arrivals = arrivals
+        self._outlets: dict[Outlet, None] = {}
+        """Outlets whose messages go elsewhere: tried again when an entity appears or changes."""
+
+    def check(
+        self, path: str, definition: EntityDefinition, before: EntityDefinition | None
+    ) -> None:
+        """Raises if an entity would forward to what is neither a queue nor a topic.
+
+        The service takes whatever else is asked for: an entity that forwards to itself, a
+        subscription that forwards to its own topic, longer circles, and entities with sessions
+        (recorded answers to `update_queue` and `create_queue` in the Python SDK's tests). The hop
+        limit ends each circle.
+        """
+        known = () if before is None else _destinations(before)
+        for destination in _destinations(definition):
+            if destination in known:
+                continue
+            if destination == path.lower() and isinstance(definition, QueueDefinition):
+                continue
+            target = self._directory.get(destination)
+            if target is None or isinstance(target.definition, SubscriptionDefinition):
+                raise ArgumentError(
+                    f"The entity '{path}' cannot forward to '{destination}': "
+                    "there is no queue or topic of this name."
+                )
+
+    def set_up(self, entity: Entity) -> None:
+        """Forward what an entity's definition says."""
+        definition = entity.definition
+        if isinstance(definition, TopicDefinition):
+            return
+        for queue, destination in (
+            (entity.main, definition.forward_to),
+            (entity.dead_letters, definition.forward_dead_letters_to),
+        ):
+            if destination is None:
+                _set_forwarder(queue, None)
+                self._outlets.pop(queue.outlet, None)
+            else:
+                _set_forwarder(
+                    queue, Forwarder(queue, destination, self._directory, self._arrivals)
+                )
+                self._outlets[queue.outlet] = None
+
+    def end(self, queue: Queue) -> None:
+        """A queue is being deleted."""
+        self._outlets.pop(queue.outlet, None)
+        queue.outlet.forwarder = None
+
+    def retry(self) -> None:
+        """Try again what could not be forwarded: an entity has appeared or changed, or there is
+        room again."""
+        for outlet in self._outlets:
+            if len(outlet.ready):
+                outlet.touch()
+
+
+def _set_forwarder(queue: Queue, forwarder: Forwarder | None) -> None:
+    """Begin or end forwarding; ready messages of sessions move to where they wait from now on."""
+    before = queue.delivery_source
+    queue.outlet.forwarder = forwarder
+    if queue.sessions is not None and queue.delivery_source is not before:
+        if forwarder is None:
+            queue.sessions.give_back(queue.outlet.ready.take_all())
+        else:
+            queue.outlet.give_back(queue.sessions.take_ready())
+    queue.outlet.touch()
+
+
+def _destinations(definition: EntityDefinition) -> list[str]:
+    """Where messages and dead letters of an entity go."""
+    if isinstance(definition, TopicDefinition):
+        return []
+    both = (definition.forward_to, definition.forward_dead_letters_to)
+    return [destination.lower() for destination in both if destination is not None]

@@ -1,0 +1,245 @@
+"""Links: who may send to, or receive from, which entity.
+
+Owns attaching, detaching and credit. Locks belong to the queue and outlive a link that detaches and
+a connection that is closed; those of a connection that breaks end with it, unless a setting holds
+them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
+
+from broker.core.contract.commands import ReceiveMode
+from broker.core.contract.counting import Outcome
+from broker.core.contract.effects import ReceiverAttached, Refused, SenderAttached
+from broker.core.contract.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
+from broker.core.entities.topic import Topic
+from broker.core.queues.dispatcher import Receiver
+from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
+from broker.core.queues.sessions import Session
+from broker.core.queues.settlement import give_up_locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.contract.commands import AttachReceiver, AttachSender, Credit, Peer
+    from broker.core.contract.counting import Counts
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
+    from broker.core.entities.entity import Entity
+    from broker.core.queues.environment import Environment
+
+
+class Sender(NamedTuple):
+    """A link on which messages come in."""
+
+    entity: Entity
+    destination: str | None
+    """Where they go on to, if the entity is only on their way."""
+    connection: object = None
+
+
+class Links:
+    """All attached links of a namespace."""
+
+    __slots__ = (
+        "_directory",
+        "_environment",
+        "_holds_locks",
+        "_lingering",
+        "_receivers",
+        "_senders",
+    )
+
+    def __init__(self, environment: Environment, directory: Directory, *, hold_locks: bool) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._holds_locks = hold_locks
+        self._senders: dict[Peer, Sender] = {}
+        self._receivers: dict[Peer, Receiver] = {}
+        self._lingering: WeakValueDictionary[Peer, Receiver] = WeakValueDictionary()
+        """Detached, or never attached, with something still locked: the locks keep them alive."""
+
+    def sender(self, peer: Peer) -> Sender:
+        """The sender attached as this peer. Raises if there is none."""
+        sender = self._senders.get(peer)
+        if sender is None:
+            raise NotAllowed("The link is not attached.")
+        return sender
+
+    def receiver(self, peer: Peer) -> Receiver | None:
+        """The receiver that was attached as this peer."""
+        return self._receivers.get(peer) or self._lingering.get(peer)
+
+    def counts(self, peer: Peer) -> Counts:
+        """Where to count what an attached link asks for."""
+        if (sender := self._senders.get(peer)) is not None:
+            return sender.entity.main.counts
+        receiver = self.receiver(peer)
+        return self._environment.counts if receiver is None else receiver.queue.counts
+
+    def copies_per_message(self, peer: Peer) -> int:
+        """How many messages may come of one that this peer sends."""
+        sender = self._senders.get(peer)
+        return 1 if sender is None else self.copies_per_message_of(sender)
+
+    def copies_per_message_of(self, sender: Sender) -> int:
+        """How many messages may come of one that is sent like this."""
+        if sender.destination is None:
+            return sender.entity.copies_per_message
+        destination = self._directory.get(sender.destination)
+        return 1 if destination is None else destination.copies_per_message
+
+    def connection(self, peer: Peer) -> object:
+        """The connection of an attached link."""
+        link = self._senders.get(peer) or self.receiver(peer)
+        return None if link is None else link.connection
+
+    def fetcher(self, peer: Peer, queue: Queue) -> Receiver:
+        """Who holds what a peer fetches by number; if its connection breaks, that is given up too."""
+        receiver = self._lingering.get(peer)
+        if receiver is None or receiver.queue is not queue:
+            receiver = self._lingering[peer] = Receiver(peer, queue, ReceiveMode.PEEK_LOCK)
+        return receiver
+
+    # --- attaching --------------------------------------------------------------------------
+
+    def attach_sender(self, command: AttachSender, now_ms: int, turn: Turn) -> None:
+        """Let a peer send to a queue or topic."""
+        try:
+            queue = sendable(self._directory, command.path)
+            queue.entity.check_sending()
+            if command.via is not None:
+                if not self._environment.limits.offers_more_than_plain_queues:
+                    raise NotAllowed("Sending via an entity is not offered in the 'Basic' tier.")
+                sendable(self._directory, command.via)
+        except BrokerError as error:
+            self._refuse(command, error, turn)
+            return
+        entity = queue.entity
+        self._senders[command.peer] = Sender(entity, command.via, command.connection)
+        entity.senders[command.peer] = None
+        entity.accessed_time_ms = now_ms
+        turn.effects.append(SenderAttached(command.peer, entity.max_message_bytes))
+
+    def attach_receiver(self, command: AttachReceiver, now_ms: int, turn: Turn) -> None:
+        """Let a peer receive from a queue, subscription or sub-queue."""
+        try:
+            queue = receivable(self._directory, command.path)
+            self._check_receivers(queue, sessionful=command.session is not None)
+            receiver = Receiver(command.peer, queue, command.mode, command.connection)
+            if queue.sessions is not None and command.session is not None:
+                queue.sessions.request(receiver, command.session, now_ms, turn)
+            else:
+                receiver.outlet = queue.outlet
+                turn.effects.append(ReceiverAttached(command.peer))
+        except BrokerError as error:
+            self._refuse(command, error, turn)
+            return
+        self._receivers[command.peer] = receiver
+        queue.entity.receivers[receiver] = None
+        queue.entity.accessed_time_ms = now_ms
+
+    def _refuse(
+        self, command: AttachSender | AttachReceiver, error: BrokerError, turn: Turn
+    ) -> None:
+        try:
+            counts = self._directory.queue(command.path).counts
+        except EntityNotFound:
+            counts = self._environment.counts  # names that clients make up get none of their own
+        turn.count(counts, Outcome.ATTACH_REFUSED, 1)
+        turn.effects.append(Refused(command.peer, error.as_value()))
+
+    def _check_receivers(self, queue: Queue, *, sessionful: bool) -> None:
+        queue.entity.check_receiving()
+        if sessionful and queue.sessions is None:
+            raise NotAllowed(
+                "A sessionful message receiver cannot be created on an entity that does not "
+                "require sessions."
+            )
+        if not sessionful and queue.sessions is not None:
+            raise NotAllowed(
+                "It is not possible for an entity that requires sessions to create a "
+                "non-sessionful message receiver."
+            )
+        if queue.outlet.forwarder is not None and queue.sub_queue != DEAD_LETTERS:
+            raise NotAllowed(
+                "Cannot create a message receiver on an entity with auto-forwarding enabled."
+            )
+        limit = self._environment.limits.receivers_per_entity_max
+        if len(queue.entity.receivers) >= limit:
+            raise QuotaExceeded(
+                f"The entity '{queue.entity.path}' has {limit} receivers, which is the most it can."
+            )
+
+    # --- credit -----------------------------------------------------------------------------
+
+    def grant(self, command: Credit) -> None:
+        """A receiver says how much it takes."""
+        receiver = self._receivers.get(command.peer)
+        if receiver is not None:
+            receiver.grant(command.limit, drain=command.drain)
+            if receiver.outlet is not None:
+                receiver.outlet.grant(receiver)
+
+    # --- detaching --------------------------------------------------------------------------
+
+    def detach(
+        self, peers: Iterable[Peer], now_ms: int, turn: Turn, *, connection_lost: bool
+    ) -> None:
+        """Links are gone."""
+        for peer in peers:
+            sender = self._senders.pop(peer, None)
+            if sender is not None:
+                sender.entity.senders.pop(peer, None)
+                sender.entity.accessed_time_ms = now_ms
+            receiver = self.receiver(peer)
+            if receiver is None:
+                continue
+            self._receivers.pop(peer, None)
+            self.release(receiver, now_ms, turn)
+            if connection_lost and receiver.held and not self._holds_locks:
+                give_up_locks(receiver, now_ms, turn, failed=True)
+            elif receiver.held:
+                self._lingering[peer] = receiver
+
+    def forget(self, receiver: Receiver) -> None:
+        """A receiver that waited was told that it is not attached."""
+        self._receivers.pop(receiver.peer, None)
+        receiver.queue.entity.receivers.pop(receiver, None)
+
+    def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        """A receiver gets nothing any more; a session it holds is closed."""
+        entity = receiver.queue.entity
+        if entity.receivers.pop(receiver, self) is self:
+            return
+        entity.accessed_time_ms = now_ms
+        sessions = receiver.queue.sessions
+        if isinstance(receiver.outlet, Session):
+            assert sessions is not None
+            sessions.close(receiver.outlet, now_ms, turn)
+        elif receiver.outlet is not None:
+            receiver.outlet.forget(receiver)
+            receiver.outlet = None
+        elif sessions is not None:
+            sessions.stop_waiting(receiver)
+
+
+def sendable(directory: Directory, path: str) -> Queue:
+    """The queue of this path, which must be one that clients may send to. Raises otherwise."""
+    queue = directory.queue(path)
+    if queue.sub_queue != MAIN or queue.entity.kind == "subscription":
+        raise NotAllowed(f"Messages cannot be sent to '{queue.path}': they only come out there.")
+    return queue
+
+
+def receivable(directory: Directory, path: str) -> Queue:
+    """The queue of this path, which must be one that clients may receive from. Raises otherwise."""
+    queue = directory.queue(path)
+    if isinstance(queue.entity, Topic) and queue.sub_queue == MAIN:
+        raise NotAllowed(
+            f"Messages cannot be received from the topic '{queue.path}', "
+            "only from its subscriptions."
+        )
+    return queue

@@ -1,0 +1,289 @@
+"""Transactions: what was sent and settled under one id is done together, or not at all.
+
+Owns holding and discharging; what each step does is in the step. Nothing of a transaction shows
+before it is discharged, and its settlements leave their messages locked until then. Rolled back,
+messages stay locked for the receivers that can still settle them, and go back from those that cannot.
+A transaction is known only on the connection that declared it, and of a partitioned entity it takes
+one partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.contract.effects import Reply
+from broker.core.contract.errors import (
+    BrokerError,
+    NotAllowed,
+    PartitionMismatch,
+    QuotaExceeded,
+    ServerBusy,
+    TransactionRolledBack,
+    TransactionUnknown,
+)
+from broker.core.queues.deadlines import Due
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.core.contract.commands import Declare, Discharge, DoomTransaction, Peer
+    from broker.core.contract.turn import Turn
+    from broker.core.operations.transactional_settlement import HeldSettlement
+    from broker.core.queues.environment import Environment
+
+
+TRANSACTION_BYTES = 2 * 1024
+"""What an open transaction takes by itself."""
+OPERATION_BYTES = 1024
+"""What a held message or settlement takes besides its body."""
+
+
+class Step(Protocol):
+    """A part of a transaction, held until all of it can be done."""
+
+    @property
+    def operations(self) -> int:
+        """How many messages it concerns."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it holds."""
+
+    @property
+    def partition_keys(self) -> Iterable[tuple[int, str]]:
+        """Ids of partitioned entities it concerns, each with the key of a partition there."""
+
+    def check(self) -> None:
+        """Raises if it could not be done now."""
+
+    def run(self, now_ms: int, turn: Turn) -> None:
+        """Do it. Called right after `check`."""
+
+    def undo(self, now_ms: int, turn: Turn) -> None:
+        """It will never be done."""
+
+
+class Transaction:
+    """Steps in the order they came."""
+
+    __slots__ = (
+        "connection",
+        "copies",
+        "deadline_ms",
+        "held_bytes",
+        "id",
+        "operations",
+        "owner",
+        "partitions",
+        "refusal",
+        "settlements",
+        "size_bytes",
+        "steps",
+    )
+
+    def __init__(
+        self, transaction_id: bytes, owner: Peer, connection: object, deadline_ms: int
+    ) -> None:
+        self.id = transaction_id
+        self.owner = owner
+        self.connection = connection
+        self.deadline_ms = deadline_ms
+        self.steps: list[Step] = []
+        self.settlements: dict[bytes, HeldSettlement] = {}
+        """By the lock they will settle: no other step may."""
+        self.partitions: dict[int, str] = {}
+        """By id of a partitioned entity: the key of the one partition this is about."""
+        self.copies = 0
+        """How many messages its sends may become on all subscriptions."""
+        self.operations = 0
+        self.size_bytes = 0
+        """Of the messages that were sent under it."""
+        self.held_bytes = 0
+        """About how much memory it takes."""
+        self.refusal: BrokerError | None = None
+        """Why something that was asked under it could not be held."""
+
+
+class Share:
+    """What the open transactions of one connection take."""
+
+    __slots__ = ("count", "held_bytes")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.held_bytes = 0
+
+
+class Transactions:
+    """The open transactions of a namespace."""
+
+    __slots__ = ("_environment", "_held_bytes", "_open", "_owned", "_shares")
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._open: dict[bytes, Transaction] = {}
+        self._owned: dict[Peer, dict[Transaction, None]] = {}
+        self._shares: dict[object, Share] = {}
+        """By connection."""
+        self._held_bytes = 0
+        """By all of them."""
+
+    def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
+        """Begin one."""
+        limits = self._environment.limits
+        share = self._shares.get(command.connection) or Share()
+        try:
+            if not limits.offers_more_than_plain_queues:
+                raise NotAllowed("Transactions are not offered in the 'Basic' tier.")
+            if share.count >= limits.transactions_per_connection_max:
+                raise QuotaExceeded(
+                    f"At most {limits.transactions_per_connection_max} transactions can be open at "
+                    "once on a connection."
+                )
+            self._check_room(share, TRANSACTION_BYTES)
+        except BrokerError as error:
+            turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
+            return
+        owned = self._owned.setdefault(command.peer, {})
+        self._shares[command.connection] = share
+        share.count += 1
+        transaction = Transaction(
+            command.transaction_id or self._environment.new_lock_token(),
+            command.peer,
+            command.connection,
+            now_ms + limits.transaction_timeout_ms,
+        )
+        self._account(transaction, TRANSACTION_BYTES)
+        self._open[transaction.id] = transaction
+        owned[transaction] = None
+        self._environment.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
+        turn.effects.append(Reply(command.peer, command.request, transaction.id))
+
+    def find(self, transaction_id: bytes, connection: object) -> Transaction:
+        """The open transaction. Raises if there is none that this connection has declared."""
+        transaction = self._open.get(transaction_id)
+        if transaction is None or transaction.connection is not connection:
+            raise TransactionUnknown
+        return transaction
+
+    def hold(self, transaction_id: bytes, connection: object, step: Step) -> None:
+        """Keep a step until discharge. Raises if the transaction is unknown or full."""
+        transaction = self.find(transaction_id, connection)
+        limits = self._environment.limits
+        if transaction.operations + step.operations > limits.transaction_max_operations:
+            raise QuotaExceeded(
+                f"A transaction can hold at most {limits.transaction_max_operations} messages."
+            )
+        if transaction.size_bytes + step.size_bytes > limits.transaction_max_bytes:
+            raise QuotaExceeded(
+                f"A transaction can hold at most {limits.transaction_max_bytes} bytes."
+            )
+        held_bytes = step.size_bytes + OPERATION_BYTES * step.operations
+        self._check_room(self._shares[connection], held_bytes)
+        partitions = dict(transaction.partitions)
+        for entity_id, key in step.partition_keys:
+            if partitions.setdefault(entity_id, key) != key:
+                raise PartitionMismatch
+        transaction.partitions = partitions
+        transaction.steps.append(step)
+        transaction.operations += step.operations
+        transaction.size_bytes += step.size_bytes
+        self._account(transaction, held_bytes)
+
+    def _check_room(self, share: Share, size_bytes: int) -> None:
+        """Raises if all open transactions together would hold too much. Connections that hold little
+        have a reserve, so that one with large transactions does not shut them out."""
+        limits = self._environment.limits
+        room_bytes = limits.transactions_max_bytes
+        if share.held_bytes + size_bytes <= limits.transactions_small_max_bytes:
+            room_bytes += limits.transactions_reserve_bytes
+        if self._held_bytes + size_bytes > room_bytes:
+            raise ServerBusy(
+                f"Open transactions hold {self._held_bytes} bytes, and at most "
+                f"{limits.transactions_max_bytes} bytes are held for all of them together."
+            )
+
+    def _account(self, transaction: Transaction, size_bytes: int) -> None:
+        """A transaction holds so much more."""
+        transaction.held_bytes += size_bytes
+        self._shares[transaction.connection].held_bytes += size_bytes
+        self._held_bytes += size_bytes
+
+    def doom(self, transaction_id: bytes, connection: object, refusal: BrokerError) -> None:
+        """Something asked under it was refused: it cannot be done as a whole any more.
+
+        The client was told, but not every client listens: the Java SDK takes any answer to a send
+        in a transaction for success, and would lose the message with the commit. What was refused
+        to another connection never was part of it.
+        """
+        transaction = self._open.get(transaction_id)
+        if transaction is None or transaction.connection is not connection:
+            return
+        if transaction.refusal is None:
+            transaction.refusal = refusal
+
+    def doom_by_command(self, command: DoomTransaction, now_ms: int, turn: Turn) -> None:
+        """What a client said under it never became a command."""
+        del now_ms, turn
+        self.doom(command.transaction_id, command.connection, command.error)
+
+    def discharge(self, command: Discharge, now_ms: int, turn: Turn) -> None:
+        """Do all of it in this turn, or drop all of it."""
+        error: BrokerError | None = None
+        try:
+            transaction = self.find(command.transaction_id, command.connection)
+        except TransactionUnknown as unknown:
+            error = unknown.as_value()
+        else:
+            self._close(transaction)
+            if not command.fail:
+                error = _run(transaction, now_ms, turn)
+            if command.fail or error is not None:
+                _undo(transaction, now_ms, turn)
+        turn.effects.append(Reply(command.peer, command.request, error=error))
+
+    def roll_back(self, transaction: Transaction, now_ms: int, turn: Turn) -> None:
+        """Drop all of it, though nobody asked for that."""
+        if transaction.id in self._open:
+            self._close(transaction)
+            _undo(transaction, now_ms, turn)
+
+    def roll_back_owned_by(self, peers: Iterable[Peer], now_ms: int, turn: Turn) -> None:
+        """The links that declared them are gone."""
+        for peer in peers:
+            for transaction in list(self._owned.get(peer, ())):
+                self.roll_back(transaction, now_ms, turn)
+
+    def _close(self, transaction: Transaction) -> None:
+        del self._open[transaction.id]
+        self._environment.deadlines.discard(
+            Due.TRANSACTION, transaction.deadline_ms, (transaction,)
+        )
+        share = self._shares[transaction.connection]
+        self._account(transaction, -transaction.held_bytes)
+        share.count -= 1
+        if not share.count:
+            del self._shares[transaction.connection]
+        owned = self._owned[transaction.owner]
+        del owned[transaction]
+        if not owned:
+            del self._owned[transaction.owner]
+
+
+def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | None:
+    try:
+        if transaction.refusal is not None:
+            raise transaction.refusal
+        for step in transaction.steps:
+            step.check()
+    except BrokerError as error:
+        error.as_value()  # the transaction may hold it, and its frames the transaction
+        return TransactionRolledBack(f"The transaction was rolled back: {error}")
+    for step in transaction.steps:
+        step.run(now_ms, turn)
+    return None
+
+
+def _undo(transaction: Transaction, now_ms: int, turn: Turn) -> None:
+    for step in transaction.steps:
+        step.undo(now_ms, turn)

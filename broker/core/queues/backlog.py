@@ -1,0 +1,127 @@
+"""Work that concerns too many messages to be done in one turn: it is done in parts, one a tick.
+
+Owns what is left to do and in which order; what a part does is said by whoever put it here. Of one
+queue nothing overtakes: what falls due later waits behind what fell due before. Queues take turns.
+While a queue has work here it delivers nothing and answers no request, so nobody sees it half done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.core.contract.message import Message
+    from broker.core.contract.turn import Turn
+    from broker.core.queues.queue import Queue
+
+    Act = Callable[[Queue, Sequence[Message], int, Turn], None]
+
+PART_MESSAGES = 1_024
+"""How many messages one part concerns, and how many that are due a turn acts on before the rest
+waits: some five milliseconds of work."""
+
+
+class Work(Protocol):
+    """Something to be done in parts."""
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """Do as much as concerns so many messages; False when nothing is left."""
+
+
+class Crowd:
+    """Messages of one queue that the same thing happens to at the same moment, in order."""
+
+    __slots__ = ("_act", "_at_ms", "_done", "_messages", "_queue")
+
+    def __init__(self, act: Act, queue: Queue, messages: Sequence[Message], at_ms: int) -> None:
+        self._act = act
+        self._queue = queue
+        self._messages = messages
+        self._at_ms = at_ms
+        self._done = 0
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """See `Work`."""
+        part = self._messages[self._done : self._done + count]
+        self._done += len(part)
+        self._act(self._queue, part, self._at_ms, turn)
+        return self._done < len(self._messages)
+
+
+class Backlog:
+    """What is left to do, by queue."""
+
+    __slots__ = ("_others", "_queues", "_spent", "part_messages")
+
+    def __init__(self) -> None:
+        self.part_messages = PART_MESSAGES
+        self._queues: dict[Queue, deque[Crowd]] = {}
+        self._others: deque[Work] = deque()
+        """Work that no queue waits for: what it concerns is gone for everybody."""
+        self._spent = 0
+        """How many messages were acted on in this turn."""
+
+    def __bool__(self) -> bool:
+        return bool(self._queues or self._others)
+
+    def __contains__(self, queue: Queue) -> bool:
+        return queue in self._queues
+
+    def new_turn(self) -> None:
+        """Another turn may act on as much again."""
+        self._spent = 0
+
+    def may_act(self, message_count: int) -> bool:
+        """Whether this turn may act on so many more, which are counted then."""
+        if self._spent + message_count > self.part_messages:
+            return False
+        self._spent += message_count
+        return True
+
+    def act(
+        self, act: Act, queue: Queue, messages: Sequence[Message], at_ms: int, turn: Turn
+    ) -> bool:
+        """Act on messages now, unless they are too many or others of their queue wait; False if they
+        have to wait."""
+        waiting = self._queues.get(queue)
+        if waiting is None:
+            if self.may_act(len(messages)):
+                act(queue, messages, at_ms, turn)
+                return True
+            waiting = self._queues[queue] = deque()
+        waiting.append(Crowd(act, queue, messages, at_ms))
+        queue.overdue_ms = max(queue.overdue_ms, at_ms)
+        return False
+
+    def add(self, work: Work) -> None:
+        """Do this when there is time."""
+        self._others.append(work)
+
+    def drop(self, queue: Queue) -> None:
+        """The queue is gone: nothing is left to do there."""
+        if self._queues.pop(queue, None) is not None:
+            queue.overdue_ms = 0
+
+    def go_on(self, turn: Turn) -> None:
+        """Do one part, of queues before others."""
+        count = self.part_messages - self._spent
+        if count <= 0:
+            return
+        self._spent += count
+        if not self._queues:
+            work = self._others.popleft() if self._others else None
+            if work is not None and work.do_part(count, turn):
+                self._others.append(work)
+            return
+        queue, waiting = next(iter(self._queues.items()))
+        if not waiting[0].do_part(count, turn):
+            waiting.popleft()
+        del self._queues[queue]
+        if waiting:
+            self._queues[queue] = waiting  # behind the others
+        else:
+            queue.overdue_ms = 0
+            queue.touch_all()

@@ -1,0 +1,79 @@
+"""Duplicate detection: the message ids an entity has seen within its window.
+
+Owns the window only; what identifies a message is read by whoever asks. An id is forgotten exactly
+when its time is over, though the store may hear of it a little later.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
+from broker.core.queues.deadlines import Due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.contract.turn import Turn
+    from broker.core.queues.environment import Environment
+
+_SWEEPS_PER_WINDOW = 20
+
+
+class DuplicateWindow:
+    """Ids seen, oldest first, each with the time until which it counts."""
+
+    __slots__ = ("_entity_id", "_environment", "_seen", "_sweep_at_ms", "window_ms")
+
+    def __init__(self, environment: Environment, entity_id: int, window_ms: int) -> None:
+        self._environment = environment
+        self._entity_id = entity_id
+        self.window_ms = window_ms
+        self._seen: OrderedDict[str, int] = OrderedDict()
+        self._sweep_at_ms = 0
+
+    def sort_out(self, message_ids: Sequence[str | None], now_ms: int, turn: Turn) -> list[bool]:
+        """For each id, whether it is new; new ones are remembered. A message without id always is."""
+        seen = self._seen
+        until_ms = now_ms + self.window_ms
+        fresh: list[bool] = []
+        remembered: list[tuple[str, int]] = []
+        for message_id in message_ids:
+            is_new = message_id is None or seen.get(message_id, 0) <= now_ms
+            fresh.append(is_new)
+            if is_new and message_id is not None:
+                seen[message_id] = until_ms
+                seen.move_to_end(message_id)
+                remembered.append((message_id, until_ms))
+        if remembered:
+            turn.records.append(MessageIdsSeen(self._entity_id, remembered))
+            self._plan_sweep(until_ms)
+        return fresh
+
+    def restore(self, message_id: str, until_ms: int) -> None:
+        """Take in an id the store remembers; the oldest come first."""
+        self._seen[message_id] = until_ms
+        self._plan_sweep(until_ms)
+
+    def sweep(self, now_ms: int, turn: Turn) -> None:
+        """Forget what has left the window."""
+        seen = self._seen
+        self._sweep_at_ms = 0
+        while seen:
+            message_id, until_ms = seen.popitem(last=False)
+            if until_ms > now_ms:
+                seen[message_id] = until_ms
+                seen.move_to_end(message_id, last=False)
+                self._plan_sweep(until_ms)
+                break
+        turn.records.append(MessageIdsForgotten(self._entity_id, now_ms))
+
+    def close(self) -> None:
+        """The entity is gone."""
+        self._environment.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
+
+    def _plan_sweep(self, oldest_until_ms: int) -> None:
+        if not self._sweep_at_ms:
+            self._sweep_at_ms = oldest_until_ms + self.window_ms // _SWEEPS_PER_WINDOW
+            self._environment.deadlines.add(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))

@@ -1,0 +1,46 @@
+"""What all queues of a namespace share: calendar, ids, bodies, tokens, limits.
+
+Owns nothing of its own; made once by the namespace and handed to every queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.core.queues.backlog import Backlog
+from broker.core.queues.deadlines import Deadlines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.contract.counting import Counts
+    from broker.core.contract.errors import BrokerError
+    from broker.core.contract.message import Message, MessageReader
+    from broker.core.messages.identifiers import MessageIds
+    from broker.core.messages.payloads import Payloads
+    from broker.core.queues.dispatcher import Outlet
+    from broker.core.queues.sessions import Session, Sessions
+    from config.model.limits import Limits
+
+
+@dataclass(slots=True)
+class Environment:
+    """Injected sources and shared books."""
+
+    reader: MessageReader
+    new_lock_token: Callable[[], bytes]
+    limits: Limits
+    ids: MessageIds
+    payloads: Payloads
+    namespace: str = ""
+    counts: Counts = field(default_factory=dict)
+    """Of what concerns no entity, such as an attach to a name that does not exist."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    backlog: Backlog = field(default_factory=Backlog)
+    touched: dict[Outlet | Session | Sessions, None] = field(default_factory=dict)
+    """Where credit, messages or receivers have changed: dispatched at the end of the turn."""
+    arrived: list[Message] = field(default_factory=list)
+    """Messages that came in over the budget: unless delivered in this turn, their bodies go."""
+    sends_refused: BrokerError | None = None
+    """Why nothing can be stored at present, if so."""

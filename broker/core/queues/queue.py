@@ -1,0 +1,488 @@
+"""One queue of messages: an entity's own, or one of its sub-queues.
+
+Owns arriving, waiting and leaving: numbers, counts, expiry, and who gets a lock. What a settlement
+does is in `settlement.py`; who may send here and where a message goes next is the entity's; the
+order of delivery is the outlet's. Each message is in exactly one queue and has at most one lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.effects import Deliver, DrainGoesOn
+from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.message import MessageState, content_of
+from broker.core.contract.message_changes import EMPTY
+from broker.core.contract.records import (
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    PayloadRow,
+)
+from broker.core.contract.turn import DeadLetter, DeadLettered
+from broker.core.messages.message_rows import rows_of
+from broker.core.queues.deadlines import Due
+from broker.core.queues.dispatcher import Outlet, Receiver
+from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
+from broker.core.queues.message_index import BLOCK_BITS, MessageIndex
+from broker.core.queues.sessions import Session, Sessions
+from config.model.definitions import UNLIMITED_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from broker.core.contract.counting import Counts
+    from broker.core.contract.message import Message
+    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.entity import Entity
+
+MAIN = 0
+DEAD_LETTERS = 1
+TRANSFER_DEAD_LETTERS = 2
+
+DEAD_LETTERS_TOLD_MAX = 20
+"""Of how many dead letters at once the log tells more than their number."""
+
+_ACTIVE = MessageState.ACTIVE
+_EXPIRY = attrgetter("expires_at_ms")
+_SCHEDULED_TIME = attrgetter("scheduled_enqueue_time_ms")
+
+
+class Queue:
+    """Messages, locks and counts of one queue."""
+
+    __slots__ = (
+        "account",
+        "count",
+        "counts",
+        "dead_letters",
+        "dead_letters_expired",
+        "default_time_to_live_ms",
+        "deferred_count",
+        "entity",
+        "entity_id",
+        "environment",
+        "index",
+        "last_sequence_number",
+        "lock_duration_ms",
+        "locks",
+        "max_delivery_count",
+        "outlet",
+        "overdue_ms",
+        "path",
+        "scheduled_count",
+        "sessions",
+        "size_bytes",
+        "sub_queue",
+    )
+
+    def __init__(self, entity: Entity, path: str, sub_queue: int) -> None:
+        self.environment = entity.environment
+        self.entity = entity
+        self.entity_id = entity.id
+        self.account = entity.account
+        self.path = path
+        self.sub_queue = sub_queue
+        self.dead_letters: Queue | None = None
+        """Where its dead letters go; None in a sub-queue, which keeps what it has."""
+        self.lock_duration_ms = 0
+        self.max_delivery_count = 0
+        """0 in a sub-queue: there is no limit."""
+        self.default_time_to_live_ms = UNLIMITED_MS
+        self.dead_letters_expired = False
+        self.index = MessageIndex()
+        self.outlet = Outlet(self)
+        self.sessions: Sessions | None = None
+        """If there are sessions, messages are delivered through them and not the outlet."""
+        self.locks = Locks(entity.environment)
+        self.overdue_ms = 0
+        """Locks and lives that ended up to this moment are over, though not all that follows from it
+        is done: see `backlog.py`. 0 when nothing is left to do."""
+        self.last_sequence_number = 0
+        self.count = 0
+        self.deferred_count = 0
+        self.scheduled_count = 0
+        self.size_bytes = 0
+        self.counts: Counts = {}
+        """What has happened to its messages so far."""
+
+    @property
+    def counts_failures(self) -> bool:
+        """Whether failed deliveries count here: in no dead-letter queue."""
+        return self.dead_letters is not None
+
+    # --- arrival ----------------------------------------------------------------------------
+
+    def store(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take in messages nobody has stored yet, and have them remembered."""
+        self._give_ids(messages)
+        self.admit(messages, now_ms)
+        self._remember_new(messages, turn)
+
+    def store_dead(
+        self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
+    ) -> None:
+        """Take in messages nobody has stored yet, into this sub-queue, saying why."""
+        overlay = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
+        for message in messages:
+            message.enqueued_time_ms = now_ms
+            message.overlay = overlay
+        self._give_ids(messages)
+        self.admit_dead(messages)
+        self.entity.main.note_dead_letters(messages, reason, turn, DeadLetterCause.FORWARDING)
+        self._remember_new(messages, turn)
+
+    def _give_ids(self, messages: Sequence[Message]) -> None:
+        number = self.environment.ids.take_messages(len(messages))
+        size = 0
+        for message in messages:
+            message.id = message.payload_id = number
+            number += 1
+            size += message.size
+        self.environment.payloads.resident_bytes += size
+
+    @staticmethod
+    def _remember_new(messages: Sequence[Message], turn: Turn) -> None:
+        make = tuple.__new__  # see `rows_of`
+        payloads = [make(PayloadRow, (m.id, m.body, m.annotations)) for m in messages]
+        turn.records.append(MessagesStored(rows_of(messages), payloads))
+
+    def reserve_number(self) -> int:
+        """A sequence number that no message will get."""
+        self.last_sequence_number += 1
+        return self.last_sequence_number
+
+    def admit(self, messages: Sequence[Message], now_ms: int) -> None:
+        """Number messages and put them in their places; remembering them is the caller's."""
+        first = number = self.last_sequence_number + 1
+        expires = self.default_time_to_live_ms < UNLIMITED_MS
+        expiring: list[Message] = []
+        scheduled: list[Message] = []
+        size = 0
+        for message in messages:
+            message.queue = self
+            message.sequence_number = number
+            if not message.enqueue_sequence_number:
+                message.enqueue_sequence_number = number
+            message.enqueued_time_ms = now_ms
+            number += 1
+            size += message.size
+            if message.scheduled_enqueue_time_ms > now_ms:
+                scheduled.append(message)
+            elif expires or message.time_to_live_ms is not None:
+                expiring.append(message)
+        self._enter(first, messages, size)
+        if expiring:
+            self._set_expiry(expiring, now_ms)
+        self.may_be_paged(messages)
+        if scheduled:
+            self._hold_until_due(scheduled)
+            messages = [message for message in messages if message.state is _ACTIVE]
+        self.delivery_source.arrive(messages)
+
+    def admit_dead(self, messages: Sequence[Message]) -> None:
+        """Take in dead letters: numbered anew, otherwise as they were when they died."""
+        first = number = self.last_sequence_number + 1
+        size = 0
+        for message in messages:
+            message.queue = self
+            message.sequence_number = number
+            if not message.enqueue_sequence_number:
+                message.enqueue_sequence_number = number
+            message.expires_at_ms = 0
+            message.state = _ACTIVE
+            number += 1
+            size += message.size
+        self._enter(first, messages, size)
+        self.may_be_paged(messages)
+        self.delivery_source.arrive(messages)
+
+    def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
+        self.withdraw(messages)
+        for message in messages:
+            message.state = _ACTIVE
+            message.enqueue_sequence_number = 0
+        self.admit(messages, now_ms)
+        turn.records.append(MessagesUpdated(rows_of(messages)))
+
+    def renumber(self, numbers: Mapping[Message, int], turn: Turn) -> None:
+        """Give scheduled messages the numbers that were set aside for them."""
+        changed = [message for message in numbers if message.queue is self]
+        self.withdraw(changed)
+        for message in changed:
+            message.queue = self
+            message.sequence_number = message.enqueue_sequence_number = numbers[message]
+            self.index.add_late(message)
+        self._hold_until_due(changed)
+        self._grow(len(changed), sum(message.size for message in changed))
+        if self.sessions is not None:
+            self.sessions.enter_late(changed)
+        turn.records.append(MessagesUpdated(rows_of(changed)))
+
+    def restore(self, messages: Sequence[Message]) -> None:
+        """Take in messages the store remembers; they come in the order of their numbers."""
+        self.index.add_rising(messages)
+        self.last_sequence_number = max(self.last_sequence_number, messages[-1].sequence_number)
+        size = 0
+        active: list[Message] = []
+        scheduled: list[Message] = []
+        for message in messages:
+            message.queue = self
+            size += message.size
+            if message.state is _ACTIVE:
+                active.append(message)
+            elif message.state is MessageState.DEFERRED:
+                self.deferred_count += 1
+            else:
+                scheduled.append(message)
+        self._hold_until_due(scheduled)
+        self._watch_expiry([message for message in active if message.expires_at_ms])
+        self._grow(len(messages), size)
+        if self.sessions is not None:
+            self.sessions.enter(messages)
+        self.delivery_source.arrive(active)
+
+    def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
+        self.index.add(first_number, messages)
+        self.last_sequence_number = first_number + len(messages) - 1
+        self._grow(len(messages), size)
+        if self.sessions is not None:
+            self.sessions.enter(messages)
+
+    def _grow(self, count: int, size: int) -> None:
+        self.count += count
+        self.size_bytes += size
+        self.account.size_bytes += size
+
+    def may_be_paged(self, messages: Sequence[Message]) -> None:
+        """Unless they are delivered in this turn, the store can keep their bodies for now."""
+        if self.environment.payloads.over_budget:
+            self.environment.arrived += messages
+
+    def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
+        """The shorter time counts, the message's or the queue's, and shows on the message."""
+        limit_ms = self.default_time_to_live_ms
+        for message in messages:
+            live_ms = message.time_to_live_ms
+            if live_ms is None or live_ms > limit_ms:
+                message.time_to_live_ms = live_ms = limit_ms
+            message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
+        self._watch_expiry([message for message in messages if message.expires_at_ms])
+
+    def _watch_expiry(self, messages: Sequence[Message]) -> None:
+        for at_ms, alike in _together(messages, _EXPIRY).items():
+            self.environment.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
+
+    def _hold_until_due(self, messages: Sequence[Message]) -> None:
+        self.scheduled_count += len(messages)
+        for message in messages:
+            message.state = MessageState.SCHEDULED
+        for at_ms, alike in _together(messages, _SCHEDULED_TIME).items():
+            self.environment.deadlines.add(Due.SCHEDULED, at_ms, alike)
+
+    # --- delivery ---------------------------------------------------------------------------
+
+    @property
+    def delivery_source(self) -> Sessions | Outlet:
+        """Where ready messages wait: in their sessions, unless there are none or messages are
+        forwarded, which takes them in the order of their numbers whatever session they are in."""
+        if self.sessions is None or self.outlet.forwarder is not None:
+            return self.outlet
+        return self.sessions
+
+    def touch(self, messages: Iterable[Message]) -> None:
+        """Look again at where these messages wait: what was in the way may be gone."""
+        if self.sessions is None or self.outlet.forwarder is not None:
+            self.outlet.touch()
+        else:
+            for message in messages:
+                self.sessions.of(message).touch()
+
+    def touch_all(self) -> None:
+        """Look again at everything that waits."""
+        self.outlet.touch()
+        if self.sessions is not None:
+            self.sessions.touch_all()
+
+    def deliver(
+        self, receiver: Receiver, messages: Sequence[Message], now_ms: int, turn: Turn
+    ) -> None:
+        """Hand ready messages to a receiver: locked, or gone the moment they are on the wire."""
+        if receiver.locks:
+            tokens = self.lock(receiver, messages, now_ms)
+            until_ms = messages[0].locked_until_ms
+            contents = list(map(content_of, messages))
+            turn.effects.append(Deliver(receiver.peer, messages, tokens, until_ms, contents))
+        else:
+            self.delete(messages, turn)
+            turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
+        turn.count(self.counts, Outcome.DELIVERED, len(messages))
+        if receiver.drains_later:
+            turn.effects.append(DrainGoesOn(receiver.peer))
+
+    def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
+        """Lock messages that nobody holds; their tokens, in order."""
+        if isinstance(holder.outlet, Session):
+            return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
+        return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
+
+    def live(self, tokens: Iterable[bytes]) -> list[bytes]:
+        """Those of these tokens that still hold a lock."""
+        locks = self.locks
+        if self.entity.is_deleted:
+            return []
+        if self.overdue_ms:
+            return [token for token in tokens if token in locks and self._is_live(locks[token])]
+        return [token for token in tokens if token in locks]
+
+    def _is_live(self, locked: Message) -> bool:
+        assert locked.lock_holder is not None
+        return locked.locked_until_ms > self.overdue_ms and not locked.lock_holder.gave_up_locks
+
+    def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
+        """Extend locks, all or none; the new ends, in order. Raises if one is lost.
+
+        A lock under a session's has no end to move: it is the session's lock that is renewed.
+        """
+        messages = self.locks.of(tokens)
+        if self.sessions is not None:
+            return [message.locked_until_ms for message in messages]
+        until_ms = now_ms + self.lock_duration_ms
+        self.locks.extend(messages, until_ms)
+        return [until_ms] * len(messages)
+
+    # --- leaving ----------------------------------------------------------------------------
+
+    def delete(self, messages: Sequence[Message], turn: Turn) -> None:
+        """Forget messages for good."""
+        self.withdraw(messages)
+        unreferenced = self.environment.payloads.release(messages)
+        turn.records.append(MessagesDeleted([message.id for message in messages], unreferenced))
+
+    def expire(self, messages: Sequence[Message], turn: Turn) -> None:
+        """Time to live is over."""
+        turn.count(self.counts, Outcome.EXPIRED, len(messages))
+        if self.dead_letters_expired:
+            description = "The message expired and was dead lettered."
+            cause = DeadLetterCause.TIME_TO_LIVE
+            self.dead_letter(messages, "TTLExpiredException", description, turn, cause)
+        else:
+            self.delete(messages, turn)
+
+    def dead_letter(
+        self,
+        messages: Sequence[Message],
+        reason: str | None,
+        description: str | None,
+        turn: Turn,
+        cause: DeadLetterCause,
+    ) -> None:
+        """Move messages to the dead-letter queue, saying why."""
+        assert self.dead_letters is not None
+        self.note_dead_letters(messages, reason, turn, cause)
+        self.withdraw(messages)
+        moved = []
+        before: Overlay | None = None
+        after = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
+        for message in messages:
+            if message.overlay is not before:
+                before = message.overlay
+                after = replace(
+                    before or EMPTY, dead_letter_reason=reason, dead_letter_description=description
+                )
+            twin = message.copy()
+            twin.overlay = after
+            moved.append(twin)
+        self.dead_letters.admit_dead(moved)
+        turn.records.append(MessagesUpdated(rows_of(moved)))
+
+    def note_dead_letters(
+        self, messages: Sequence[Message], reason: str | None, turn: Turn, cause: DeadLetterCause
+    ) -> None:
+        """Have messages that become dead letters counted and logged under this queue."""
+        count = len(messages)
+        turn.count(self.counts, Outcome.DEAD_LETTERED, count)
+        turn.count(self.counts, cause, count)
+        first = [
+            DeadLetter(self._message_id(message), message.sequence_number, message.delivery_count)
+            for message in messages[:DEAD_LETTERS_TOLD_MAX]
+        ]
+        turn.dead_lettered.append(
+            DeadLettered(self.environment.namespace, self.path, reason, count, first)
+        )
+
+    def _message_id(self, message: Message) -> str | None:
+        """The sender's id of a message, if it has one that can be read without the store."""
+        if message.body is None:
+            return None
+        try:
+            return self.environment.reader.message_id(message.body)
+        except UndecodableMessage:
+            return None
+
+    def close(self, turn: Turn) -> None:
+        """The entity is deleted, and everything here with it. If that is much, it is deleted in
+        parts: nobody can reach it any more."""
+        backlog = self.environment.backlog
+        backlog.drop(self)
+        if self.sessions is not None:
+            self.account.size_bytes -= self.sessions.state_bytes
+            self.sessions = None
+        if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
+            backlog.add(self)
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """Delete the first messages of a queue that is closed, locked or not; False when none is
+        left."""
+        messages = list(islice(self.index.walk(), count))
+        self.locks.end([message.lock_token for message in messages if message.lock_token])
+        self.delete(messages, turn)
+        return bool(self.count)
+
+    def withdraw(self, messages: Sequence[Message]) -> None:
+        """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""
+        blocks = self.index.blocks
+        expiring: list[Message] = []
+        size = 0
+        for message in messages:
+            number = message.sequence_number
+            block = blocks[number >> BLOCK_BITS]
+            del block[number]
+            if not block:
+                self.index.drop_block(number >> BLOCK_BITS)
+            size += message.size
+            message.queue = None
+            if message.expires_at_ms:
+                expiring.append(message)
+            if message.state is not _ACTIVE:
+                self._leave_state(message)
+        for at_ms, alike in _together(expiring, _EXPIRY).items():
+            self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
+        self._grow(-len(messages), -size)
+        if self.sessions is not None:
+            self.sessions.leave(messages)
+
+    def _leave_state(self, message: Message) -> None:
+        if message.state is MessageState.DEFERRED:
+            self.deferred_count -= 1
+        else:
+            self.scheduled_count -= 1
+            self.environment.deadlines.discard(
+                Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,)
+            )
+
+
+def _together(
+    messages: Sequence[Message], moment_of: Callable[[Message], int]
+) -> dict[int, list[Message]]:
+    """Messages by a moment of theirs: most of a batch share it."""
+    moments: dict[int, list[Message]] = {}
+    for message in messages:
+        moments.setdefault(moment_of(message), []).append(message)
+    return moments

@@ -1,0 +1,164 @@
+"""Messages ready for delivery, in the order of their sequence numbers.
+
+Owns that order and knows how far ahead bodies must be read back; not who gets the messages.
+What was given back comes before what was never delivered, as its numbers are lower.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from broker.core.contract.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+READ_AHEAD_MESSAGES = 4_096
+READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
+
+_GONE = Message(b"")
+"""Stands where a message was taken from: in no queue, so it is stepped over."""
+_COMPACT_FROM = 4_096
+
+
+class ReadyMessages:
+    """A list with a moving start for arrivals, and a heap for what comes back.
+
+    Messages that leave their queue while they wait here are not searched for: they have no queue
+    any more, and are stepped over when their turn comes.
+    """
+
+    __slots__ = ("_fresh", "_head", "_read_ahead_to", "_returned", "blocked")
+
+    def __init__(self) -> None:
+        self._fresh: list[Message] = []
+        self._head = 0
+        """Where in `_fresh` the next message is."""
+        self._read_ahead_to = 0
+        """Up to where in `_fresh` bodies are in memory or asked for."""
+        self._returned: list[tuple[int, Message]] = []
+        self.blocked = False
+        """The last `take` ended at a message whose body is not in memory."""
+
+    def __len__(self) -> int:
+        """How many wait; those that left meanwhile are counted until their turn comes."""
+        return len(self._fresh) - self._head + len(self._returned)
+
+    @property
+    def first(self) -> Message | None:
+        """The next message, or None when nothing waits."""
+        returned = self._returned
+        while returned:
+            if returned[0][1].queue is not None:
+                return returned[0][1]
+            heappop(returned)
+        fresh = self._fresh
+        while self._head < len(fresh):
+            if fresh[self._head].queue is not None:
+                return fresh[self._head]
+            self._head += 1
+        self._compact()
+        return None
+
+    def arrive(self, messages: Sequence[Message]) -> None:
+        """Take messages numbered higher than any here."""
+        self._fresh += messages
+
+    def give_back(self, messages: Iterable[Message]) -> None:
+        """Take back messages that were taken out, each to its old place."""
+        returned = self._returned
+        for message in messages:
+            heappush(returned, (message.sequence_number, message))
+
+    def take(self, count: int, max_bytes: int) -> list[Message]:
+        """Take out the next messages, until there are enough or one has no body in memory."""
+        self.blocked = False
+        taken: list[Message] = []
+        size = 0
+        returned = self._returned
+        while returned and len(taken) < count and size < max_bytes:
+            message = returned[0][1]
+            if message.queue is not None:
+                if message.body is None:
+                    self.blocked = True
+                    return taken
+                taken.append(message)
+                size += message.size
+            heappop(returned)
+        fresh = self._fresh
+        start = position = self._head
+        end = min(len(fresh), start + count - len(taken))
+        while position < end and size < max_bytes:
+            message = fresh[position]
+            if message.queue is None:
+                end = min(len(fresh), end + 1)
+            elif message.body is None:
+                self.blocked = True
+                break
+            else:
+                taken.append(message)
+                size += message.size
+            position += 1
+        if position > start:
+            fresh[start:position] = [_GONE] * (position - start)
+            self._head = position
+            self._compact()
+        return taken
+
+    def take_all(self) -> list[Message]:
+        """Take out every message that waits, whether or not its body is in memory."""
+        fresh = self._fresh[self._head :]
+        waiting = [message for _, message in sorted(self._returned)] + fresh
+        self._fresh.clear()
+        self._returned.clear()
+        self._head = self._read_ahead_to = 0
+        self.blocked = False
+        return [message for message in waiting if message.queue is not None]
+
+    def to_read_ahead(self) -> list[Message]:
+        """The messages whose bodies should be read back now, before their turn comes."""
+        if self.blocked and self._returned and (wanted := self._returned_to_read()):
+            return wanted
+        if self.blocked:
+            self._read_ahead_to = self._head
+        start = max(self._read_ahead_to, self._head)
+        if start - self._head >= READ_AHEAD_MESSAGES:
+            return []
+        fresh = self._fresh
+        end = min(len(fresh), start + READ_AHEAD_MESSAGES)
+        wanted = []
+        size = 0
+        while start < end and size < READ_AHEAD_MAX_BYTES:
+            message = fresh[start]
+            if message.body is None and message.queue is not None:
+                wanted.append(message)
+                size += message.size
+            start += 1
+        self._read_ahead_to = start
+        return wanted
+
+    def _returned_to_read(self) -> list[Message]:
+        """The first of the heap is the next message, and those near its start are not far."""
+        wanted: list[Message] = []
+        size = 0
+        for _, message in islice(self._returned, READ_AHEAD_MESSAGES):
+            if message.queue is not None:
+                size += message.size
+                if message.body is None:
+                    wanted.append(message)
+            if size >= READ_AHEAD_MAX_BYTES:
+                break
+        return wanted
+
+    def _compact(self) -> None:
+        head = self._head
+        if head == len(self._fresh):
+            self._fresh.clear()
+        elif head < _COMPACT_FROM or head * 2 < len(self._fresh):
+            return
+        else:
+            del self._fresh[:head]
+        self._head = 0
+        self._read_ahead_to = max(0, self._read_ahead_to - head)

@@ -1,0 +1,387 @@
+"""Sessions: exclusive locks over groups of messages, and the state kept with each group.
+
+Owns who holds which session, who waits for one, and session state; message locks inside a session
+are the queue's. A session has at most one holder, and without a holder nothing of it is delivered.
+Ids that differ only by case are one session, which goes by the id that named it first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.contract.counting import Outcome
+from broker.core.contract.effects import Detached, ReceiverAttached, Refused
+from broker.core.contract.errors import OperationTimeout, SessionCannotBeLocked, SessionLockLost
+from broker.core.contract.records import SessionStateSet
+from broker.core.messages.session_ids import session_key
+from broker.core.queues.deadlines import Due
+from broker.core.queues.dispatcher import BURST_MAX_BYTES
+from broker.core.queues.ready_messages import ReadyMessages
+from broker.core.queues.settlement import give_up_locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.core.contract.commands import SessionRequest
+    from broker.core.contract.message import Message
+    from broker.core.contract.turn import Turn
+    from broker.core.queues.dispatcher import Receiver
+    from broker.core.queues.queue import Queue
+
+LOCK_GRACE_MS = 1_000
+"""How long after its announced end a session lock is taken from its holder. Until then everything
+is as before: the holder renews, settles and receives, and nobody else gets the session. The service
+does not detach in the very millisecond either, and receivers that wait exactly the lock time count
+on that; the JavaScript SDK's tests count on a lost session one second after the end."""
+
+PASSED_OVER_MAX = 10
+"""How many sessions go to newer waiters before one goes to the oldest, see `Sessions.dispatch`."""
+
+
+class Session:
+    """One session: its messages, its state, its holder."""
+
+    __slots__ = (
+        "holder",
+        "id",
+        "locked_until_ms",
+        "messages",
+        "queue",
+        "ready",
+        "state",
+        "state_updated_ms",
+    )
+
+    def __init__(self, queue: Queue, session_id: str) -> None:
+        self.queue = queue
+        self.id = session_id
+        """As it was first written; see `session_key` for when it is the same as another."""
+        self.messages: dict[int, Message] = {}
+        """All of them, whatever their state, by sequence number."""
+        self.ready = ReadyMessages()
+        self.holder: Receiver | None = None
+        self.locked_until_ms = 0
+        self.state: bytes | None = None
+        self.state_updated_ms = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing would be lost by forgetting it."""
+        return not self.messages and self.state is None and self.holder is None
+
+    def touch(self) -> None:
+        """Look at it at the end of this turn, if somebody holds it."""
+        if self.holder is not None:
+            self.queue.environment.touched[self] = None
+
+    def grant(self, receiver: Receiver) -> None:
+        """The holder's credit has changed."""
+        if receiver is self.holder:
+            self.touch()
+
+    def dispatch(self, now_ms: int, turn: Turn) -> None:
+        """Give the holder what its credit allows, strictly in order."""
+        receiver = self.holder
+        if receiver is None or self.queue.overdue_ms:
+            return
+        while (room := receiver.room) > 0:
+            messages = self.ready.take(room, BURST_MAX_BYTES)
+            if not messages:
+                break
+            receiver.load(messages)
+        if receiver.burst:
+            self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
+        payloads = self.queue.environment.payloads
+        if payloads.any_paged:
+            payloads.request(self.ready.to_read_ahead(), turn)
+        if not receiver.draining or receiver.drains_later:
+            return
+        if receiver.room <= 0 or not self.ready.blocked:
+            receiver.finish_draining(turn)
+
+
+class Wait(NamedTuple):
+    """How a receiver waits for any session."""
+
+    until_ms: int
+    timeout_ms: int
+    given_before: int
+    """How many sessions had gone to waiting receivers when it came."""
+
+
+class Sessions:
+    """All sessions of a queue."""
+
+    __slots__ = (
+        "_available",
+        "_by_id",
+        "_by_key",
+        "_given",
+        "_other_spellings",
+        "_queue",
+        "_waiting",
+        "state_bytes",
+        "state_count",
+    )
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._by_id: dict[str | None, Session] = {}
+        """By their own ids, which all messages here have, though their type cannot say so."""
+        self._by_key: dict[str, Session] = {}
+        """By `session_key` of their ids."""
+        self._other_spellings: dict[str, list[str]] = {}
+        """By key: ids under which the store has states that are not, or no longer, the session's.
+        Stores written when case mattered have such."""
+        self._available: OrderedDict[Session, None] = OrderedDict()
+        """Unheld sessions with something to deliver, the longest available first: a session that
+        is given back unfinished goes to the end, so that it cannot keep the others waiting."""
+        self._waiting: dict[Receiver, Wait] = {}
+        """Receivers that want any session, the first to come first."""
+        self._given = 0
+        """How many sessions have gone to receivers that waited for any."""
+        self.state_count = 0
+        self.state_bytes = 0
+
+    def get(self, session_id: str) -> Session | None:
+        """The session, if it exists."""
+        return self._by_id.get(session_id) or self._by_key.get(session_key(session_id))
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def enter(self, messages: Iterable[Message]) -> None:
+        """Messages with their numbers have come into the queue."""
+        by_id = self._by_id
+        for message in messages:
+            session_id = message.session_id
+            assert session_id is not None
+            session = by_id.get(session_id) or self.get(session_id)
+            if session is None:
+                session = self._open(session_id)
+            message.session_id = session.id  # one string for all of them
+            session.messages[message.sequence_number] = message
+
+    def enter_late(self, messages: Sequence[Message]) -> None:
+        """Messages have come in whose numbers were set aside: higher ones may be here already."""
+        self.enter(messages)
+        for session in dict.fromkeys(map(self.of, messages)):
+            session.messages = dict(sorted(session.messages.items()))
+
+    def leave(self, messages: Iterable[Message]) -> None:
+        """Messages are no longer in the queue."""
+        by_id = self._by_id
+        for message in messages:
+            session = by_id[message.session_id]
+            of_session = session.messages
+            del of_session[message.sequence_number]
+            if not of_session:
+                self._available.pop(session, None)
+                self._forget_if_empty(session)
+
+    def of(self, message: Message) -> Session:
+        """The session a message of the queue belongs to."""
+        return self._by_id[message.session_id]
+
+    def arrive(self, messages: Iterable[Message]) -> None:
+        """Messages have become ready."""
+        by_id, available = self._by_id, self._available
+        touched = self._queue.environment.touched
+        for message in messages:
+            session = by_id[message.session_id]
+            session.ready.arrive((message,))
+            if session.holder is not None:
+                touched[session] = None
+            else:
+                available[session] = None
+        if available and self._waiting:
+            touched[self] = None
+
+    def give_back(self, messages: Iterable[Message]) -> None:
+        """Messages that were delivered are ready again."""
+        for message in messages:
+            session = self.of(message)
+            session.ready.give_back((message,))
+            self._offer(session)
+
+    def take_ready(self) -> list[Message]:
+        """Take the ready messages of every session, because they are forwarded from now on."""
+        self._available.clear()
+        return [message for session in self._by_id.values() for message in session.ready.take_all()]
+
+    def touch_all(self) -> None:
+        """Look again at every session, and at those who wait for one."""
+        for session in self._by_id.values():
+            session.touch()
+        if self._available and self._waiting:
+            self._queue.environment.touched[self] = None
+
+    def _offer(self, session: Session) -> None:
+        if session.holder is not None:
+            session.touch()
+            return
+        self._available[session] = None
+        if self._waiting:
+            self._queue.environment.touched[self] = None
+
+    # --- holding ----------------------------------------------------------------------------
+
+    def request(self, receiver: Receiver, request: SessionRequest, now_ms: int, turn: Turn) -> None:
+        """Give a receiver the session it wants, or let it wait for one. Raises if it is held."""
+        if request.session_id is not None:
+            session = self.get(request.session_id) or self._open(request.session_id)
+            if session.holder is not None:
+                raise SessionCannotBeLocked(session.id)
+            self._hold(session, receiver, now_ms, turn)
+            return
+        until_ms = now_ms + request.timeout_ms
+        self._waiting[receiver] = Wait(until_ms, request.timeout_ms, self._given)
+        self._queue.environment.deadlines.add(Due.SESSION_WAIT, until_ms, (receiver,))
+        self._queue.environment.touched[self] = None
+
+    def dispatch(self, now_ms: int, turn: Turn) -> None:
+        """Give available sessions to those who wait for any: to the newest, since an old wait may
+        be what a dead worker left behind; but not past one that has seen many sessions go, so that
+        none waits in vain on a busy entity."""
+        while self._waiting and self._available and not self._queue.overdue_ms:
+            session = self._available.popitem(last=False)[0]
+            if session.ready.first is None:
+                continue
+            receiver, wait = next(iter(self._waiting.items()))
+            if self._given - wait.given_before < PASSED_OVER_MAX:
+                receiver = next(reversed(self._waiting))
+            self._given += 1
+            self.stop_waiting(receiver)
+            self._hold(session, receiver, now_ms, turn)
+
+    def stop_waiting(self, receiver: Receiver) -> None:
+        """A receiver has a session, or is gone."""
+        wait = self._waiting.pop(receiver, None)
+        if wait is not None:
+            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (receiver,))
+
+    def time_out(self, receiver: Receiver, turn: Turn) -> None:
+        """No session became available in time."""
+        seconds = self._waiting.pop(receiver).timeout_ms // 1000
+        error = OperationTimeout(
+            "The operation did not complete within the allotted timeout of "
+            f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}."
+        )
+        turn.count(self._queue.counts, Outcome.ATTACH_REFUSED, 1)
+        turn.effects.append(Refused(receiver.peer, error))
+
+    def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        self._available.pop(session, None)
+        session.holder = receiver
+        receiver.outlet = session
+        self.renew(session, now_ms)
+        turn.effects.append(ReceiverAttached(receiver.peer, session.id, session.locked_until_ms))
+        session.touch()
+
+    def renew(self, session: Session, now_ms: int) -> int:
+        """Extend the lock of a held session, and so of all its messages; the new end."""
+        deadlines = self._queue.environment.deadlines
+        deadlines.discard(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
+        session.locked_until_ms = now_ms + self._queue.lock_duration_ms
+        deadlines.add(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
+        return session.locked_until_ms
+
+    def held(self, session_id: str) -> Session:
+        """The session, which somebody must hold. Raises otherwise."""
+        session = self.get(session_id)
+        if session is None or session.holder is None:
+            raise SessionLockLost(session_id)
+        return session
+
+    def close(self, session: Session, now_ms: int, turn: Turn) -> None:
+        """The holder is done with it: what it did not settle is as before, no delivery counted."""
+        receiver = self._end_hold(session)
+        give_up_locks(receiver, now_ms, turn, failed=False)
+        self._after_hold(session)
+
+    def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
+        """The holder kept it too long: each message it had counts as a failed delivery."""
+        receiver = self._end_hold(session)
+        turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
+        self._queue.entity.receivers.pop(receiver, None)
+        give_up_locks(receiver, now_ms, turn, failed=True)
+        self._after_hold(session)
+
+    def _end_hold(self, session: Session) -> Receiver:
+        receiver = session.holder
+        assert receiver is not None
+        self._queue.environment.deadlines.discard(
+            Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,)
+        )
+        session.holder = None
+        session.locked_until_ms = 0
+        receiver.outlet = None
+        return receiver
+
+    def _after_hold(self, session: Session) -> None:
+        if session.ready.first is not None:
+            self._offer(session)
+        self._forget_if_empty(session)
+
+    # --- state ------------------------------------------------------------------------------
+
+    def set_state(
+        self, session: Session, state: bytes | None, now_ms: int
+    ) -> list[SessionStateSet]:
+        """Keep or clear a session's state; the records by which the store remembers it."""
+        self._put_state(session, state, now_ms)
+        entity_id = self._queue.entity_id
+        others = self._other_spellings.pop(session_key(session.id), ())
+        return [
+            *(SessionStateSet(entity_id, other, None, now_ms) for other in others),
+            SessionStateSet(entity_id, session.id, state, now_ms),
+        ]
+
+    def restore_state(self, stored: SessionStateSet) -> None:
+        """Take in a state of the store. They come oldest first: of several spellings of one session
+        the last that was set counts."""
+        session = self.get(stored.session_id) or self._open(stored.session_id)
+        if stored.session_id != session.id:
+            self._other_spellings.setdefault(session_key(session.id), []).append(stored.session_id)
+        self._put_state(session, stored.state, stored.updated_time_ms)
+
+    def _put_state(self, session: Session, state: bytes | None, now_ms: int) -> None:
+        grows_by = len(state or b"") - len(session.state or b"")
+        self.state_bytes += grows_by
+        self._queue.account.size_bytes += grows_by
+        self.state_count += (state is not None) - (session.state is not None)
+        session.state = state
+        session.state_updated_ms = now_ms
+        self._forget_if_empty(session)
+
+    def list_ids(
+        self, updated_since_ms: int | None, after_session_id: str | None, skip: int, top: int
+    ) -> list[str]:
+        """Ids in order: with messages or state, or those whose state was set after a time."""
+        if updated_since_ms is None:
+            chosen = [
+                session.id
+                for session in self._by_id.values()
+                if session.messages or session.state is not None
+            ]
+        else:
+            chosen = [
+                session.id
+                for session in self._by_id.values()
+                if session.state is not None and session.state_updated_ms > updated_since_ms
+            ]
+        chosen.sort()
+        if after_session_id is not None:
+            known = self.get(after_session_id)
+            skip = bisect_right(chosen, after_session_id if known is None else known.id)
+        return chosen[skip : skip + top]
+
+    def _open(self, session_id: str) -> Session:
+        session = self._by_id[session_id] = Session(self._queue, session_id)
+        self._by_key[session_key(session_id)] = session
+        return session
+
+    def _forget_if_empty(self, session: Session) -> None:
+        if session.is_empty and self._by_id.pop(session.id, None) is not None:
+            del self._by_key[session_key(session.id)]

@@ -1,0 +1,124 @@
+"""One rule of a subscription, compiled: what a message must have to match, and what then happens.
+
+Owns how correlation, SQL, true and false filters become a `Selection`; which rules a message meets
+is `rule_index.py`'s business. Compiling is the expensive part of creating a rule, and is done once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.core.routing.sql import compile_action, operators
+from config.model.definitions import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
+from config.model.limits import RELAXED, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from broker.core.contract.message import PropertyValue
+    from broker.core.routing.sql.analysis import Field
+    from broker.core.routing.sql.compiler import Action, Condition
+    from config.model.definitions import Filter, RuleDefinition
+
+_CORRELATION_NAMES = {
+    "correlation_id": "correlationid",
+    "message_id": "messageid",
+    "to": "to",
+    "reply_to": "replyto",
+    "label": "label",
+    "session_id": "sessionid",
+    "reply_to_session_id": "replytosessionid",
+    "content_type": "contenttype",
+}
+
+
+class Selection(NamedTuple):
+    """What a message must have for a rule to match."""
+
+    equalities: Mapping[Field, Hashable]
+    """Fields and their keys; see `key_of`."""
+    condition: Condition | None
+    """What must be true besides, or None. With equalities, it cannot fail."""
+
+
+EVERYTHING = Selection({}, None)
+
+
+class CompiledRule(NamedTuple):
+    """A rule ready to run."""
+
+    definition: RuleDefinition
+    selection: Selection | None
+    """None for a rule that no message matches."""
+    action: Action | None
+
+
+def compile_rule(definition: RuleDefinition, limits: Limits = RELAXED) -> CompiledRule:
+    """Raises `SqlSyntaxError`, or `ArgumentError` for a text beyond its limits."""
+    action = definition.action
+    return CompiledRule(
+        definition,
+        _select(definition.filter, limits),
+        compile_action(
+            action.expression,
+            action.parameters,
+            max_characters=limits.sql_text_max_characters,
+            max_statements=limits.statements_per_action_max,
+        )
+        if action
+        else None,
+    )
+
+
+def _select(rule_filter: Filter, limits: Limits) -> Selection | None:
+    match rule_filter:
+        case TrueFilter():
+            return EVERYTHING
+        case FalseFilter():
+            return None
+        case CorrelationFilter():
+            return _demand(_correlated(rule_filter), None)
+        case SqlFilter():
+            return _select_by_sql(rule_filter, limits)
+
+
+def _select_by_sql(rule_filter: SqlFilter, limits: Limits) -> Selection | None:
+    # Imported with the first SQL filter: see `broker.core.sql`.
+    from broker.core.routing.sql.analysis import cannot_fail, demanded_equalities, is_constant
+    from broker.core.routing.sql.compiler import compile_condition
+    from broker.core.routing.sql.grammar import parse_filter
+
+    tree = parse_filter(
+        rule_filter.expression, rule_filter.parameters, limits.sql_text_max_characters
+    )
+    condition = compile_condition(tree)
+    if is_constant(tree) and cannot_fail(tree):
+        # `1=1` and the like: how clients that know only SQL say true and false.
+        no_message: Any = None
+        return EVERYTHING if condition(no_message) else None
+    return _demand(demanded_equalities(tree), condition)
+
+
+def _correlated(correlation: CorrelationFilter) -> dict[Field, PropertyValue]:
+    fields: dict[Field, PropertyValue] = {
+        (True, name): value
+        for attribute, name in _CORRELATION_NAMES.items()
+        if (value := getattr(correlation, attribute)) is not None
+    }
+    for name, value in correlation.properties.items():
+        fields[False, name.lower()] = value
+    return fields
+
+
+def _demand(fields: Mapping[Field, PropertyValue], condition: Condition | None) -> Selection | None:
+    equalities = {field: key_of(value) for field, value in fields.items()}
+    return None if None in equalities.values() else Selection(equalities, condition)
+
+
+def key_of(value: PropertyValue) -> Hashable | None:
+    """What stands for a value in a hash table: equal keys are equal values. None: equals nothing.
+
+    Python takes True for 1, messages do not.
+    """
+    value = operators.plain(value)
+    return ("boolean", value) if isinstance(value, bool) else value

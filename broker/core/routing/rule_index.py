@@ -1,0 +1,332 @@
+"""Which subscriptions of a topic take a message, and as how many copies.
+
+Owns the index of all rules of a topic and the overlays of actions; what one rule selects is in
+`compiled_rule.py`. Rules that demand equalities are found by hash, so thousands of them cost one lookup for
+each set of fields they test; only what cannot be found so is evaluated one by one, over one decoded
+view. Adding or removing a rule touches that rule alone, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from broker.core.contract.message_changes import EMPTY, Overlay
+from broker.core.routing.compiled_rule import EVERYTHING, key_of
+from broker.core.routing.sql.message_properties import Draft, MessageProperties
+from broker.core.routing.sql.sql_errors import FilterError
+from config.model.definitions import CorrelationFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
+
+    from broker.core.contract.message import Message, MessageReader, PropertyValue
+    from broker.core.routing.compiled_rule import CompiledRule
+    from broker.core.routing.sql.analysis import Field
+    from broker.core.routing.sql.compiler import Condition
+
+SubscriptionT = TypeVar("SubscriptionT", bound=Hashable)
+
+RULE_NAME_PROPERTY = "RuleName"
+"""Application property of a copy that an action made: the name of its rule."""
+
+
+class Routed(NamedTuple, Generic[SubscriptionT]):
+    """What one subscription takes of a message."""
+
+    subscription: SubscriptionT
+    copies: Sequence[Overlay | None]
+    """One for each copy: the overlay it gets, or None for the message as it came."""
+    error: FilterError | None = None
+    """Why, besides, the message belongs in the subscription's dead-letter queue."""
+
+
+class _Rules(Generic[SubscriptionT]):
+    """The rules of one subscription."""
+
+    __slots__ = (
+        "acting_count",
+        "by_name",
+        "everything_count",
+        "next_order",
+        "routed",
+        "scanned",
+        "scanned_acting",
+        "selective_count",
+        "subscription",
+    )
+
+    def __init__(self, subscription: SubscriptionT) -> None:
+        self.subscription = subscription
+        self.by_name: dict[str, _Placed[SubscriptionT]] = {}
+        """By name in lower case."""
+        self.next_order = 0
+        self.everything_count = 0
+        """Rules that take every message as it came. Beside one, the others without an action add
+        nothing, and are not looked at."""
+        self.acting_count = 0
+        """Rules with an action."""
+        self.selective_count = 0
+        """Rules without an action that take some messages."""
+        self.scanned: dict[_Placed[SubscriptionT], Condition] = {}
+        """Of those, the ones that only evaluation can tell."""
+        self.scanned_acting: dict[_Placed[SubscriptionT], Condition] = {}
+        self.routed = Routed(subscription, (None,))
+        """The answer where no rule with an action matches."""
+
+
+class _Placed(Generic[SubscriptionT]):
+    """A rule at its place in the index."""
+
+    __slots__ = (
+        "action",
+        "condition",
+        "fields",
+        "is_correlation",
+        "keys",
+        "name",
+        "order",
+        "rules",
+        "selection",
+        "subscription",
+    )
+
+    def __init__(self, rules: _Rules[SubscriptionT], rule: CompiledRule, order: int) -> None:
+        self.rules = rules
+        self.subscription = rules.subscription
+        self.name = rule.definition.name
+        self.is_correlation = isinstance(rule.definition.filter, CorrelationFilter)
+        self.action = rule.action
+        self.order = order
+        """The copies of a message that actions made come in the order of their rules."""
+        self.selection = rule.selection
+        equalities = {} if rule.selection is None else rule.selection.equalities
+        self.condition = None if rule.selection is None else rule.selection.condition
+        self.fields = tuple(sorted(equalities))
+        self.keys = tuple(equalities[field] for field in self.fields)
+
+    @property
+    def is_everything(self) -> bool:
+        return self.action is None and self.selection == EVERYTHING
+
+    @property
+    def is_scanned(self) -> bool:
+        return self.condition is not None and not self.fields
+
+
+# A bucket is a dictionary for its order and for removal at once; its values say nothing.
+_Bucket = dict[_Placed[SubscriptionT], None]
+
+
+class TopicRules(Generic[SubscriptionT]):
+    """The rules of all subscriptions of a topic. Subscriptions are told apart by any key."""
+
+    def __init__(
+        self, encode_property: Callable[[PropertyValue], bytes], new_id: Callable[[], UUID]
+    ) -> None:
+        self._encode_property = encode_property
+        self._new_id = new_id
+        self._rules: dict[SubscriptionT, _Rules[SubscriptionT]] = {}
+        self._plain: dict[SubscriptionT, Routed[SubscriptionT]] = {}
+        """Subscriptions that take every message as it came, besides what actions make of it."""
+        self._plain_list: list[Routed[SubscriptionT]] | None = None
+        self._evaluated: set[SubscriptionT] = set()
+        """Subscriptions for which a message must be looked at."""
+        self._indexed: dict[tuple[Field, ...], dict[tuple[Hashable, ...], _Bucket[SubscriptionT]]]
+        self._indexed = {}
+        """By the fields tested, then by their keys."""
+        self._scanned: dict[
+            tuple[SubscriptionT, bool], dict[_Placed[SubscriptionT], Condition]
+        ] = {}
+        """Rules that only evaluation can tell, by subscription and whether they have an action."""
+        self.rule_count = 0
+        self.correlation_filter_count = 0
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def put(self, subscription: SubscriptionT, rule: CompiledRule) -> None:
+        """Add a rule, or replace the rule of the same name."""
+        rules = self._rules.get(subscription)
+        if rules is None:
+            rules = self._rules[subscription] = _Rules(subscription)
+        key = rule.definition.name.lower()
+        earlier = rules.by_name.get(key)
+        if earlier is None:
+            order = rules.next_order
+            rules.next_order += 1
+        else:
+            order = earlier.order
+            self._take_out(earlier)
+        placed = rules.by_name[key] = _Placed(rules, rule, order)
+        self._put_in(placed)
+        self._note_what_is_evaluated(rules)
+
+    def remove_rule(self, subscription: SubscriptionT, name: str) -> None:
+        """Remove an existing rule."""
+        rules = self._rules[subscription]
+        self._take_out(rules.by_name.pop(name.lower()))
+        self._note_what_is_evaluated(rules)
+
+    def remove(self, subscription: SubscriptionT) -> None:
+        """Remove all rules of a subscription, if it has any."""
+        rules = self._rules.pop(subscription, None)
+        if rules is not None:
+            for rule in rules.by_name.values():
+                self._take_out(rule)
+            self._note_what_is_evaluated(rules)
+
+    def _put_in(self, rule: _Placed[SubscriptionT]) -> None:
+        self._count(rule, 1)
+        if rule.selection is None or rule.is_everything:
+            return
+        if rule.is_scanned:
+            assert rule.condition is not None
+            self._scanned_beside(rule)[rule] = rule.condition
+        else:
+            group = self._indexed.setdefault(rule.fields, {})
+            group.setdefault(rule.keys, {})[rule] = None
+
+    def _take_out(self, rule: _Placed[SubscriptionT]) -> None:
+        self._count(rule, -1)
+        if rule.selection is None or rule.is_everything:
+            return
+        if rule.is_scanned:
+            del self._scanned_beside(rule)[rule]
+            return
+        group = self._indexed[rule.fields]
+        bucket = group[rule.keys]
+        del bucket[rule]
+        if not bucket:
+            del group[rule.keys]
+        if not group:
+            del self._indexed[rule.fields]
+
+    def _count(self, rule: _Placed[SubscriptionT], change: int) -> None:
+        rules = rule.rules
+        self.rule_count += change
+        self.correlation_filter_count += change * rule.is_correlation
+        if rule.is_everything:
+            rules.everything_count += change
+        elif rule.selection is not None and rule.action is not None:
+            rules.acting_count += change
+        elif rule.selection is not None:
+            rules.selective_count += change
+
+    @staticmethod
+    def _scanned_beside(rule: _Placed[SubscriptionT]) -> dict[_Placed[SubscriptionT], Condition]:
+        return rule.rules.scanned if rule.action is None else rule.rules.scanned_acting
+
+    def _note_what_is_evaluated(self, rules: _Rules[SubscriptionT]) -> None:
+        subscription = rules.subscription
+        takes_everything = rules.everything_count > 0
+        if takes_everything is not (subscription in self._plain):
+            self._plain_list = None
+            if takes_everything:
+                self._plain[subscription] = rules.routed
+            else:
+                del self._plain[subscription]
+        for acts, scanned in ((False, rules.scanned), (True, rules.scanned_acting)):
+            if scanned and (acts or not takes_everything):
+                self._scanned[subscription, acts] = scanned
+            else:
+                self._scanned.pop((subscription, acts), None)
+        if rules.acting_count or (rules.selective_count and not takes_everything):
+            self._evaluated.add(subscription)
+        else:
+            self._evaluated.discard(subscription)
+
+    # --- routing ------------------------------------------------------------------------------
+
+    def route(self, message: Message, reader: MessageReader) -> Sequence[Routed[SubscriptionT]]:
+        """Every subscription that takes the message, once each; not to be changed by the caller.
+
+        A message the reader cannot read raises `UndecodableMessage`.
+        """
+        plain = self._plain_list
+        if plain is None:
+            plain = self._plain_list = list(self._plain.values())
+        if not self._evaluated:
+            return plain
+        view = MessageProperties(message, reader, self._new_id)
+        matched = self._look_up(view)
+        failed = self._scan(view, matched) if self._scanned else {}
+        if failed or any(rule.action is not None for rule in matched):
+            return list(self._copies(message, view, matched, failed))
+        # Rules without action: one copy, however many of them match.
+        return [*plain, *{rule.subscription: rule.rules.routed for rule in matched}.values()]
+
+    def _look_up(self, view: MessageProperties) -> list[_Placed[SubscriptionT]]:
+        """The indexed rules that match."""
+        matched: list[_Placed[SubscriptionT]] = []
+        for fields, group in self._indexed.items():
+            keys: list[Hashable] = []
+            for is_system, name in fields:
+                value = view.system[name] if is_system else view.user.get(name)
+                key = value if type(value) is str else key_of(value)
+                if key is None:
+                    break
+                keys.append(key)
+            else:
+                for rule in group.get(tuple(keys), ()):
+                    if rule.action is None and rule.rules.everything_count:
+                        continue
+                    if rule.condition is None or rule.condition(view):
+                        matched.append(rule)
+        return matched
+
+    def _scan(
+        self, view: MessageProperties, matched: list[_Placed[SubscriptionT]]
+    ) -> dict[SubscriptionT, FilterError]:
+        """Add the rules that must be evaluated and match; give the first failure of each."""
+        failed: dict[SubscriptionT, tuple[int, FilterError]] = {}
+        for (subscription, _), scanned in self._scanned.items():
+            for rule, condition in scanned.items():
+                try:
+                    if condition(view):
+                        matched.append(rule)
+                except FilterError as error:
+                    if subscription not in failed or rule.order < failed[subscription][0]:
+                        failed[subscription] = rule.order, error
+        return {subscription: error for subscription, (_, error) in failed.items()}
+
+    def _copies(
+        self,
+        message: Message,
+        view: MessageProperties,
+        matched: list[_Placed[SubscriptionT]],
+        failed: dict[SubscriptionT, FilterError],
+    ) -> Iterable[Routed[SubscriptionT]]:
+        """One copy for all rules without an action, and one for each rule with an action."""
+        routed = dict(self._plain)
+        routed.update((rule.subscription, rule.rules.routed) for rule in matched if not rule.action)
+        acting = [rule for rule in matched if rule.action is not None]
+        for rule in sorted(acting, key=lambda rule: rule.order):
+            subscription = rule.subscription
+            try:
+                overlay = self._act(rule, message, view)
+            except FilterError as error:
+                failed.setdefault(subscription, error)
+                continue
+            copies = routed[subscription].copies if subscription in routed else ()
+            routed[subscription] = Routed(subscription, (*copies, overlay))
+        for subscription, failure in failed.items():
+            copies = routed[subscription].copies if subscription in routed else ()
+            routed[subscription] = Routed(subscription, copies, failure)
+        return routed.values()
+
+    def _act(
+        self, rule: _Placed[SubscriptionT], message: Message, view: MessageProperties
+    ) -> Overlay:
+        """What the rule's action, and its name, change about the message."""
+        assert rule.action is not None
+        draft = Draft(view)
+        rule.action(draft)
+        draft.set_user(RULE_NAME_PROPERTY, rule.name)
+        before = message.overlay or EMPTY
+        return replace(
+            before,
+            properties={**before.properties, **draft.changed_user(self._encode_property)},
+            system={**before.system, **draft.changed_system(self._encode_property)},
+        )

@@ -1,0 +1,61 @@
+"""The SQL of subscription rules: filters that select messages, actions that change the copies.
+
+    text ─lexer→ tokens ─grammar→ tree ─compiler→ function over a `PropertySource`
+
+A text is read when its rule is made, and refused there with the place of the mistake; from then on
+only functions run. The parser is written by hand rather than generated: the language is small, the
+errors say what was expected in words, and a parser generator is a long import for a short text.
+Even so parser and compiler are imported when the first text is compiled: most brokers have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.routing.sql.message_properties import Draft, MessageProperties, PropertySource
+from broker.core.routing.sql.sql_errors import FilterError, SqlSyntaxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.core.contract.message import PropertyValue
+
+__all__ = [
+    "Draft",
+    "FilterError",
+    "MessageProperties",
+    "PropertySource",
+    "SqlSyntaxError",
+    "compile_action",
+    "compile_filter",
+]
+
+TEXT_MAX_CHARACTERS = 1024
+STATEMENTS_MAX = 32
+
+
+def compile_filter(
+    text: str,
+    parameters: Mapping[str, PropertyValue] = {},
+    *,
+    max_characters: int = TEXT_MAX_CHARACTERS,
+) -> Callable[[PropertySource], bool | None]:
+    """A test that gives True, False, or None for unknown; only True selects a message."""
+    from broker.core.routing.sql.compiler import compile_condition
+    from broker.core.routing.sql.grammar import parse_filter
+
+    return compile_condition(parse_filter(text, parameters, max_characters))
+
+
+def compile_action(
+    text: str,
+    parameters: Mapping[str, PropertyValue] = {},
+    *,
+    max_characters: int = TEXT_MAX_CHARACTERS,
+    max_statements: int = STATEMENTS_MAX,
+) -> Callable[[Draft], None]:
+    """A change to a draft. A draft it failed on is not to be used."""
+    from broker.core.routing.sql.compiler import compile_statements
+    from broker.core.routing.sql.grammar import parse_action
+
+    return compile_statements(parse_action(text, parameters, max_characters, max_statements))

@@ -1,0 +1,93 @@
+"""What can be known about a filter without a message.
+
+Owns nothing that changes what a filter says: everything here is a true statement about it, there to
+spare evaluations. When in doubt it states nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.routing.sql import system_properties
+from broker.core.routing.sql.tree import (
+    And,
+    Arithmetic,
+    Comparison,
+    Constant,
+    Like,
+    NewId,
+    Node,
+    Property,
+    PropertyCall,
+    Sign,
+    walk,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.core.contract.message import PropertyValue
+
+Field = tuple[bool, str]
+"""Whether it is a system property, and its lower-case name."""
+
+_EXACT_IN_A_DOUBLE = 2**53
+
+
+def is_constant(node: Node) -> bool:
+    """Whether the outcome is the same for every message."""
+    return not any(isinstance(part, Property | PropertyCall | NewId) for part in walk(node))
+
+
+def cannot_fail(node: Node) -> bool:
+    """Whether evaluation never raises `FilterError`."""
+    return not any(_may_fail(part) for part in walk(node))
+
+
+def demanded_equalities(node: Node) -> dict[Field, PropertyValue]:
+    """What must be equal on a message for the filter to be true; empty if nothing is known.
+
+    A filter whose evaluation may fail demands nothing: not looking at it would hide the failure.
+    """
+    if not cannot_fail(node):
+        return {}
+    equalities: dict[Field, PropertyValue] = {}
+    for part in _conjuncts(node):
+        match part:
+            case Comparison("=", Property() as left, Constant(value)) | Comparison(
+                "=", Constant(value), Property() as left
+            ) if _compares_exactly(value):
+                equalities.setdefault(_field(left), value)
+    return equalities
+
+
+def _conjuncts(node: Node) -> Iterator[Node]:
+    if isinstance(node, And):
+        for operand in node.operands:
+            yield from _conjuncts(operand)
+    else:
+        yield node
+
+
+def _may_fail(node: Node) -> bool:
+    match node:
+        case Arithmetic() | Sign() | PropertyCall():
+            return True
+        case Property(name, is_system=True):
+            return system_properties.canonical(name) is None
+        case Like(escape=escape):
+            return escape is not None and not isinstance(escape, Constant)
+    return False
+
+
+def _compares_exactly(value: PropertyValue) -> bool:
+    """Whether equal in SQL is equal in a hash table: not for integers a double cannot hold."""
+    if isinstance(value, int | float):
+        return abs(value) < _EXACT_IN_A_DOUBLE
+    return isinstance(value, str)
+
+
+def _field(node: Property) -> Field:
+    if node.is_system:
+        return True, system_properties.canonical(node.name) or node.name.lower()
+    return False, node.name.lower()

@@ -1,0 +1,178 @@
+"""SQL text → tokens, and stepping through them.
+
+Owns what a name, a constant and a parameter look like; knows no grammar.
+Every token keeps its offset, so that whoever refuses it can say where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from broker.core.routing.sql.sql_errors import SqlSyntaxError
+
+KEYWORDS = frozenset(
+    {"AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "IS", "NULL", "EXISTS", "TRUE", "FALSE"}
+)
+
+INT64_MAX = 2**63 - 1
+
+
+class TokenKind(Enum):
+    NAME = "name"
+    DELIMITED_NAME = "delimited name"
+    KEYWORD = "keyword"
+    PARAMETER = "parameter"
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    TEXT = "text"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+class Token(NamedTuple):
+    kind: TokenKind
+    value: str
+    """A name or text without its quotes, a keyword in capitals, anything else as written."""
+    position: int
+    source: str
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a keyword or a symbol: a name or text may look like one."""
+        return self.kind is TokenKind.SYMBOL or self.kind is TokenKind.KEYWORD
+
+    @property
+    def description(self) -> str:
+        """How an error names it."""
+        if self.kind is TokenKind.END:
+            return "the end of the text"
+        shown = self.source if len(self.source) <= 40 else f"{self.source[:37]}..."
+        return shown if self.kind is TokenKind.TEXT else f"'{shown}'"
+
+
+# A number takes the letters it runs into along, to be refused as a whole rather than split. Quotes
+# match possessively: a doubled one is never given up to close the text early.
+_TOKEN = re.compile(
+    r"""
+      (?P<space>      \s+ )
+    | (?P<name>       [^\W\d_]\w* )
+    | (?P<number>     (?: [0-9]+ (?: \.[0-9]* )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? (?P<tail> \w* ) )
+    | (?P<text>       ' (?: [^'] | '' )*+ ' )
+    | (?P<bracketed>  \[ (?: [^\]] | \]\] )++ \] )
+    | (?P<quoted>     " (?: [^"] | "" )++ " )
+    | (?P<parameter>  @ \w+ )
+    | (?P<symbol>     <> | != | >= | <= | [=<>+\-*/%(),.;] )
+    """,
+    re.VERBOSE,
+)
+
+_UNCLOSED = {"'": "a closing '", "[": "a name and a closing ]", '"': 'a name and a closing "'}
+
+
+def tokenize(text: str) -> list[Token]:
+    """All tokens, the last of them END. Raises `SqlSyntaxError`."""
+    tokens: list[Token] = []
+    position = 0
+    end = len(text)
+    match_token = _TOKEN.match
+    while position < end:
+        match = match_token(text, position)
+        if match is None:
+            raise _unreadable(text, position)
+        group = match.lastgroup
+        if group == "symbol":  # half of all tokens
+            symbol = match.group()
+            tokens.append(Token(TokenKind.SYMBOL, symbol, position, symbol))
+        elif group != "space":
+            kind, value = _classify(match)
+            tokens.append(Token(kind, value, position, match.group()))
+        position = match.end()
+    tokens.append(Token(TokenKind.END, "", len(text), ""))
+    return tokens
+
+
+class TokenReader:
+    """Steps through the tokens of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._index = 0
+        self.token = self._tokens[0]
+        """The one it stands at."""
+
+    def advance(self) -> Token:
+        """Step over a token, and give it. END is never stepped over."""
+        token = self.token
+        self._index += 1
+        self.token = self._tokens[self._index]
+        return token
+
+    def at_end(self) -> bool:
+        return self.token.kind is TokenKind.END
+
+    def at(self, *words: str) -> bool:
+        """Whether it stands at one of these keywords or symbols."""
+        token = self.token
+        return token.value in words and token.is_word
+
+    def followed_by(self, symbol: str) -> bool:
+        """Whether the next token but one is this."""
+        token = self._tokens[self._index + 1]
+        return token.kind is TokenKind.SYMBOL and token.value == symbol
+
+    def take(self, word: str) -> bool:
+        """Step over this keyword or symbol, if it stands there."""
+        token = self.token
+        if token.value != word or not token.is_word:
+            return False
+        self._index += 1
+        self.token = self._tokens[self._index]
+        return True
+
+    def expect(self, word: str, expected: str | None = None) -> None:
+        """Step over this keyword or symbol, or refuse what stands in its place."""
+        if not self.take(word):
+            raise self.refusal(expected or f"'{word}'")
+
+    def refusal(
+        self, expected: str, token: Token | None = None, found: str | None = None
+    ) -> SqlSyntaxError:
+        """Why the text cannot be read on from a token, by default the one it stands at."""
+        token = token or self.token
+        return SqlSyntaxError(self._text, token.position, found or token.description, expected)
+
+
+def _classify(match: re.Match[str]) -> tuple[TokenKind, str]:
+    source = match.group()
+    match match.lastgroup:
+        case "name":
+            capitals = source.upper()
+            if capitals in KEYWORDS:
+                return TokenKind.KEYWORD, capitals
+            return TokenKind.NAME, source
+        case "number":
+            if match["tail"]:
+                raise SqlSyntaxError(match.string, match.start(), f"'{source}'", "a number")
+            return (TokenKind.INTEGER if source.isdecimal() else TokenKind.DECIMAL), source
+        case "text":
+            return TokenKind.TEXT, source[1:-1].replace("''", "'")
+        case "bracketed":
+            return TokenKind.DELIMITED_NAME, source[1:-1].replace("]]", "]")
+        case "quoted":
+            return TokenKind.DELIMITED_NAME, source[1:-1].replace('""', '"')
+        case "parameter":
+            return TokenKind.PARAMETER, source
+        case _:
+            return TokenKind.SYMBOL, source
+
+
+def _unreadable(text: str, position: int) -> SqlSyntaxError:
+    character = text[position]
+    closing = _UNCLOSED.get(character)
+    if closing is not None:
+        return SqlSyntaxError(text, position, f"an unmatched {character}", closing)
+    expected = "a value, a name or an operator (names with other characters go in [brackets])"
+    return SqlSyntaxError(text, position, f"'{character}'", expected)

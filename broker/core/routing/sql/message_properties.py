@@ -1,0 +1,125 @@
+"""What filters and actions see of a message: its properties by lower-case name.
+
+A view decodes the application properties once, and each system property once, when first asked,
+however many rules ask.
+A draft is a private copy for one action, and tells what it changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from uuid import UUID
+
+    from broker.core.contract.message import Message, MessageReader, PropertyValue
+
+
+class PropertySource(Protocol):
+    """What an expression is evaluated on. Names are lower-case."""
+
+    @property
+    def user(self) -> Mapping[str, PropertyValue]:
+        """Application properties."""
+
+    @property
+    def system(self) -> Mapping[str, PropertyValue]:
+        """What `sys.*` gives for every name that exists, set or not: indexing never fails."""
+
+    @property
+    def new_id(self) -> Callable[[], UUID]:
+        """Where `newid()` gets its values."""
+
+
+class _Remembered(dict[str, "PropertyValue"]):
+    """What was asked for so far; what was not is read then."""
+
+    __slots__ = ("read",)
+
+    read: Callable[[str], PropertyValue]
+
+    def __missing__(self, name: str) -> PropertyValue:
+        value = self[name] = self.read(name)
+        return value
+
+
+class MessageProperties:
+    """A view of one message."""
+
+    __slots__ = ("_message", "_reader", "application", "new_id", "system", "user")
+
+    application: Mapping[str, PropertyValue]
+    """As the message spells the names."""
+    user: Mapping[str, PropertyValue]
+    system: Mapping[str, PropertyValue]
+
+    def __init__(self, message: Message, reader: MessageReader, new_id: Callable[[], UUID]) -> None:
+        self._message = message
+        self._reader = reader
+        self.new_id = new_id
+
+    def __getattr__(self, name: str) -> Mapping[str, PropertyValue]:
+        # Reached once for each kind: a slot that is filled is found without asking here.
+        if name == "user":
+            self.application = self._reader.application_properties(self._message)
+            self.user = {key.lower(): value for key, value in self.application.items()}
+            return self.user
+        if name == "system":
+            self.system = system = _Remembered()
+            system.read = self._reader.system_properties(self._message).get
+            return system
+        raise AttributeError(name)
+
+
+class Draft:
+    """A message's properties while an action changes them."""
+
+    __slots__ = ("_names", "_set_system", "_set_user", "new_id", "system", "user")
+
+    def __init__(self, source: MessageProperties) -> None:
+        self.user = dict(source.user)
+        self.system = _Remembered()
+        self.system.read = source.system.__getitem__
+        self.new_id = source.new_id
+        self._names = {name.lower(): name for name in source.application}
+        # Dictionaries for their order: the same action makes the same overlay every time.
+        self._set_user: dict[str, None] = {}
+        self._set_system: dict[str, None] = {}
+
+    def set_user(self, name: str, value: PropertyValue) -> None:
+        """Create or replace an application property; a name that is there keeps its spelling."""
+        key = name.lower()
+        self.user[key] = value
+        self._names.setdefault(key, name)
+        self._set_user[key] = None
+
+    def remove_user(self, name: str) -> None:
+        """Remove an application property, if it is there."""
+        key = name.lower()
+        if key in self.user:
+            del self.user[key]
+            self._set_user[key] = None
+
+    def set_system(self, name: str, value: PropertyValue) -> None:
+        """Set a system property, given by its canonical name; None unsets it."""
+        self.system[name] = value
+        self._set_system[name] = None
+
+    def changed_user(
+        self, encode_property: Callable[[PropertyValue], bytes]
+    ) -> dict[str, bytes | None]:
+        """The application properties that were set, encoded, or None where removed."""
+        return {
+            self._names[key]: encode_property(self.user[key]) if key in self.user else None
+            for key in self._set_user
+        }
+
+    def changed_system(
+        self, encode_property: Callable[[PropertyValue], bytes]
+    ) -> dict[str, bytes | None]:
+        """The system properties that were set, encoded, or None where unset."""
+        return {
+            name: None if self.system[name] is None else encode_property(self.system[name])
+            for name in self._set_system
+        }

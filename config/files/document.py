@@ -1,0 +1,310 @@
+"""A config file as a tree that knows its lines: lenient JSON or YAML in, `Node`s out.
+
+Knows the two syntaxes and nothing about what the file means. Each node can say where it stands, so
+that a mistake found much later still names its line and path.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from config.files.mistakes import ConfigError, Mistake, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Value: TypeAlias = "bool | int | float | str | list[Node] | dict[str, Node] | None"
+
+_PLAIN_KEY = re.compile(r"[\w$-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of the document and its place. The line of a mapping's value is that of its key."""
+
+    value: Value
+    source: str
+    line: int | None = None
+    where: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What a person would call it."""
+        match self.value:
+            case None:
+                return "nothing"
+            case dict():
+                return "a mapping"
+            case list():
+                return "a list"
+            case str():
+                return repr(self.value)
+            case bool():
+                return str(self.value).lower()
+            case _:
+                return str(self.value)
+
+
+def child_path(where: str, key: str | int) -> str:
+    """`Queues[2].Properties`, `queues["queue.1"].lock_duration`."""
+    if isinstance(key, int):
+        return f"{where}[{key}]"
+    if not _PLAIN_KEY.fullmatch(key):
+        return f'{where}["{key}"]'
+    return f"{where}.{key}" if where else key
+
+
+def read_document(path: Path, report: Report) -> Node:
+    """Read a file: JSON if it begins like JSON, else YAML.
+
+    A name that is given twice is reported, and reading goes on. Raises `ConfigError` for what
+    cannot be read at all.
+    """
+    source = str(path)
+    try:
+        text = path.read_text("utf-8-sig")
+    except IsADirectoryError as error:
+        # Container engines make one where the file to be mounted does not exist.
+        reason = "is a folder; a mounted file that does not exist becomes one"
+        raise ConfigError([Mistake(source, None, "", reason)]) from error
+    except OSError as error:
+        raise ConfigError(
+            [Mistake(source, None, "", f"cannot be read: {error.strerror}")]
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            [Mistake(source, None, "", "is not UTF-8 text; save it as UTF-8")]
+        ) from error
+    try:
+        is_json = path.suffix not in {".yaml", ".yml"} and _JSON_BEGIN.match(text)
+        return (parse_json if is_json else parse_yaml)(text, source, report)
+    except RecursionError as error:
+        raise ConfigError([Mistake(source, None, "", "is nested too deeply")]) from error
+
+
+def _repeated(key: str, first: Node, second: Node, report: Report) -> Node:
+    """Report a name that is given twice; both values in one, so that the rest of both is checked."""
+    text = f"{key!r} is given twice, first in line {first.line}"
+    report.mistakes.append(Mistake(second.source, second.line, second.where, text))
+    if isinstance(first.value, dict) and isinstance(second.value, dict):
+        return replace(first, value={**second.value, **first.value})
+    if isinstance(first.value, list) and isinstance(second.value, list):
+        return replace(first, value=[*first.value, *second.value])
+    return first if first.value is not None else second
+
+
+# --- JSON ------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)"
+    r'|(?P<string>"(?:[^"\\\n]|\\[^\n])*")'
+    r"|(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+    r"|(?P<word>[A-Za-z_]+)"
+    r"|(?P<mark>[\[\]{}:,])"
+    r"|(?P<unknown>.)",
+    re.DOTALL,
+)
+_JSON_BEGIN = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*\{", re.DOTALL)
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+def parse_json(text: str, source: str, report: Report | None = None) -> Node:
+    """Read JSON with `//` and `/* */` comments and trailing commas.
+
+    Without a report, a name that is given twice raises `ConfigError`.
+    """
+    found = Report() if report is None else report
+    root = _JsonReader(text, source, found).document()
+    if report is None:
+        found.raise_if_wrong()
+    return root
+
+
+class _JsonReader:
+    """Recursive descent over tokens, one ahead."""
+
+    def __init__(self, text: str, source: str, report: Report) -> None:
+        self._source = source
+        self._report = report
+        self._tokens = self._tokenize(text)
+        self._advance()
+
+    def document(self) -> Node:
+        root = self._value("")
+        if self._kind != "end":
+            self._fail(f"expected the end of the file, found {self._text!r}")
+        return root
+
+    def _tokenize(self, text: str) -> Iterator[tuple[str, str, int]]:
+        line = 1
+        for match in _TOKEN.finditer(text):
+            if match.lastgroup != "space":
+                yield str(match.lastgroup), match[0], line
+            line += match[0].count("\n")
+        yield "end", "the end of the file", line
+
+    def _advance(self) -> None:
+        self._kind, self._text, self._line = next(self._tokens)
+
+    def _fail(self, text: str) -> NoReturn:
+        raise ConfigError([Mistake(self._source, self._line, "", f"not valid JSON: {text}")])
+
+    def _takes(self, mark: str) -> bool:
+        if self._text != mark or self._kind != "mark":
+            return False
+        self._advance()
+        return True
+
+    def _value(self, where: str, key_line: int | None = None) -> Node:
+        line = key_line or self._line
+        kind, text = self._kind, self._text
+        value: Value
+        if self._takes("{"):
+            value = self._mapping(where)
+        elif self._takes("["):
+            value = self._list(where)
+        else:
+            if kind == "string":
+                value = self._string()
+            elif kind == "number":
+                value = int(text) if text.lstrip("-").isdigit() else float(text)
+            elif kind == "word" and text in _WORDS:
+                value = _WORDS[text]
+            else:
+                self._fail(f"expected a value, found {text!r}")
+            self._advance()
+        return Node(value, self._source, line, where)
+
+    def _string(self) -> str:
+        import json  # for the escapes alone
+
+        try:
+            return str(json.loads(self._text, strict=False))
+        except ValueError:
+            self._fail(f"{self._text} has an escape that JSON does not know")
+
+    def _mapping(self, where: str) -> dict[str, Node]:
+        members: dict[str, Node] = {}
+        while not self._takes("}"):
+            if self._kind != "string":
+                self._fail(f'expected a name in double quotes or "}}", found {self._text!r}')
+            key, line = self._string(), self._line
+            self._advance()
+            if not self._takes(":"):
+                self._fail(f'expected ":" after "{key}", found {self._text!r}')
+            value = self._value(child_path(where, key), line)
+            members[key] = (
+                _repeated(key, members[key], value, self._report) if key in members else value
+            )
+            if not self._takes(",") and self._text != "}":
+                self._fail(f'expected "," or "}}", found {self._text!r}')
+        return members
+
+    def _list(self, where: str) -> list[Node]:
+        items: list[Node] = []
+        while not self._takes("]"):
+            items.append(self._value(child_path(where, len(items))))
+            if not self._takes(",") and self._text != "]":
+                self._fail(f'expected "," or "]", found {self._text!r}')
+        return items
+
+
+# --- YAML ------------------------------------------------------------------------------------
+
+
+_TAB_INDENT = re.compile(r" *\t")
+
+
+def parse_yaml(text: str, source: str, report: Report | None = None) -> Node:
+    """Read YAML, safely: plain values, anchors and merge keys, no objects.
+
+    Without a report, a name that is given twice raises `ConfigError`.
+    """
+    found = Report() if report is None else report
+    root = _read_yaml(text, source, found)
+    if report is None:
+        found.raise_if_wrong()
+    return root
+
+
+def _read_yaml(text: str, source: str, report: Report) -> Node:
+    import yaml  # a JSON file does not pay for it
+
+    loader_type: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = loader_type(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return Node(None, source, 1)
+        return _YamlReader(loader, source, report).node(root, "", None)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
+        problem = error.problem or error.context or "it cannot be read"
+        if line is not None and _TAB_INDENT.match(text.splitlines()[line - 1]):
+            problem += "; indent with spaces, not with tabs"
+        raise ConfigError([Mistake(source, line, "", f"not valid YAML: {problem}")]) from error
+    except yaml.YAMLError as error:
+        raise ConfigError([Mistake(source, None, "", f"not valid YAML: {error}")]) from error
+    finally:
+        loader.dispose()
+
+
+class _YamlReader:
+    """Composed YAML nodes to ours."""
+
+    def __init__(self, loader: Any, source: str, report: Report) -> None:
+        self._loader = loader
+        self._source = source
+        self._report = report
+        self._own_keys: dict[int, set[int]] = {}
+        """By mapping: the keys that were written in it, not merged into it."""
+
+    def node(self, node: Any, where: str, key_line: int | None) -> Node:
+        line = key_line or node.start_mark.line + 1
+        value: Value
+        if node.id == "mapping":
+            value = self._mapping(node, where)
+        elif node.id == "sequence":
+            value = [
+                self.node(item, child_path(where, index), None)
+                for index, item in enumerate(node.value)
+            ]
+        else:
+            value = self._scalar(node)
+        return Node(value, self._source, line, where)
+
+    def _scalar(self, node: Any) -> bool | int | float | str | None:
+        value = self._loader.construct_object(node)
+        # A date, say, is text to us: nothing in a config file is one.
+        return value if isinstance(value, bool | int | float | None) else str(node.value)
+
+    def _mapping(self, node: Any, where: str) -> dict[str, Node]:
+        if id(node) not in self._own_keys:  # an anchor's mapping is met once for each alias
+            self._check_keys(node)
+            self._own_keys[id(node)] = {id(key) for key, _ in node.value}
+            self._loader.flatten_mapping(node)
+        # Keys are names, also those that YAML would take for a number or a truth value. Merged
+        # members come first, so that a mapping's own ones override them.
+        own_keys = self._own_keys[id(node)]
+        members: dict[str, Node] = {}
+        written_here: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            member = self.node(value, child_path(where, name), key.start_mark.line + 1)
+            if name in written_here:
+                member = _repeated(name, members[name], member, self._report)
+            if id(key) in own_keys:
+                written_here.add(name)
+            members[name] = member
+        return members
+
+    def _check_keys(self, node: Any) -> None:
+        for key, _ in node.value:
+            if key.id != "scalar":
+                text = "not valid YAML here: a name is expected before the colon"
+                line = key.start_mark.line + 1
+                raise ConfigError([Mistake(self._source, line, "", text)])

@@ -1,0 +1,100 @@
+"""Taking a document apart: mappings, lists and texts where they are expected, mistakes elsewhere.
+
+Knows no form and no entity. Nothing here raises: a mistake is reported and an empty value given, so
+that reading goes on and finds the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.files.mistakes import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from config.files.document import Node
+    from config.files.mistakes import Report
+    from config.model.definitions import RuleDefinition
+    from config.model.limits import Limits
+
+    RuleCheck = Callable[[RuleDefinition, Limits], str | None]
+    """Says what is wrong with a rule's SQL, which only the core can read."""
+
+SETTINGS = "settings"
+"""The section that says how the process runs, in a file of either form; read elsewhere."""
+
+
+def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
+    """The members of a mapping; none if the node is missing or null."""
+    if node is None or node.value is None:
+        return {}
+    if isinstance(node.value, dict):
+        return node.value
+    report.mistake(node, f"expected a mapping, found {node.kind}")
+    return {}
+
+
+def items(node: Node | None, report: Report) -> Sequence[Node]:
+    """The items of a list; none if the node is missing or null."""
+    if node is None or node.value is None:
+        return ()
+    if isinstance(node.value, list):
+        return node.value
+    report.mistake(node, f"expected a list, found {node.kind}")
+    return ()
+
+
+def text(node: Node | None, report: Report) -> str | None:
+    """A text that is not empty; None if there is none."""
+    if node is None or node.value is None:
+        return None
+    if isinstance(node.value, str) and node.value:
+        return node.value
+    report.mistake(node, f"expected text, found {node.kind}")
+    return None
+
+
+def scalars(node: Node | None, report: Report) -> dict[str, object]:
+    """Properties of messages or parameters of a filter: names with single values."""
+    values: dict[str, object] = {}
+    for name, member in mapping(node, report).items():
+        if isinstance(member.value, dict) and member.value:
+            _read_typed(name, member, values, report)
+        elif member.value is None or isinstance(member.value, list | dict):
+            report.mistake(member, f"expected text, a number, true or false, found {member.kind}")
+        else:
+            values[name] = member.value
+    return values
+
+
+def _read_typed(name: str, node: Node, values: dict[str, object], report: Report) -> None:
+    from config.files.typed_values import ALLOWED, read_typed  # rare, and slow to load
+
+    assert isinstance(node.value, dict)
+    try:
+        values[name] = read_typed({one: member.value for one, member in node.value.items()})
+    except ValueError:
+        report.mistake(node, f"{node.kind} is not allowed; expected {ALLOWED}")
+
+
+def known_members(
+    node: Node | None,
+    known: Iterable[str],
+    report: Report,
+    unknown: Callable[[Node, str], None],
+    *,
+    any_case: bool = False,
+) -> Mapping[str, Node]:
+    """The members of a mapping by their known names; the others go to `unknown`."""
+    names = {name.casefold() if any_case else name: name for name in known}
+    members: dict[str, Node] = {}
+    for written, member in mapping(node, report).items():
+        name = names.get(written.casefold() if any_case else written)
+        if name is None:
+            unknown(member, f"there is no such property{did_you_mean(written, names.values())}")
+        elif name in members:
+            report.mistake(member, f"{name} is given twice, first in line {members[name].line}")
+        else:
+            members[name] = member
+    return members

@@ -1,0 +1,175 @@
+"""All entities a broker starts with, by namespace and path, and the checks across them.
+
+A definition's own values are checked where it is read, quotas and SQL texts where the core declares
+it. Here: what the tier leaves out, names taken twice, forwarding to nowhere or in circles. Ready to
+declare, in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from config.files.mistakes import did_you_mean
+from config.model.definitions import (
+    AuthorizationRule,
+    EntityDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.model.names import SUBSCRIPTIONS
+from config.model.tier_features import missing_feature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from config.files.document import Node
+    from config.files.mistakes import Report
+    from config.model.limits import Limits
+
+    Tell = Callable[[Node, str], None]
+    """Where a finding goes: to the mistakes or to the warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    namespaces: Mapping[str, Mapping[str, EntityDefinition]] = field(default_factory=dict)
+    """Name → path → definition. The first namespace answers on any host name, and there is always
+    one; their names are in lower case. A topic comes before its subscriptions."""
+    authorization_rules: Mapping[str, Sequence[AuthorizationRule]] = field(default_factory=dict)
+    """Those of whole namespaces, by namespace; each entity carries its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A definition and where it was written."""
+
+    path: str
+    definition: EntityDefinition
+    node: Node
+    places: Mapping[str, Node]
+    """Where each given field was written."""
+
+    @property
+    def topic(self) -> str | None:
+        """Of a subscription: the path of its topic."""
+        if not isinstance(self.definition, SubscriptionDefinition):
+            return None
+        return self.path.rpartition(f"/{SUBSCRIPTIONS}/")[0]
+
+
+def assemble(
+    declared: Sequence[Declared],
+    limits: Limits,
+    report: Report,
+    *,
+    missing_target: Tell | None = None,
+) -> dict[str, EntityDefinition]:
+    """One namespace, checked as a whole.
+
+    `missing_target` is told of forwarding to an entity that is not declared; without it that is a
+    mistake.
+    """
+    for one in declared:
+        if missing := missing_feature(one.definition, limits):
+            report.mistake(one.node, missing)
+    by_path = _unique(declared, report)
+    by_path = {
+        key: _resolve_forwarding(one, by_path, report, missing_target or report.mistake)
+        for key, one in by_path.items()
+    }
+    _warn_of_circles(by_path, report)
+    return {one.path: one.definition for one in by_path.values()}
+
+
+def _unique(declared: Sequence[Declared], report: Report) -> dict[str, Declared]:
+    by_path: dict[str, Declared] = {}
+    for one in declared:
+        first = by_path.setdefault(one.path.casefold(), one)
+        if first is not one:
+            report.mistake(
+                one.node,
+                f"the name {one.path!r} is taken in line {first.node.line}; "
+                "case makes no difference, and queues and topics share their names",
+            )
+        if isinstance(one.definition, SubscriptionDefinition):
+            rules = Counter(rule.name.casefold() for rule in one.definition.rules)
+            for name in [name for name, count in rules.items() if count > 1]:
+                report.mistake(one.node, f"two rules have the name {name!r}")
+    return by_path
+
+
+def _resolve_forwarding(
+    one: Declared, by_path: Mapping[str, Declared], report: Report, missing_target: Tell
+) -> Declared:
+    """Forwarding in the target's own spelling."""
+    definition = one.definition
+    if isinstance(definition, TopicDefinition):
+        return one
+
+    def target(field_name: str) -> str | None:
+        return _target(one, field_name, by_path, report, missing_target)
+
+    return replace(
+        one,
+        definition=replace(
+            definition,
+            forward_to=target("forward_to"),
+            forward_dead_letters_to=target("forward_dead_letters_to"),
+        ),
+    )
+
+
+def _target(
+    one: Declared,
+    field_name: str,
+    by_path: Mapping[str, Declared],
+    report: Report,
+    missing_target: Tell,
+) -> str | None:
+    written: str | None = getattr(one.definition, field_name)
+    if written is None:
+        return None
+    place = one.places[field_name]
+    target = by_path.get(written.casefold())
+    if target is one:
+        report.warning(place, f"{one.path!r} forwards to itself: {_ENDS_AT_HOP_LIMIT}")
+    elif target is None or target.topic is not None:
+        known = [other.path for other in by_path.values() if other.topic is None]
+        hint = did_you_mean(written, known)
+        missing_target(place, f"there is no queue or topic {written!r} to forward to{hint}")
+        return written
+    return target.path
+
+
+_ENDS_AT_HOP_LIMIT = "what is forwarded too often is dead-lettered"
+"""Service Bus accepts forwarding in a circle, and so does the broker."""
+
+
+def _warn_of_circles(by_path: Mapping[str, Declared], report: Report) -> None:
+    """A message that is forwarded ought to come to rest somewhere."""
+    onward: dict[str, set[str]] = {key: set() for key in by_path}
+    for key, one in by_path.items():
+        if isinstance(one.definition, TopicDefinition):
+            continue
+        if one.topic is not None and one.topic.casefold() in onward:
+            onward[one.topic.casefold()].add(key)
+        target = (one.definition.forward_to or "").casefold()
+        if target in by_path and target != key:  # itself has been told
+            onward[key].add(target)
+    while True:
+        try:
+            TopologicalSorter(onward).prepare()
+        except CycleError as error:
+            circle = error.args[1][::-1]  # it names targets first, and one of them twice
+            starts = [key for key in circle if "forward_to" in by_path[key].places]
+            trail = " → ".join(by_path[key].path for key in circle)
+            report.warning(
+                by_path[starts[0]].places["forward_to"],
+                f"forwarding goes in a circle: {trail}; {_ENDS_AT_HOP_LIMIT}",
+            )
+            onward[starts[0]].clear()  # and look for the next one
+        else:
+            return

@@ -1,0 +1,1 @@
+"""Settings of the process, from flags, environment variables and a config file."""

@@ -1,0 +1,244 @@
+"""How this process runs: listeners, storage, logs, authorization, budgets.
+
+Owns what each setting is, is called and may be; `sources.py` fills it from flags, environment and
+file. What entities exist is not said here. The same for as long as the process runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from config.model.definitions import DEFAULT_LOCK_DURATION_MS
+from config.model.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
+from config.settings.setting_values import (
+    read_boolean,
+    read_duration,
+    read_existing_file,
+    read_folder,
+    read_host,
+    read_idle_timeout,
+    read_key,
+    read_lock_duration,
+    read_names,
+    read_one_of,
+    read_port,
+    read_size,
+    read_store,
+    sqlite_url,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LogFormat(Enum):
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Authorization(Enum):
+    DEVELOPMENT = "development"
+    """A client needs no token, and any well-formed bearer token is accepted. A shared access
+    signature must still be made with a known key."""
+    STRICT = "strict"
+    """Signatures, expiry and claims are verified, entity by entity."""
+
+
+class Quotas(Enum):
+    RELAXED = "relaxed"
+    STRICT = "strict"
+    """Azure's own, in the tier that the settings name."""
+
+
+class IdentityClients(Enum):
+    """Who is given a token by the managed identity endpoint, provided that they show its secret."""
+
+    NONE = "none"
+    LOOPBACK = "loopback"
+    ANY = "any"
+
+
+class UndeclaredEntities(Enum):
+    """What becomes of entities that are in the store and not in the file, when the broker starts."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+def data_folder() -> Path:
+    """Where this user's brokers keep what outlives them."""
+    data_home = os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share"
+    return Path(data_home).absolute() / "peeklock"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user whom the system does not know: it is "/", as in a container
+        return Path("/")
+
+
+def default_storage() -> str:
+    """An SQLite file in the user's data folder."""
+    return sqlite_url(data_folder() / "peeklock.db")
+
+
+def default_storage_of(config_file: Path) -> str:
+    """An SQLite file in the user's data folder that belongs to one config file.
+
+    Two projects, each with a file of its own, share no entities and no messages.
+    """
+    path = str(config_file.resolve())
+    digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return sqlite_url(data_folder() / "stores" / f"{config_file.stem}-{digest}.db")
+
+
+def _written(read: Callable[[str], Any]) -> BeforeValidator:
+    """Values come as text from outside and as themselves from within."""
+    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
+
+
+Port = Annotated[int, _written(read_port)]
+ExistingFile = Annotated[Path, _written(read_existing_file)]
+Bytes = Annotated[int, _written(read_size)]
+Milliseconds = Annotated[int, _written(read_duration)]
+Key = Annotated[str, _written(read_key)]
+Switch = Annotated[bool, _written(read_boolean)]
+
+
+class Settings(BaseModel):
+    """Everything that can be set about a broker process. Aliases leave out the unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    host: Annotated[str, _written(read_host)] = Field(
+        "127.0.0.1", description="address to listen on"
+    )
+    amqp_port: Port = Field(5672, description="port for AMQP; 0 picks a free one")
+    http_port: Port = Field(
+        5300, description="port for administration and health; 0 picks a free one"
+    )
+    # None: no listener of its own; the others understand TLS as well.
+    tls_port: Port | None = Field(None, description="additional port, for clients that require TLS")
+    tls_certificate: ExistingFile | None = Field(
+        None, description="PEM file with the certificate chain"
+    )
+    # None: the certificate's file holds the key as well.
+    tls_key: ExistingFile | None = Field(
+        None, description="PEM file with the certificate's private key"
+    )
+    tls_folder: Annotated[Path, _written(read_folder)] = Field(
+        default_factory=lambda: data_folder() / "tls",
+        description="folder of the certificate authority that the broker creates",
+    )
+    tls_names: Annotated[tuple[str, ...], _written(read_names)] = Field(
+        (
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "peeklock",
+            "host.docker.internal",
+            # For code that insists on a name of the cloud's, pointed here by a network alias.
+            "*.servicebus.windows.net",
+        ),
+        description="host names in the certificate that the broker creates, separated by commas",
+    )
+    storage: Annotated[str, _written(read_store)] = Field(
+        default_factory=default_storage,
+        description="memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
+    )
+    # Bodies of waiting messages beyond this stay in the store alone.
+    payload_memory_bytes: Bytes = Field(
+        128 * MEBIBYTE,
+        alias="payload_memory",
+        description="memory for the bodies of waiting messages; others stay in the store",
+    )
+    log_format: Annotated[LogFormat, _written(read_one_of(LogFormat))] = Field(
+        LogFormat.CONSOLE, description="console or json"
+    )
+    log_level: Annotated[LogLevel, _written(read_one_of(LogLevel))] = Field(
+        LogLevel.INFO, description="debug, info, warning or error"
+    )
+    authorization: Annotated[Authorization, _written(read_one_of(Authorization))] = Field(
+        Authorization.DEVELOPMENT,
+        description="development (no token or any bearer token is enough) or strict (all is verified)",
+    )
+    shared_access_key_name: Key = Field(
+        "RootManageSharedAccessKey", description="name of the key that grants everything"
+    )
+    shared_access_key: Key = Field("SAS_KEY_VALUE", description="the key that grants everything")
+    # None: strict authorization takes no bearer tokens.
+    jwt_keys: ExistingFile | None = Field(
+        None,
+        description="file with which strict authorization verifies bearer tokens: a JWK set, PEM public "
+        "keys or a secret",
+    )
+    jwt_issuer: str | None = Field(None, description="required issuer of a bearer token")
+    jwt_audience: str | None = Field(None, description="required audience of a bearer token")
+    # None: any in development, where every token passes, and loopback in strict authorization.
+    identity_clients: Annotated[IdentityClients, _written(read_one_of(IdentityClients))] | None = (
+        Field(
+            None,
+            description="who may get a token from the managed identity endpoint with its secret: none, "
+            "loopback (default in strict authorization) or any (default in development)",
+        )
+    )
+    default_lock_duration_ms: Annotated[int, _written(read_lock_duration)] = Field(
+        DEFAULT_LOCK_DURATION_MS,
+        alias="default_lock_duration",
+        description="lock duration of queues and subscriptions created without one, such as 1m; "
+        "entities in the emulator's Config.json have the emulator's default",
+    )
+    undeclared_entities: Annotated[
+        UndeclaredEntities, _written(read_one_of(UndeclaredEntities))
+    ] = Field(
+        UndeclaredEntities.KEEP,
+        description="at start, keep or drop the entities in the store that the config file does not "
+        "declare, with their messages",
+    )
+    create_on_first_use: Switch = Field(
+        False, description="create a queue when a client first uses its name"
+    )
+    tier: Annotated[Tier, _written(read_one_of(Tier))] = Field(
+        Tier.PREMIUM, description="Basic (plain queues only), Standard or Premium"
+    )
+    quotas: Annotated[Quotas, _written(read_one_of(Quotas))] = Field(
+        Quotas.RELAXED, description="relaxed, or strict: Azure's quotas for the tier"
+    )
+    testing_api: Switch = Field(False, description="let tests move the broker's clock")
+    hold_locks_after_connection_loss: Switch = Field(
+        False, description="keep the message locks of a lost connection until they expire"
+    )
+    # The Python SDK keeps a connection alive only on a slow tick: two minutes are the least.
+    idle_timeout_ms: Annotated[int, _written(read_idle_timeout)] = Field(
+        4 * MINUTE_MS,
+        alias="idle_timeout",
+        description="idle timeout announced to clients, such as 4m; a connection is closed after twice "
+        "that time without a frame; 0s: never",
+    )
+    # All that was asked is durable by then. The Python SDK reads only while it is called, so an idle
+    # one never answers, and `docker stop` kills after ten seconds.
+    shutdown_grace_ms: Milliseconds = Field(
+        1 * SECOND_MS,
+        alias="shutdown_grace",
+        description="how long a stop waits for clients to close their connections, such as 5s",
+    )
+
+    @property
+    def limits(self) -> Limits:
+        limits = (strict if self.quotas is Quotas.STRICT else relaxed)(self.tier)
+        return replace(limits, lock_duration_default_ms=self.default_lock_duration_ms)

@@ -1,0 +1,142 @@
+"""Where settings come from: flags, environment, file, defaults, in this order.
+
+Owns the names a setting goes by and which source wins; what a setting is and may be is in
+`settings.py`. Each setting has a flag, a variable and a name in the file, made from one name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from config.files.document import Node
+from config.files.mistakes import did_you_mean
+from config.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from config.files.mistakes import Report
+
+ENVIRONMENT_PREFIX = "PEEKLOCK_"
+
+CONFIG_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
+"""Names the config file, where no flag does."""
+
+EMULATOR_VARIABLES = {"http_port": "EMULATOR_HTTP_PORT"}
+"""The official emulator's own variables that mean something here. Those about its SQL Server and
+its licence (SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may be set and are not
+looked at."""
+
+_NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
+"""What means nothing without another setting."""
+
+_USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
+
+# --- the names ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting under each of its names."""
+
+    name: str
+    field: str
+    explanation: str
+    is_switch: bool
+    """Whether the flag alone, without a value, means true."""
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+
+SETTINGS = tuple(
+    Setting(one.alias or field, field, one.description or "", one.annotation is bool)
+    for field, one in Settings.model_fields.items()
+)
+
+
+# --- putting them together ------------------------------------------------------------------------
+
+
+def read_settings(
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    section: Node | None,
+    report: Report,
+) -> Settings:
+    """`flags` go by setting name; `section` is the file's. Whatever is wrong stays at its default."""
+    in_file = _members(section, report)
+    given = {
+        one.name: node
+        for one in SETTINGS
+        if (node := _given(one, flags, environment) or in_file.get(one.name)) is not None
+        and _is_single_value(node, report)
+    }
+    for name, needed in _NEEDS.items():
+        if name in given and needed not in given:
+            report.warning(given[name], f"means nothing without {needed}")
+    _warn_of_misspelt_variables(environment, report)
+    try:
+        return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
+    except ValidationError as error:
+        for wrong in error.errors():
+            node = given.pop(str(wrong["loc"][0]))
+            found = _USER_AND_PASSWORD.sub("//***@", node.kind)
+            allowed = wrong["msg"].removeprefix("Value error, ")
+            report.mistake(node, f"{found} is not allowed; expected {allowed}")
+        return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
+
+
+def _given(one: Setting, flags: Mapping[str, str], environment: Mapping[str, str]) -> Node | None:
+    if (text := flags.get(one.name)) is not None:
+        return Node(text, one.flag)
+    for variable in (one.variable, EMULATOR_VARIABLES.get(one.name)):
+        # Compose files pass on variables that are empty: they are as good as not set.
+        if variable and (text := environment.get(variable)):
+            return Node(text, variable)
+    return None
+
+
+def _members(section: Node | None, report: Report) -> dict[str, Node]:
+    if section is None or section.value is None:
+        return {}
+    if not isinstance(section.value, dict):
+        report.mistake(section, f"expected settings by name, found {section.kind}")
+        return {}
+    known = [one.name for one in SETTINGS]
+    for name, node in section.value.items():
+        if name not in known:
+            report.mistake(node, f"there is no such setting{did_you_mean(name, known)}")
+    return section.value
+
+
+def _is_single_value(node: Node, report: Report) -> bool:
+    if node.value is None:
+        return False
+    if isinstance(node.value, str | int | float):
+        return True
+    report.mistake(node, f"{node.kind} is not allowed; expected a single value")
+    return False
+
+
+def _as_text(node: Node) -> str:
+    return str(node.value).lower() if isinstance(node.value, bool) else str(node.value)
+
+
+def _warn_of_misspelt_variables(environment: Mapping[str, str], report: Report) -> None:
+    # Kubernetes sets PEEKLOCK_SERVICE_HOST and the like for a service of that name, so only what
+    # comes close to a setting is worth a word.
+    known = [*(one.name.upper() for one in SETTINGS), "CONFIG"]
+    for variable in environment:
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name != variable and name not in known and (hint := did_you_mean(name, known)):
+            report.warning(Node(None, variable), f"is not a setting{hint}")

@@ -1,0 +1,181 @@
+"""What one AMQP connection may do: its namespace, its grants, and which links rest on them.
+
+Verifying is `protocol.identity`'s. In strict mode every link to an entity rests on grants that
+stand: it is not attached without them, and `lapsed` names it once they are gone. In development
+mode nothing is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.errors import Unauthorized
+from protocol.identity import NEVER_MS, Grants, TokenRefused, missing_claim, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.engine.interface import EngineLink
+    from protocol.identity import Grant, Identity
+
+    Need = tuple[str | None, str]
+    """A claim on a path; None stands for any claim."""
+
+
+class Permits:
+    """The authorization of one connection."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        now_ms: Callable[[], int],
+        *,
+        tokens_max: int,
+        authorization_timeout_ms: int,
+    ) -> None:
+        self._identity = identity
+        self._now_ms = now_ms
+        self._authorization_timeout_ms = authorization_timeout_ms
+        self._grants = Grants(tokens_max)
+        self._needs: dict[EngineLink, tuple[Need, ...]] = {}
+        self._credentials: tuple[str, str] | None = None
+        self.hostname = ""
+        self._token_due_ms = NEVER_MS
+        self.is_known = False
+        """The client has shown a key or token that was good."""
+        self.namespace: str | None = None
+        """The one that the host name or a key selected; None so far."""
+
+    # --- who the client is ---------------------------------------------------------------------
+
+    def authenticate(self, user: str, password: str) -> bool:
+        """Take a rule's name and key as credentials of the connection, if they are right."""
+        if not self._identity.knows(user, password):
+            return False
+        self._credentials = (user, password)
+        return True
+
+    def open(self, hostname: str) -> None:
+        """The client named a host. Raises if its credentials are of another namespace."""
+        self.hostname = hostname
+        self.namespace = self._identity.namespace_of_host(hostname)
+        if self._credentials is not None:
+            grants = self._identity.verify_plain(*self._credentials, self.namespace)
+            self._credentials = None
+            if not grants:
+                raise TokenRefused(
+                    f"InvalidSignature: The key is not one of the namespace '{self.namespace}'."
+                )
+            self.is_known = True
+            self._grants.stand(grants)
+            self._select(grants[0])
+        elif self._identity.strict:
+            self._token_due_ms = self._now_ms() + self._authorization_timeout_ms
+
+    def put_token(self, audience: str, token: str) -> bool:
+        """Have what a token grants, and no more what an earlier one for the same path granted.
+
+        True if that leaves less than before. Raises `TokenRefused`.
+        """
+        grant = self._identity.verify_token(
+            token, audience, self._now_ms(), self.namespace, host=self.hostname
+        )
+        replaced = self._grants.put(grant)
+        self._select(grant)
+        self._token_due_ms = NEVER_MS
+        self.is_known = True
+        return replaced is not None and not replaced.claims <= grant.claims
+
+    def delete_token(self, audience: str) -> None:
+        """Give up what a token granted."""
+        self._grants.drop(path_of(audience))
+
+    @property
+    def likely_namespace(self) -> str:
+        """The namespace that would be worked in if nothing else selected one."""
+        return self.namespace or self._identity.default_namespace
+
+    def settle_namespace(self) -> str:
+        """The namespace to work in from now on; no later key can select another."""
+        if self.namespace is None:
+            self.namespace = self._identity.default_namespace
+        return self.namespace
+
+    def _select(self, grant: Grant) -> None:
+        if self.namespace is None:
+            self.namespace = grant.namespace
+
+    # --- what it may do ------------------------------------------------------------------------
+
+    def has(self, claim: str, path: str) -> bool:
+        """Whether the claim is granted on this path."""
+        return self._has((claim, path))
+
+    def authorize(self, claim: str, path: str) -> None:
+        """Raise `Unauthorized` unless the claim is granted on this path."""
+        if not self._has((claim, path)):
+            raise self._refusal((claim, path))
+
+    def authorize_transaction(self) -> None:
+        """Raise `Unauthorized` unless the client has a token or key, for whatever it may be."""
+        if not self.has_any:
+            raise Unauthorized(
+                "Unauthorized access. A transaction can be used once a token has been put. "
+                f"Resource: '{self._resource('')}'."
+            )
+
+    def rest(self, link: EngineLink, *needs: Need) -> None:
+        """Have a link rest on claims. Raises `Unauthorized` if one is not granted."""
+        for need in needs:
+            if not self._has(need):
+                raise self._refusal(need)
+        if self._identity.strict:
+            self._needs[link] = needs
+
+    def forget(self, link: EngineLink) -> None:
+        """A link is gone."""
+        self._needs.pop(link, None)
+
+    def _has(self, need: Need) -> bool:
+        return not self._identity.strict or self._grants.allow(*need, self._now_ms())
+
+    def _refusal(self, need: Need) -> Unauthorized:
+        claim, path = need
+        return missing_claim(claim or "Send,Listen,Manage", self._resource(path))
+
+    def _resource(self, path: str) -> str:
+        return f"sb://{self.hostname}/{path}"
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the client has shown a token or key that still holds, where one is asked for."""
+        return not self._identity.strict or self._grants.any_holds(self._now_ms())
+
+    # --- and until when ------------------------------------------------------------------------
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the client should have put a token by now."""
+        return self._now_ms() >= self._token_due_ms
+
+    def next_check_ms(self) -> int:
+        """When time alone will change something; `NEVER_MS` if it will not."""
+        if not self._identity.strict:
+            return NEVER_MS
+        return min(self._token_due_ms, self._grants.next_expiry_ms())
+
+    def lapsed(self) -> list[tuple[EngineLink, Unauthorized]]:
+        """Forget grants that have run out or whose key is gone; the links this leaves bare."""
+        if not self._identity.strict:
+            return []
+        now_ms = self._now_ms()
+        withdrawn = self._grants.keep(self._identity.stands)
+        self._grants.keep(lambda grant: grant.expires_at_ms > now_ms)
+        why = "ExpiredToken: The token is expired, and no other was put in its place."
+        if withdrawn:
+            why = "InvalidSignature: The key that signed the token was withdrawn."
+        return [
+            (link, Unauthorized(f"{why} Resource: '{self._resource(need[1])}'."))
+            for link, needs in self._needs.items()
+            if (need := next((one for one in needs if not self._has(one)), None)) is not None
+        ]

@@ -1,0 +1,472 @@
+"""The Proton engine: bytes of one connection in, calls on a handler, bytes out.
+
+Owns what we do on a connection and its links; `Dispatch` owns what the client does. Not what links
+are for or what messages mean. Nothing a client sends raises, and memory that Proton has freed is
+never touched: a link knows when it is gone, and a delivery is only known through its link.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from cproton_ffi import ffi, lib
+
+from protocol.amqp.engine.attach import Attach, FilterValue, write_attach, write_refusal
+from protocol.amqp.engine.flow_answers import FlowAnswers
+from protocol.amqp.engine.incoming_transfers import BUFFER_BYTES, copy_buffer
+from protocol.amqp.engine.interface import (
+    PLAIN,
+    Delivery,
+    EngineHandler,
+    EngineLink,
+    EngineSession,
+    TransferKind,
+)
+from protocol.amqp.engine.link_log import log_attached
+from protocol.amqp.engine.outcomes import (
+    ACCEPTED,
+    ACCEPTED_CODE,
+    RELEASED,
+    Outcome,
+    WireError,
+    rejected,
+    set_condition,
+    write_outcome,
+)
+from protocol.amqp.engine.proton_events import Dispatch, Proton
+from protocol.amqp.engine.proton_log import log_through_us
+from protocol.amqp.frames.frame_scan import FrameScan
+from protocol.amqp.frames.incoming_sessions import IncomingSessions
+from protocol.amqp.frames.output_frames import (
+    last_attach,
+    with_client_ids,
+    without_bare_settlements,
+)
+from protocol.amqp.frames.stream_pieces import (
+    Bytes,
+    Echo,
+    LateSettlement,
+    Missed,
+    SessionError,
+    StolenLink,
+)
+from protocol.amqp.held_memory import unshared_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from protocol.amqp.frames.stream_pieces import Action
+    from protocol.amqp.held_memory import HeldMemory
+
+__all__ = [
+    "ACCEPTED",
+    "PLAIN",
+    "RELEASED",
+    "Attach",
+    "Delivery",
+    "Engine",
+    "EngineHandler",
+    "EngineLink",
+    "EngineSession",
+    "FilterValue",
+    "Outcome",
+    "TransferKind",
+    "WireError",
+]
+
+_TAG_MAX_BYTES = 32  # AMQP 1.0 §2.8.7
+
+_link_send = lib.pn_link_send
+_link_advance = lib.pn_link_advance
+_new_delivery = lib.pn_delivery
+_update = lib.pn_delivery_update
+_settle = lib.pn_delivery_settle
+
+
+class _TagBuffer(threading.local):
+    """A delivery tag as Proton takes it, shared by all engines of a thread."""
+
+    def __init__(self) -> None:
+        self._memory = ffi.new("char[]", _TAG_MAX_BYTES)
+        self.view = ffi.buffer(self._memory)
+        self.tag = ffi.new("pn_bytes_t *", {"size": 0, "start": self._memory})
+
+
+_tag_buffer = _TagBuffer()
+
+_freeing = ThreadPoolExecutor(1, "proton-free")
+"""Proton takes seconds to free a connection with twenty thousand links or unsettled deliveries. Nobody
+else knows of these objects any more, and Python goes on while C code runs."""
+
+
+def _free(proton: Proton) -> None:
+    transport, connection, collector = proton
+    lib.pn_transport_close_tail(transport)
+    lib.pn_transport_close_head(transport)
+    while lib.pn_collector_pop(collector):
+        pass
+    lib.pn_transport_unbind(transport)
+    lib.pn_collector_release(collector)
+    lib.pn_connection_release(connection)
+    lib.pn_decref(transport)
+    lib.pn_decref(connection)
+    lib.pn_collector_free(collector)
+
+
+class Engine:
+    """One connection's Proton engine, without its IO and SASL."""
+
+    def __init__(
+        self,
+        handler: EngineHandler,
+        *,
+        container_id: str,
+        max_frame_size_bytes: int = 65_536,
+        channel_max: int = 8_191,
+        idle_timeout_ms: int = 240_000,
+        max_message_size_bytes: int = 100 * 1024 * 1024,
+        memory: HeldMemory | None = None,
+        links_max: int = 10_000,
+    ) -> None:
+        self.finished = False
+        """Nothing more will come of this connection: write the output, then close the socket."""
+        self._lost = False
+        self._sessions = IncomingSessions()
+        self._scan = FrameScan(max_frame_size_bytes, self._sessions)
+        self._output: list[bytes] = []
+        self._flows = FlowAnswers(self._sessions, self._output)
+        transport = lib.pn_transport()
+        log_through_us(transport)
+        lib.pn_transport_set_server(transport)
+        lib.pn_transport_set_max_frame(transport, max_frame_size_bytes)
+        lib.pn_transport_set_channel_max(transport, channel_max)
+        # Proton announces half of what it enforces.
+        lib.pn_transport_set_idle_timeout(transport, 2 * idle_timeout_ms)
+        connection = lib.pn_connection()
+        lib.pn_connection_set_container(connection, container_id.encode())
+        collector = lib.pn_collector()
+        lib.pn_connection_collect(connection, collector)
+        lib.pn_transport_bind(transport, connection)
+        self._proton = Proton(transport, connection, collector)
+        self._dispatch = Dispatch(
+            self._proton,
+            handler,
+            self._sessions,
+            container_id=container_id,
+            max_message_size_bytes=max_message_size_bytes,
+            memory=memory or unshared_memory(),
+            links_max=links_max,
+        )
+
+    # --- bytes ---------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that follow the SASL layer, from the AMQP header on."""
+        for piece in self._scan.split(data):
+            if self._lost or self._dispatch.broken:
+                return
+            if isinstance(piece, Bytes):
+                self._push(piece.data)
+                self._tell(batch=piece.batch)
+            else:
+                self._act(piece)
+
+    def _act(self, action: Action) -> None:
+        """Do what Proton would not, or would do otherwise."""
+        dispatch = self._dispatch
+        if isinstance(action, Echo):
+            self._flows.echo(action)
+        elif isinstance(action, SessionError):
+            if action.session.session is not None:
+                dispatch.fail_session(action.session.session, action.violation)
+        elif isinstance(action, StolenLink):
+            if action.link.link is not None:
+                dispatch.steal(action.link.link)
+                self._pump()  # before the new link's attach
+        elif isinstance(action, Missed):
+            dispatch.missed(action.transaction_id)
+        elif isinstance(action, LateSettlement):
+            known = dispatch.transactional_outcomes + action.delivery_count
+            self._push(action.frame)
+            self._tell()
+            if dispatch.transactional_outcomes < known:
+                dispatch.missed(action.transaction_id)
+        else:
+            dispatch.violated(action.violation)
+
+    @property
+    def remote_closed(self) -> bool:
+        """The client has closed the connection: it sends no more."""
+        return self._lost or self._dispatch.remote_closed
+
+    def take_output(self) -> bytes:
+        """All there is to write."""
+        self._speak()
+        while self._flows.is_due and not self._lost:
+            self._flows.write(self._pump)
+            if self._dispatch.running or not self._flows.resume(self._take_frame):
+                break
+            self._speak()
+        self._free_ended()
+        output = self._output
+        data = output[0] if len(output) == 1 else b"".join(output)
+        output.clear()
+        if self._sessions.watches_output:
+            data = with_client_ids(data, self._sessions)
+        if self._sessions.settled_later:
+            self._sessions.output_taken()
+        return data
+
+    def _take_frame(self, frame: bytes) -> bool:
+        """Take a frame that was held back; false if the connection went with it."""
+        self._push(frame)
+        self._tell()
+        return not self._lost
+
+    def _speak(self) -> None:
+        """Have Proton write all it has to, and tell the handler what comes of that."""
+        while not self._lost:
+            self._pump()
+            if self._dispatch.running or not lib.pn_collector_peek(self._proton.collector):
+                break
+            self._tell(local=True)
+
+    def tick(self, now_ms: int) -> int:
+        """Act on silence in either direction; returns when to be called again, 0 for never."""
+        if self._lost:
+            return 0
+        transport = self._proton.transport
+        deadline_ms: int = lib.pn_transport_tick(transport, now_ms)
+        remote_idle_timeout_ms: int = lib.pn_transport_get_remote_idle_timeout(transport)
+        self._tell(local=True)
+        if remote_idle_timeout_ms:
+            # Proton sends a heartbeat only when it is ticked. At the deadline that it names, a
+            # heartbeat could be late by up to the whole idle timeout of the client.
+            deadline_ms = min(deadline_ms, now_ms + max(1, remote_idle_timeout_ms // 4))
+        return deadline_ms
+
+    def connection_lost(self) -> None:
+        """The socket is gone: free everything. The handler hears nothing any more."""
+        if not self._lost:
+            self._lost = self.finished = True
+            self._output.clear()
+            self._flows.clear()
+            self._dispatch.stop()
+            if not self._dispatch.running:
+                self._free()
+
+    def _tell(self, *, batch: bool = False, local: bool = False) -> None:
+        try:
+            self._dispatch.run(batch=batch, local=local)
+        finally:
+            if self._lost and not self._dispatch.running:
+                self._free()
+
+    def _free(self) -> None:
+        _freeing.submit(_free, self._proton)
+        del self._dispatch  # which leads back here through the handler
+
+    def _push(self, piece: bytes) -> None:
+        transport = self._proton.transport
+        size = len(piece)
+        position = taken = lib.pn_transport_push(transport, piece, size)
+        if taken < size:
+            # Proton takes what its buffer holds, a few kilobytes at a time.
+            start = ffi.from_buffer(piece)
+            while taken > 0 and position < size:
+                taken = lib.pn_transport_push(transport, start + position, size - position)
+                position += taken
+
+    def _pump(self) -> None:
+        """Move what Proton has to say to our output."""
+        transport = self._proton.transport
+        memory = copy_buffer.memory
+        size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
+        while size > 0:
+            self._output.append(copy_buffer.view[0:size])
+            lib.pn_transport_pop(transport, size)
+            size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
+        if self._dispatch.broken or (size < 0 and self._dispatch.remote_closed):
+            self.finished = True
+
+    def _free_ended(self) -> None:
+        """Free links and sessions that are gone. All else has been written, so what comes out is
+        what Proton says about their deliveries: nothing that a client should hear."""
+        written = len(self._output)
+        if not self._lost and self._dispatch.free_ended():
+            self._pump()
+            output = b"".join(self._output[written:])
+            self._output[written:] = [without_bare_settlements(output)]
+
+    # --- links ---------------------------------------------------------------------------------
+
+    def attach(
+        self,
+        link: EngineLink,
+        *,
+        max_message_size_bytes: int = 0,
+        properties: Mapping[str, bytes] | None = None,
+        filter: bytes | None = None,  # noqa: A002 -- the name it has in AMQP
+        credit: int = 0,
+        dynamic_address: str | None = None,
+    ) -> None:
+        """Grant a link. `properties` are encoded values by symbol, `filter` is the encoded map of
+        filters in force, and `credit` lets the client send."""
+        if link.closed or link.answered:
+            return
+        link.answered = link.whole = link.granted = True
+        log_attached(link)
+        write_attach(
+            link.pointer,
+            may_be_second=link.unconfirmed is not None or not link.is_receiver,
+            max_message_size_bytes=max_message_size_bytes,
+            properties=properties,
+            filter_map=filter,
+            dynamic_address=dynamic_address,
+        )
+        self._open_link(link)
+        if link.is_receiver:
+            lib.pn_link_flow(link.pointer, credit)
+
+    def _open_link(self, link: EngineLink) -> None:
+        """Open a link and learn its handle, which Proton does not tell: what comes out ends with
+        this link's attach if everything else has been written before."""
+        self._pump()
+        written = len(self._output)
+        lib.pn_link_open(link.pointer)
+        self._pump()
+        place = last_attach(b"".join(self._output[written:]))
+        if place is not None:
+            link.channel, link.handle = place
+
+    def refuse(self, link: EngineLink, error: WireError) -> None:
+        """Refuse a link: an attach with a null end, then a detach with the error."""
+        if not link.answered:
+            self.detach(link, error)
+
+    def detach(self, link: EngineLink, error: WireError | None, *, closed: bool = True) -> None:
+        """End a link from our side. The handler hears no more of it."""
+        if link.closed:
+            return
+        if not link.answered:
+            write_refusal(link.pointer, error)
+            lib.pn_link_open(link.pointer)
+        elif error is not None:
+            set_condition(lib.pn_link_condition(link.pointer), error)
+        if link.sent and not link.is_receiver:
+            self._sessions.ended_with_deliveries = True
+        link.answered = True
+        link.end()
+        (lib.pn_link_close if closed else lib.pn_link_detach)(link.pointer)
+
+    def close(self, error: WireError | None) -> None:
+        """Close the connection from our side; `finished` once the client has answered."""
+        if self._lost or self._dispatch.ending:
+            return
+        self._dispatch.end()
+        connection = self._proton.connection
+        if error is not None:
+            set_condition(lib.pn_connection_condition(connection), error)
+        lib.pn_connection_open(connection)
+        lib.pn_connection_close(connection)
+
+    def grant(self, link: EngineLink, credit: int) -> None:
+        """Let a client send so many more."""
+        if link.answered and not link.closed:
+            lib.pn_link_flow(link.pointer, credit)
+
+    def credit(self, link: EngineLink) -> int:
+        """How many more may be sent, by whichever side sends; below zero where it overran."""
+        return 0 if link.closed else int(lib.pn_link_credit(link.pointer))
+
+    def queued(self, link: EngineLink) -> int:
+        """Deliveries that Proton holds back because the session's window is shut. While there are
+        any, send no more; `on_flow` is called when they are gone."""
+        if link.closed:
+            return 0
+        count: int = lib.pn_link_queued(link.pointer)
+        if count:
+            link.stalled = True
+        return count
+
+    def draining(self, link: EngineLink) -> bool:
+        """Whether the client wants its credit used up or given back."""
+        return not link.closed and bool(lib.pn_link_get_drain(link.pointer))
+
+    def drained(self, link: EngineLink) -> None:
+        """Give back what is left of its credit to a client that drains."""
+        if self.draining(link):
+            self._flows.drained(link)
+
+    # --- deliveries ----------------------------------------------------------------------------
+
+    def send(
+        self,
+        link: EngineLink,
+        tags: Sequence[bytes],
+        heads: Sequence[bytes],
+        bodies: Sequence[bytes],
+        settled: bool,  # noqa: FBT001 -- as in the transfer itself
+    ) -> list[Delivery]:
+        """Send messages, each of two parts. Returns the deliveries that are to be settled: none
+        where they are settled as they are sent."""
+        if link.closed:
+            return []
+        pointer = link.pointer
+        tag_view, tag = _tag_buffer.view, _tag_buffer.tag
+        tag_value = tag[0]
+        tag_size = 0
+        deliveries = []
+        for tag_bytes, head, body in zip(tags, heads, bodies, strict=True):
+            if len(tag_bytes) != tag_size:
+                tag_size = tag.size = len(tag_bytes)
+            tag_view[0:tag_size] = tag_bytes
+            delivery = _new_delivery(pointer, tag_value)
+            payload = head + body  # quicker than handing over the parts one by one
+            _link_send(pointer, payload, len(payload))
+            _link_advance(pointer)
+            deliveries.append(delivery)
+        link.sent += len(deliveries)
+        if settled:
+            for delivery in deliveries:
+                _settle(delivery)
+            return []
+        link.unsettled.update(zip(deliveries, deliveries, strict=True))
+        return deliveries
+
+    def settle(
+        self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome | None
+    ) -> None:
+        """Settle deliveries, sent or received, with an outcome or without. In the order they came
+        they leave as ranges. What has been settled before is left alone."""
+        if link.closed:
+            return
+        unsettled = link.unsettled
+        settle = _settle if link.unconfirmed is None else link.await_confirmation
+        for delivery in deliveries:
+            held = unsettled.pop(delivery, None)
+            if held is not delivery:
+                if held is not None:
+                    unsettled[held] = held  # another that lives where this one did
+                continue
+            if outcome is ACCEPTED:
+                _update(delivery, ACCEPTED_CODE)
+            elif outcome is not None:
+                _update(delivery, write_outcome(delivery, outcome))
+            settle(delivery)
+
+    def update(self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
+        """Say something about deliveries without settling them; both sides go on to know them."""
+        if link.closed:
+            return
+        for delivery in deliveries:
+            if link.unsettled.get(delivery) is delivery:
+                _update(delivery, write_outcome(delivery, outcome))
+
+    def settle_refused(
+        self, link: EngineLink, deliveries: Sequence[Delivery], error: WireError
+    ) -> None:
+        """Settle deliveries as rejected with an error, which to every client means failure."""
+        self.settle(link, deliveries, rejected(error))

@@ -1,0 +1,133 @@
+"""Answers flows that Proton does not answer, and keeps flows that must wait for such an answer.
+
+A drain is answered even if no credit is left, and before any later flow of the same link. A flow
+with `echo` is answered with a flow. The link's handler decides whether a link is drained.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cproton_ffi import lib
+
+from protocol.amqp.frames.delivery_ids import SERIAL_MASK
+from protocol.amqp.frames.output_frames import LinkFlow, with_link_flow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.engine.interface import EngineLink, EngineSession
+    from protocol.amqp.frames.incoming_sessions import IncomingSessions
+    from protocol.amqp.frames.stream_pieces import Echo
+
+
+class FlowAnswers:
+    """The flow answers that one connection still has to write."""
+
+    def __init__(self, sessions: IncomingSessions, output: list[bytes]) -> None:
+        self._sessions = sessions
+        self._output = output
+        """Where Proton's output is gathered."""
+        self._drains: list[EngineLink] = []
+        """Links whose drain is to be answered though they have no credit."""
+        self._drained: list[EngineLink] = []
+        """Links whose drain is answered with the next output."""
+        self._echoes: list[Echo] = []
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is an answer to write."""
+        return bool(self._drains or self._drained or self._echoes)
+
+    def clear(self) -> None:
+        """The connection is gone."""
+        self._drains.clear()
+        self._drained.clear()
+        self._echoes.clear()
+
+    def echo(self, wanted: Echo) -> None:
+        """Answer a flow."""
+        self._echoes.append(wanted)
+
+    def drained(self, link: EngineLink) -> None:
+        """Give back what is left of a link's credit."""
+        given_back = lib.pn_link_drained(link.pointer)
+        if given_back > 0:
+            link.drained += given_back
+            self._drained.append(link)
+        elif link not in self._drains:
+            self._drains.append(link)
+
+    def write(self, pump: Callable[[], None]) -> None:
+        """Write all answers; `pump` moves what Proton has to say to the output."""
+        drains = self._drains.copy()
+        self._drains.clear()
+        for link in drains:
+            if link.closed:
+                continue
+            if lib.pn_link_queued(link.pointer) > 0:
+                self._drains.append(link)  # what was sent first must come first
+                continue
+            delivery_count = (link.sent + link.drained) & SERIAL_MASK
+            state = LinkFlow(link.handle, delivery_count, 0, drain=True)
+            self._write_flow(pump, link.session, link.channel, state)
+            self._drained.append(link)
+        echoes = self._echoes.copy()
+        self._echoes.clear()
+        for session, incoming in echoes:
+            if session.discards or self._sessions.by_channel.get(session.channel) is not session:
+                continue
+            echoed = None if incoming is None else incoming.link
+            if echoed is not None and echoed.answered and not echoed.closed:
+                self._write_flow(pump, echoed.session, echoed.channel, _state_of(echoed))
+            elif session.session is not None:
+                self._write_flow(pump, session.session)
+
+    def resume(self, push: Callable[[bytes], bool]) -> bool:
+        """Process the flows that came after drains which are answered now; false if there are none.
+        `push` gives a frame to Proton, and returns false if the connection ended with it."""
+        answered = self._drained.copy()
+        self._drained.clear()
+        resumed = False
+        for link in answered:
+            if link.closed:
+                continue
+            if lib.pn_link_queued(link.pointer) > 0:
+                self._drained.append(link)
+                continue
+            incoming = link.incoming
+            incoming.drain_waits = False
+            while incoming.deferred_flows and not incoming.drain_waits:
+                flow, incoming.drain_waits = incoming.deferred_flows.pop(0)
+                resumed = True
+                if not push(flow):
+                    return False
+        return resumed
+
+    def _write_flow(
+        self,
+        pump: Callable[[], None],
+        session: EngineSession,
+        channel: int = 0,
+        state: LinkFlow | None = None,
+    ) -> None:
+        """Touching a session's capacity makes Proton write a flow, which we complete."""
+        capacity = lib.pn_session_get_incoming_capacity(session.pointer)
+        written = len(self._output)
+        lib.pn_session_set_incoming_capacity(session.pointer, capacity)
+        pump()
+        if state is not None:
+            output = b"".join(self._output[written:])
+            self._output[written:] = [with_link_flow(output, channel, state)]
+
+
+def _state_of(link: EngineLink) -> LinkFlow:
+    """The state of a link's credit that a flow reports."""
+    credit = lib.pn_link_credit(link.pointer)
+    if link.is_receiver:
+        credit -= lib.pn_link_queued(link.pointer)
+        link.drained += lib.pn_link_drained(link.pointer)  # given back by the client
+        count = link.incoming.initial_delivery_count + link.received + link.drained
+    else:
+        count = link.sent + link.drained
+    return LinkFlow(link.handle, count & SERIAL_MASK, max(0, credit))

@@ -1,0 +1,283 @@
+"""What arrives on links: transfers of messages, and outcomes of messages we sent.
+
+Owns the two loops that run once per message, on plain Proton calls; not the other events.
+What comes one after another on one link and is of one kind reaches the handler in one call, and a
+message over the hard limit never occupies more memory than the limit.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from cproton_ffi import ffi, lib
+
+from protocol.amqp.engine.interface import KINDS, Delivery, EngineHandler, EngineLink, Partial
+from protocol.amqp.engine.outcomes import (
+    ACCEPTED,
+    ACCEPTED_CODE,
+    RELEASED_CODE,
+    Transactional,
+    read_outcome,
+    read_transaction_id,
+)
+from protocol.amqp.frames.incoming_sessions import Violation
+
+if TYPE_CHECKING:
+    from protocol.amqp.engine.interface import TransferKind
+    from protocol.amqp.engine.outcomes import Outcome
+    from protocol.amqp.frames.incoming_sessions import IncomingSessions
+    from protocol.amqp.held_memory import HeldMemory
+
+BUFFER_BYTES = 1 << 18
+_ABORTED = -11
+_UNGRANTED = Violation(
+    "amqp:link:transfer-limit-exceeded", "A transfer came on a link that has not been granted."
+)
+_WRONG_WAY = Violation(
+    "amqp:not-allowed", "A transfer came on a link on which the client receives."
+)
+
+_peek_event = lib.pn_collector_peek
+_pop_event = lib.pn_collector_pop
+_event_type = lib.pn_event_type
+_event_link = lib.pn_event_link
+_event_delivery = lib.pn_event_delivery
+_link_current = lib.pn_link_current
+_link_recv = lib.pn_link_recv
+_link_advance = lib.pn_link_advance
+_is_partial = lib.pn_delivery_partial
+_is_settled = lib.pn_delivery_settled
+_remote_state = lib.pn_delivery_remote_state
+_settle = lib.pn_delivery_settle
+_DELIVERY = lib.PN_DELIVERY
+
+
+class _CopyBuffer(threading.local):
+    """Memory that Proton copies bytes into, shared by all engines of a thread."""
+
+    def __init__(self) -> None:
+        self.memory = ffi.new("char[]", BUFFER_BYTES)
+        self.view = ffi.buffer(self.memory)
+
+
+copy_buffer = _CopyBuffer()
+
+
+class Arrivals:
+    """Takes deliveries off one connection's event queue."""
+
+    def __init__(
+        self,
+        collector: Any,
+        handler: EngineHandler,
+        sessions: IncomingSessions,
+        max_message_size_bytes: int,
+        memory: HeldMemory,
+    ) -> None:
+        self._collector = collector
+        self._handler = handler
+        self._sessions = sessions
+        self._max_message_size_bytes = max_message_size_bytes
+        # A read that is filled to the brim is either not the whole message or one too large.
+        self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
+        self._memory = memory
+        self.transactional_outcomes = 0
+        """How often a transaction was named in what clients said about messages we sent."""
+
+    def take_transfers(self, link: EngineLink, *, batch: bool) -> Violation | None:
+        """Take the transfers on a link that stand first among the events."""
+        collector = self._collector
+        pointer = link.pointer
+        unsettled = link.unsettled
+        settles_itself = link.settles_itself
+        unconfirmed = link.unconfirmed
+        buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
+        plain = group_kind = KINDS[False, batch]
+        transactional = self._sessions.transactional
+        deliveries: list[Delivery] = []
+        payloads: list[bytes] = []
+        while True:
+            # Not the event's own delivery: that may be an older one whose state has changed.
+            delivery = _link_current(pointer)
+            if unconfirmed:
+                link.confirmed(_event_delivery(_peek_event(collector)))
+            _pop_event(collector)
+            if delivery:
+                size = _link_recv(pointer, buffer, read_bytes)
+                if link.whole and 0 < size < read_bytes and not _is_partial(delivery):
+                    payload = view[0:size]
+                    _link_advance(pointer)
+                    unsettled[delivery] = delivery
+                    kind = plain
+                    if settles_itself and _is_settled(delivery):
+                        kind = KINDS[True, batch]
+                    if transactional:
+                        kind = _in_transaction(delivery, kind)
+                    if kind is not group_kind:
+                        if deliveries and kind != group_kind:
+                            link.received += len(deliveries)
+                            self._handler.on_transfers(link, deliveries, payloads, group_kind)
+                            deliveries, payloads = [], []
+                        group_kind = kind
+                    deliveries.append(delivery)
+                    payloads.append(payload)
+                else:
+                    if deliveries:
+                        link.received += len(deliveries)
+                        self._handler.on_transfers(link, deliveries, payloads, group_kind)
+                        deliveries, payloads = [], []
+                    violation = self._take_piece(link, delivery, size, batch=batch)
+                    if violation is not None:
+                        return violation
+            event = _peek_event(collector)
+            if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
+                break
+        if deliveries:
+            link.received += len(deliveries)
+            self._handler.on_transfers(link, deliveries, payloads, group_kind)
+        return None
+
+    def forget(self, link: EngineLink) -> None:
+        """Drop what is half here on a link."""
+        if link.partial is not None:
+            self._memory.release(link.partial.kept_bytes)
+            link.partial = None
+
+    def _take_piece(
+        self, link: EngineLink, delivery: Delivery, size: int, *, batch: bool
+    ) -> Violation | None:
+        """Take what cannot be read in one go: part of a delivery, a large or an empty one, an
+        aborted one, or one on a link that is not open."""
+        pointer = link.pointer
+        if link.closed:
+            # Under way when we ended the link. Settling also moves on to the next.
+            self._miss(delivery)
+            lib.pn_delivery_update(delivery, RELEASED_CODE)
+            _settle(delivery)
+            return None
+        if not link.answered:
+            return _UNGRANTED
+        partial = link.partial
+        if partial is None:
+            link.received += 1
+            partial = Partial(batch=batch)
+        self.forget(link)
+        link.whole = True
+        if size == _ABORTED:
+            _settle(delivery)
+            lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
+            return None
+        # A batch is held to a limit by its messages, which only the core counts.
+        limit_bytes = 0 if partial.batch else link.max_message_size_bytes
+        limit_bytes = min(limit_bytes or self._max_message_size_bytes, self._max_message_size_bytes)
+        while size > 0:
+            partial.add(copy_buffer.view[0:size], limit_bytes)
+            size = _link_recv(pointer, copy_buffer.memory, self._read_bytes)
+        if partial.size_bytes > limit_bytes:
+            self._refuse_oversize(link, delivery, partial)
+            return None
+        if _is_partial(delivery):
+            link.partial = partial
+            link.whole = False
+            fits = self._memory.hold(partial.kept_bytes)
+            return None if fits else too_much(self._memory)
+        _link_advance(pointer)
+        link.unsettled[delivery] = delivery
+        settled = bool(_is_settled(delivery))
+        kind = KINDS[settled, partial.batch]
+        if self._sessions.transactional:
+            kind = _in_transaction(delivery, kind)
+        self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
+        return None
+
+    def _refuse_oversize(self, link: EngineLink, delivery: Delivery, partial: Partial) -> None:
+        """Have a message refused as soon as it is known to be too large, once. Proton drops what
+        still comes of a delivery that has been settled."""
+        _link_advance(link.pointer)
+        link.unsettled[delivery] = delivery
+        settled = bool(_is_settled(delivery))
+        beginning = b"".join(partial.chunks)
+        self._miss(delivery)
+        self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
+        if link.unsettled.pop(delivery, None) is not None:
+            # The handler ended the link or the session instead.
+            lib.pn_delivery_update(delivery, RELEASED_CODE)
+            _settle(delivery)
+
+    def take_outcomes(self, link: EngineLink) -> Violation | None:
+        """Take the outcomes on a link that stand first among the events."""
+        collector = self._collector
+        unsettled = link.unsettled
+        deliveries: list[Delivery] = []
+        group_outcome: Outcome | None = None
+        group_settled = False
+        event = _peek_event(collector)
+        delivery = unsettled.get(_event_delivery(event))
+        if delivery is None:
+            # Settled meanwhile, or none of ours.
+            if link.closed:
+                self._miss_outcome(_event_delivery(event))
+            _pop_event(collector)
+            known = lib.pn_link_unsettled(link.pointer) <= len(unsettled)
+            return None if known else _WRONG_WAY
+        while delivery is not None:
+            _pop_event(collector)
+            state = _remote_state(delivery)
+            settled = _is_settled(delivery)
+            outcome = ACCEPTED if state == ACCEPTED_CODE else read_outcome(delivery, state)
+            if outcome is not None or settled:
+                if settled is not group_settled or (
+                    outcome is not group_outcome and outcome != group_outcome
+                ):
+                    if deliveries:
+                        self._tell_outcomes(link, deliveries, group_outcome, group_settled)
+                    deliveries = []
+                    group_outcome, group_settled = outcome, settled
+                deliveries.append(delivery)
+            event = _peek_event(collector)
+            if not event or _event_type(event) != _DELIVERY:
+                break
+            delivery = unsettled.get(_event_delivery(event))
+        if deliveries:
+            self._tell_outcomes(link, deliveries, group_outcome, group_settled)
+        return None
+
+    def _tell_outcomes(
+        self,
+        link: EngineLink,
+        deliveries: list[Delivery],
+        outcome: Outcome | None,
+        settled: bool,  # noqa: FBT001 -- as in the disposition itself
+    ) -> None:
+        """Tell the handler. Of a link that we have ended it hears only what belongs to a
+        transaction, which must not be committed without it."""
+        is_transactional = isinstance(outcome, Transactional)
+        if is_transactional:
+            self.transactional_outcomes += len(deliveries)
+        if is_transactional or not link.closed:
+            self._handler.on_outcomes(link, deliveries, outcome, settled)
+
+    def _miss(self, delivery: Delivery) -> None:
+        """A message will not be taken; its transaction, if it has one, has to know."""
+        if self._sessions.transactional:
+            transaction_id = read_transaction_id(delivery)
+            if transaction_id is not None:
+                self._handler.on_missed(transaction_id)
+
+    def _miss_outcome(self, delivery: Delivery) -> None:
+        """An outcome came for a delivery that we settled when we ended its link."""
+        transaction_id = read_transaction_id(delivery)
+        if transaction_id is not None:
+            self.transactional_outcomes += 1
+            self._handler.on_missed(transaction_id)
+
+
+def too_much(memory: HeldMemory) -> Violation:
+    """The client makes us hold more than it may."""
+    return Violation("amqp:resource-limit-exceeded", memory.refusal)
+
+
+def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:
+    transaction_id = read_transaction_id(delivery)
+    return kind if transaction_id is None else kind._replace(transaction_id=transaction_id)

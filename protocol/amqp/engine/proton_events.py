@@ -1,0 +1,362 @@
+"""What Proton found in the bytes of a client, told to the handler.
+
+Owns a connection's sessions and links from attach to detach, and what a broken protocol leads to;
+not what we do on a link of our own accord. Every Proton object a client makes is freed when the
+client is done with it, and the handler hears of nothing after the connection is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from cproton_ffi import lib
+
+from protocol.amqp.engine.attach import decoded_map, read_attach, write_refusal
+from protocol.amqp.engine.incoming_transfers import Arrivals, too_much
+from protocol.amqp.engine.interface import EngineLink, EngineSession
+from protocol.amqp.engine.outcomes import WireError, set_condition, set_info, text
+from protocol.amqp.frames.incoming_sessions import Violation
+from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.engine.attach import Attach
+    from protocol.amqp.engine.interface import EngineHandler
+    from protocol.amqp.frames.incoming_sessions import IncomingSessions
+    from protocol.amqp.held_memory import HeldMemory
+
+_OPENED_TWICE = Violation("amqp:not-allowed", "The connection has been opened before.")
+_TOO_MANY_LINKS = Violation(
+    "amqp:resource-limit-exceeded", "Too many links are attached, or refused and not detached."
+)
+_UNREADABLE = Violation("amqp:decode-error", "A frame could not be understood.")
+
+_peek_event = lib.pn_collector_peek
+_pop_event = lib.pn_collector_pop
+_event_type = lib.pn_event_type
+
+
+class Proton(NamedTuple):
+    """The Proton objects that make up a connection."""
+
+    transport: Any
+    connection: Any
+    collector: Any
+
+
+class Dispatch:
+    """Works through one connection's event queue."""
+
+    def __init__(
+        self,
+        proton: Proton,
+        handler: EngineHandler,
+        sessions: IncomingSessions,
+        *,
+        container_id: str,
+        max_message_size_bytes: int,
+        memory: HeldMemory,
+        links_max: int,
+    ) -> None:
+        self.ending = False
+        """Either side has closed the connection, or it is broken: no link is of use any more."""
+        self.broken = False
+        """The client broke the protocol; what else it sends is not looked at."""
+        self.remote_closed = False
+        """The client has closed the connection, or answered our close."""
+        self.running = False
+        self._open_seen = False
+        self._is_azure_sdk = False
+        """The client named its product, as Azure's own SDKs do."""
+        self._stopped = False
+        self._proton = proton
+        self._handler = handler
+        self._error_info = {"container-id": container_id}
+        # Proton closes a connection that it finds broken by itself, and puts this into the close.
+        set_info(lib.pn_transport_condition(proton.transport), self._error_info)
+        self._incoming = sessions
+        self._memory = memory
+        self._links_max = links_max
+        self._arrivals = Arrivals(
+            proton.collector, handler, sessions, max_message_size_bytes, memory
+        )
+        self._links: dict[Any, EngineLink] = {}
+        self._sessions: dict[Any, EngineSession] = {}
+        self._dead_links: list[Any] = []
+        self._dead_sessions: list[Any] = []
+
+    def run(self, *, batch: bool = False, local: bool = False) -> None:
+        """Tell the handler everything there is. `batch` transfers hold many messages each; `local`
+        events come of our own output."""
+        if self.running:
+            return
+        self.running = True
+        try:
+            self._run(batch=batch, local=local)
+        finally:
+            self.running = False
+
+    def _run(self, *, batch: bool, local: bool) -> None:
+        collector = self._proton.collector
+        arrivals = self._arrivals
+        while not self._stopped and (event := _peek_event(collector)):
+            event_type = _event_type(event)
+            if event_type == lib.PN_DELIVERY:
+                link = self._links.get(lib.pn_event_link(event))
+                if link is None or self.broken:
+                    _pop_event(collector)
+                else:
+                    violation = (
+                        arrivals.take_transfers(link, batch=batch)
+                        if link.is_receiver
+                        else arrivals.take_outcomes(link)
+                    )
+                    if violation is not None:
+                        self.violated(violation)
+            elif event_type == lib.PN_LINK_FLOW:
+                pointer = lib.pn_event_link(event)
+                _pop_event(collector)
+                self._flowed(pointer, local=local)
+            elif event_type in self._ACTIONS:
+                context_of, act = self._ACTIONS[event_type]
+                context = context_of(event)
+                # First, so that an exception in the handler does not bring the event back.
+                _pop_event(collector)
+                act(self, context)
+            else:
+                _pop_event(collector)
+
+    def end(self) -> None:
+        """The connection is closing: links can do no more."""
+        self.ending = True
+        for link in self._links.values():
+            link.end()
+
+    def stop(self) -> None:
+        """The connection is gone: its links are, and the handler is told nothing any more."""
+        self._stopped = True
+        for link in self._links.values():
+            link.forget()
+        for session in self._sessions.values():
+            session.links.clear()
+        self._links.clear()
+        self._sessions.clear()
+
+    def free_ended(self) -> bool:
+        """Free links and sessions that both sides have ended, once our answer has been written; false
+        if there are none. Proton then writes dispositions that settle the open deliveries of a link.
+        The caller must suppress these."""
+        if not (self._dead_links or self._dead_sessions):
+            return False
+        for pointer in self._dead_links:
+            lib.pn_link_free(pointer)
+        for pointer in self._dead_sessions:
+            lib.pn_session_free(pointer)
+        self._dead_links.clear()
+        self._dead_sessions.clear()
+        return True
+
+    def _flowed(self, pointer: Any, *, local: bool) -> None:
+        link = self._links.get(pointer)
+        if link is None or link.is_receiver or link.closed or not link.answered:
+            return
+        if local:
+            # Proton says so whenever it has written a transfer; only a waiting sender cares.
+            if not link.stalled or lib.pn_link_queued(pointer) > 0:
+                return
+            link.stalled = False
+        self._handler.on_flow(link)
+
+    # --- connection and sessions -----------------------------------------------------------------
+
+    def _opened(self, connection: Any) -> None:
+        if self.ending:
+            return
+        if self._open_seen:
+            self.violated(_OPENED_TWICE)
+            return
+        self._open_seen = True
+        properties = decoded_map(lib.pn_connection_remote_properties(connection))
+        self._is_azure_sdk = "product" in properties
+        lib.pn_connection_open(connection)
+        self._handler.on_open(
+            text(lib.pn_connection_remote_hostname(connection)) or "",
+            text(lib.pn_connection_remote_container(connection)) or "",
+            properties,
+        )
+
+    def _closed(self, connection: Any) -> None:
+        self.remote_closed = True
+        if not self.ending:
+            self.end()
+            self._handler.on_close()
+        lib.pn_connection_close(connection)
+
+    def _session_begun(self, pointer: Any) -> None:
+        session = EngineSession(pointer)
+        self._sessions[pointer] = session
+        self._incoming.begun.popleft().session = session
+        lib.pn_session_open(pointer)
+        if not (self.ending or self._memory.hold(SESSION_BYTES)):
+            self.violated(too_much(self._memory))
+
+    def _session_ended(self, pointer: Any) -> None:
+        self._drop_links(self._sessions.pop(pointer))
+        self._memory.release(SESSION_BYTES)
+        lib.pn_session_close(pointer)
+        self._dead_sessions.append(pointer)
+
+    def fail_session(self, session: EngineSession, violation: Violation) -> None:
+        """End a session for what the client did in it; the connection goes on."""
+        if self.ending:
+            return
+        error = WireError(*violation, self._error_info)
+        set_condition(lib.pn_session_condition(session.pointer), error)
+        lib.pn_session_close(session.pointer)
+        self._drop_links(session)
+        self._handler.on_session_error(*violation)
+
+    def _drop_links(self, session: EngineSession) -> None:
+        """A session is over, and with it its links."""
+        links = [link for link in session.links if not link.closed]
+        ended_by_us = [link for link in session.links if link.closed and not self.ending]
+        for link in session.links:
+            del self._links[link.pointer]
+            self._release(link)
+        session.links.clear()
+        if links:
+            self._handler.on_session_end(links)
+        for link in ended_by_us:
+            self._handler.on_gone(link)
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _link_attached(self, pointer: Any) -> None:
+        session = self._sessions[lib.pn_link_session(pointer)]
+        attach = read_attach(pointer)
+        link = EngineLink(pointer, session, attach, self._incoming.attached.popleft())
+        self._links[pointer] = link
+        session.links[link] = None
+        if self._settles_second(attach):
+            link.unconfirmed = {}
+        if self.ending:
+            link.end()
+            return
+        if len(self._links) > self._links_max:
+            self.violated(_TOO_MANY_LINKS)
+            return
+        link.held_bytes = link_bytes(link.incoming.attach_bytes)
+        if self._memory.hold(link.held_bytes):
+            self._handler.on_attach(link, attach)
+        else:
+            self.violated(too_much(self._memory))
+
+    def _release(self, link: EngineLink) -> None:
+        """A link is gone, and what is half here on it."""
+        self._arrivals.forget(link)
+        link.forget()
+        self._memory.release(link.held_bytes)
+        link.held_bytes = 0
+
+    def _settles_second(self, attach: Attach) -> bool:
+        """Whether we settle on this link what the client sends only when it has (mode `second`).
+
+        The service settles at once and says so. Azure's Python SDKs ask for `second`, but wait for us
+        to settle, so they are answered as the service does. go-amqp gives up if it is not granted.
+        """
+        asked = attach.is_receiver and attach.rcv_settle_mode == lib.PN_RCV_SECOND
+        return asked and not self._is_azure_sdk and not attach.target_is_coordinator
+
+    def _link_closed(self, pointer: Any) -> None:
+        self._link_gone(pointer, closed=True)
+
+    def _link_detached(self, pointer: Any) -> None:
+        self._link_gone(pointer, closed=False)
+
+    def _link_gone(self, pointer: Any, *, closed: bool) -> None:
+        link = self._links.pop(pointer)
+        del link.session.links[link]
+        ended_by_us, answered = link.closed, link.answered
+        self._release(link)
+        if not ended_by_us:
+            if not answered:
+                write_refusal(pointer, None)
+                lib.pn_link_open(pointer)
+            self._handler.on_detach(link, closed)
+            (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
+        elif not self.ending:
+            self._handler.on_gone(link)
+        self._dead_links.append(pointer)
+
+    def steal(self, link: EngineLink) -> None:
+        """End a link whose name the client has given to another. What Proton takes for the client's
+        detach follows."""
+        if link.closed:
+            return
+        if link.sent and not link.is_receiver:
+            self._incoming.ended_with_deliveries = True
+        self._handler.on_detach(link, True)
+        if not link.answered:
+            write_refusal(link.pointer, None)
+            lib.pn_link_open(link.pointer)
+            link.answered = True
+        error = WireError(
+            "amqp:link:stolen", f"Another link is named {link.name!r}.", self._error_info
+        )
+        set_condition(lib.pn_link_condition(link.pointer), error)
+        link.end()
+        lib.pn_link_close(link.pointer)
+
+    # --- transactions ------------------------------------------------------------------------------
+
+    @property
+    def transactional_outcomes(self) -> int:
+        """How often a transaction was named in what the client said about messages we sent."""
+        return self._arrivals.transactional_outcomes
+
+    def missed(self, transaction_id: bytes) -> None:
+        """Something of a transaction is not going to be taken."""
+        if not (self._stopped or self.ending):
+            self._handler.on_missed(transaction_id)
+
+    # --- a broken protocol -------------------------------------------------------------------------
+
+    def _transport_failed(self, transport: Any) -> None:
+        condition = lib.pn_transport_condition(transport)
+        name = text(lib.pn_condition_get_name(condition)) or "amqp:internal-error"
+        description = text(lib.pn_condition_get_description(condition)) or ""
+        self._break(Violation(name, description))
+
+    def _tail_closed(self, _: Any) -> None:
+        """Proton takes no more bytes. It says why, except for a performative it does not know."""
+        if not self.remote_closed:
+            self.violated(_UNREADABLE)
+
+    def violated(self, violation: Violation) -> None:
+        """Close the connection, since Proton would not."""
+        if not self.broken:
+            connection = self._proton.connection
+            error = WireError(*violation, self._error_info)
+            set_condition(lib.pn_connection_condition(connection), error)
+            lib.pn_connection_open(connection)
+            lib.pn_connection_close(connection)
+            self._break(violation)
+
+    def _break(self, violation: Violation) -> None:
+        if not self.broken:
+            self.broken = True
+            self.end()
+            self._handler.on_transport_error(*violation)
+
+    _ACTIONS: ClassVar[dict[int, tuple[Callable[[Any], Any], Callable[[Dispatch, Any], None]]]] = {
+        lib.PN_CONNECTION_REMOTE_OPEN: (lib.pn_event_connection, _opened),
+        lib.PN_CONNECTION_REMOTE_CLOSE: (lib.pn_event_connection, _closed),
+        lib.PN_SESSION_REMOTE_OPEN: (lib.pn_event_session, _session_begun),
+        lib.PN_SESSION_REMOTE_CLOSE: (lib.pn_event_session, _session_ended),
+        lib.PN_LINK_REMOTE_OPEN: (lib.pn_event_link, _link_attached),
+        lib.PN_LINK_REMOTE_CLOSE: (lib.pn_event_link, _link_closed),
+        lib.PN_LINK_REMOTE_DETACH: (lib.pn_event_link, _link_detached),
+        lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
+        lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
+    }

@@ -1,0 +1,34 @@
+"""Writes Proton's own messages to the broker's log instead of standard error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from cproton_ffi import ffi, lib
+
+from protocol.repeated_events import repeats
+
+log = structlog.get_logger("peeklock.proton")
+
+_MESSAGE_MAX_BYTES = 2048
+
+
+def _tell(_: Any, message: Any) -> None:
+    """Proton puts the level before its words: `WARNING: …`."""
+    text = ffi.string(message, _MESSAGE_MAX_BYTES).decode("utf-8", "replace")
+    level, _, reason = text.partition(": ")
+    if level in ("CRITICAL", "ERROR"):
+        repeats.note(log.error, "proton.error", reason, reason=reason)
+    elif level == "WARNING":
+        repeats.note(log.warning, "proton.warning", reason, reason=reason)
+    else:
+        log.debug("proton.trace", level=level, reason=reason)
+
+
+_tracer = ffi.callback("void(pn_transport_t *, const char *)", _tell)
+
+
+def log_through_us(transport: Any) -> None:
+    """Have a transport's messages written to our log."""
+    lib.pn_transport_set_tracer(transport, _tracer)

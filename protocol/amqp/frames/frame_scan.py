@@ -1,0 +1,310 @@
+"""A client's bytes, frame by frame, before Proton gets them.
+
+Proton is stricter than the service, and hides some of what it reads. So this cuts the stream into
+pieces after which events are to be looked at (a transfer of a batch, a drain), gives transfers the
+delivery ids that Proton expects, and has `session_frames` look at the rest. Less than one frame is
+held back.
+
+Transfers are the hot path. A client writes all transfers of a link alike, but for the id and the
+tag: once one has been read in full, the next ones are only compared with its layout.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.core.contract.errors import UndecodableMessage
+from protocol.amqp.frames.delivery_ids import SERIAL_MASK
+from protocol.amqp.frames.incoming_sessions import Violation
+from protocol.amqp.frames.performatives import (
+    DISPOSITION,
+    FRAME_HEADER_BYTES,
+    TRANSFER,
+    check_values,
+    field_starts,
+    has_array,
+    is_true_at,
+    read_performative,
+    uint_at,
+    with_delivery_id,
+)
+from protocol.amqp.frames.session_frames import (
+    DISPOSITION_PLAIN_BYTES,
+    Frame,
+    link_of,
+    look,
+    look_outside_sessions,
+)
+from protocol.amqp.frames.stream_pieces import Bytes, Pieces, Refused
+from protocol.codec.values import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.frames.incoming_sessions import (
+        IncomingLink,
+        IncomingSession,
+        IncomingSessions,
+    )
+    from protocol.amqp.frames.stream_pieces import Piece
+
+BATCH_NEEDLE = b"\x70\x80\x01\x37\x00"
+"""Message format 0x80013700 as a uint: a value this large has only this encoding."""
+
+_PROTOCOL_HEADER_BYTES = 8
+_LAYOUT_AFTER_TAG_MAX_BYTES = 64
+_DISPOSITION = b"\x00\x53\x15"
+_CONTROL_FRAME_MAX_BYTES = 16 * 1024
+"""Of a frame that carries no message and no outcome. Proton keeps what is in it, decoded, which takes
+many times as much memory; no client's links have properties of this size."""
+_STATE_MAX_BYTES = 1024
+"""Of what a transfer says about its own state: the id of a transaction, and an outcome."""
+
+_TOO_LARGE = Refused(
+    Violation(
+        "amqp:resource-limit-exceeded",
+        f"Only transfers and dispositions may have more than {_CONTROL_FRAME_MAX_BYTES} bytes.",
+    )
+)
+_STATE_TOO_LARGE = Refused(
+    Violation(
+        "amqp:resource-limit-exceeded",
+        f"The state of a transfer may have at most {_STATE_MAX_BYTES} bytes.",
+    )
+)
+_UNREADABLE = Refused(Violation("amqp:decode-error", "A frame could not be understood."))
+
+_read_header = struct.Struct(">IBBH").unpack_from
+
+
+class Layout(NamedTuple):
+    """How a client writes one-frame transfers on a link: all but size, id, tag and payload."""
+
+    read: Callable[[bytes, int], tuple[Any, ...]]
+    """Reads the frame's size, what stands before the id, the id, the tag's size, and what stands
+    between tag and payload."""
+    size: int
+    before: bytes
+    tag_size: bytes
+    after: bytes
+    session: IncomingSession
+
+
+class FrameScan:
+    """Cuts one connection's inbound stream into pieces."""
+
+    def __init__(self, max_frame_size_bytes: int, sessions: IncomingSessions) -> None:
+        self._max_frame_size_bytes = max_frame_size_bytes
+        self._sessions = sessions
+        self._held: list[bytes] = []
+        """The start of a frame of which there is not all."""
+        self._held_bytes = 0
+        self._needed_bytes = _PROTOCOL_HEADER_BYTES
+        """How much of it there must be before it is worth looking at it again."""
+        self._header_seen = False
+        self._broken = False
+        self._layout: Layout | None = None
+        """Of the link on which the last transfer came."""
+
+    def split(self, data: bytes) -> list[Piece]:
+        """Bytes to push, and what to do between them, in order."""
+        if self._broken:
+            # Proton has been given a frame it refuses; boundaries mean nothing any more.
+            return [Bytes(data)]
+        held_bytes = self._held_bytes + len(data)
+        if held_bytes < self._needed_bytes:
+            self._held.append(data)
+            self._held_bytes = held_bytes
+            return []
+        if self._held:
+            self._held.append(data)
+            data = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+        self._needed_bytes = FRAME_HEADER_BYTES
+        pieces = Pieces(data)
+        end = self._scan(data, pieces)
+        if end < len(data):
+            self._held.append(data[end:])
+            self._held_bytes = len(data) - end
+        return pieces.made(end)
+
+    def _scan(self, data: bytes, pieces: Pieces) -> int:
+        """Look at every whole frame; returns where they end."""
+        largest = self._max_frame_size_bytes
+        plain = self._sessions.all_plain
+        position = 0
+        if not self._header_seen:
+            self._header_seen = True
+            position = _PROTOCOL_HEADER_BYTES
+        last_header = len(data) - FRAME_HEADER_BYTES
+        while position <= last_header:
+            if self._layout is not None:
+                position = self._skip_expected(self._layout, data, position)
+                if position > last_header:
+                    break
+            size, offset, kind, channel = _read_header(data, position)
+            if size < FRAME_HEADER_BYTES or size > largest:
+                self._broken = True
+                return len(data)
+            end = position + size
+            if end > len(data):
+                self._needed_bytes = size
+                break
+            if (
+                plain
+                and size <= DISPOSITION_PLAIN_BYTES
+                and data[position + 8 : position + 11] == _DISPOSITION
+                and offset == 2
+                and kind == 0
+                and not has_array(data, position, end)
+            ):
+                position = end  # of no concern while ids are the same on both sides
+            elif size == FRAME_HEADER_BYTES:
+                position = end
+            else:
+                position = self._look(pieces, position, end, channel)
+                plain = self._sessions.all_plain
+        return position
+
+    def _skip_expected(self, layout: Layout, data: bytes, position: int) -> int:
+        """Go past transfers that need no change: written as the last one, with the next id."""
+        read, size, before, tag_size, after, session = layout
+        data_size = len(data)
+        largest = self._max_frame_size_bytes
+        ids = session.ids
+        expected = ids.next_number
+        last = data_size - size
+        while position <= last:
+            frame_size, frame_before, number, frame_tag_size, frame_after = read(data, position)
+            if (
+                number != expected
+                or frame_before != before
+                or frame_after != after
+                or frame_tag_size != tag_size
+                or not size <= frame_size <= largest
+                or position + frame_size > data_size
+            ):
+                break
+            expected = (number + 1) & SERIAL_MASK
+            position += frame_size
+        ids.next_number = expected
+        return position
+
+    def _look(self, pieces: Pieces, position: int, end: int, channel: int) -> int:
+        """Look at the frame at `position`; returns where to go on."""
+        performative = read_performative(pieces.data, position, end)
+        if performative is None:
+            pieces.act(position, _UNREADABLE)
+            return end
+        is_control = performative.code not in (TRANSFER, DISPOSITION)
+        if is_control and end - position > _CONTROL_FRAME_MAX_BYTES:
+            pieces.act(position, _TOO_LARGE)
+            return end
+        session = self._sessions.by_channel.get(channel)
+        frame = Frame(position, end, channel, performative)
+        try:
+            check_values(pieces.data, position, end, performative)
+            if performative.code == TRANSFER and session is not None and not session.discards:
+                return self._transfer(pieces, session, frame)
+            self._layout = None
+            if session is None:
+                look_outside_sessions(self._sessions, pieces, frame)
+            else:
+                look(self._sessions, pieces, session, frame)
+        except (UndecodableMessage, IndexError, struct.error):
+            pieces.act(position, _UNREADABLE)
+        return end
+
+    # --- transfers -------------------------------------------------------------------------------
+
+    def _transfer(self, pieces: Pieces, session: IncomingSession, frame: Frame) -> int:
+        data = pieces.data
+        start, end, channel, performative = frame
+        handle = uint_at(data, field_starts(data, performative, 1), 0)
+        link = link_of(self._sessions, pieces, session, handle, frame)
+        if link is None:
+            self._layout = None
+            return end
+        if link.layout is not None and link.layout is not self._layout:
+            after = self._skip_expected(link.layout, data, start)
+            if after > start:
+                self._layout = link.layout
+                return after
+        starts = field_starts(data, performative, 10)
+        client_id = uint_at(data, starts, 1)
+        more = is_true_at(data, starts, 5)
+        aborted = is_true_at(data, starts, 9)
+        is_new = link.number is None
+        number = self._number(session, link, client_id, settled=is_true_at(data, starts, 4))
+        link.number = None
+        if aborted:
+            session.ids.forget(number)
+        elif more:
+            link.number = number
+            link.layout = self._layout = None
+        if len(starts) > 8 and data[starts[7]] != 0x40:
+            self._sessions.transactional = True
+            decode(data, starts[7])  # see `check_values`
+            if starts[8] - starts[7] > _STATE_MAX_BYTES:
+                pieces.act(start, _STATE_TOO_LARGE)
+        changed = None
+        if client_id != number and (is_new or client_id is not None):
+            limit = self._max_frame_size_bytes
+            place = start, end, channel
+            changed = with_delivery_id(data, place, performative, starts, number, limit)
+        if len(starts) > 4 and data[starts[3] : starts[4]] == BATCH_NEEDLE:
+            pieces.add_batch(start, end, changed)
+        elif changed is not None:
+            pieces.replace(start, end, changed)
+        elif is_new and not more and not aborted:
+            self._learn(data, session, link, frame, starts)
+        return end
+
+    def _number(
+        self, session: IncomingSession, link: IncomingLink, client_id: int | None, *, settled: bool
+    ) -> int:
+        """Proton's id of the delivery that a transfer belongs to. What comes after a transfer that
+        announces more belongs to the same delivery, whatever its id: the Python SDK writes the
+        number that is next at the time, and the service does not look."""
+        ids = session.ids
+        number = link.number
+        if number is not None:
+            if settled:
+                ids.forget(number)
+            return number
+        number = ids.assign(client_id, None if settled else link.open_numbers)
+        if ids.renumbered and session not in self._sessions.renumbered:
+            self._sessions.renumbered.add(session)
+            self._layout = None
+            for each in session.links.values():
+                each.layout = None
+        return number
+
+    def _learn(
+        self,
+        data: bytes,
+        session: IncomingSession,
+        link: IncomingLink,
+        frame: Frame,
+        starts: list[int],
+    ) -> None:
+        """Remember how this transfer is written. Ids of one byte are not worth it."""
+        if len(starts) < 4 or session.ids.renumbered or data[starts[1]] != 0x70:
+            return
+        after = data[starts[3] : frame.performative.end]
+        if data[starts[2]] != 0xA0 or len(after) > _LAYOUT_AFTER_TAG_MAX_BYTES:
+            return
+        before = data[frame.start + 4 : starts[1] + 1]
+        tag_size = data[starts[2] : starts[2] + 2]
+        reader = _layout_reader(len(before), tag_size[1], len(after))
+        link.layout = self._layout = Layout(
+            reader.unpack_from, reader.size, before, tag_size, after, session
+        )
+
+
+@lru_cache(maxsize=256)
+def _layout_reader(before: int, tag: int, after: int) -> struct.Struct:
+    return struct.Struct(f">I{before}sI2s{tag}x{after}s")

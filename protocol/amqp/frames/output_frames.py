@@ -1,0 +1,142 @@
+"""Our own output where Proton does not write what is needed.
+
+The handle a link was given, answers to drains and flows that want one, silence about the deliveries
+of a freed link, and dispositions in the client's delivery ids. Output is whole frames throughout.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.amqp.frames.performatives import (
+    FLOW,
+    FRAME_HEADER_BYTES,
+    Performative,
+    disposition_of,
+    field_starts,
+    frame_of,
+    is_true_at,
+    uint_at,
+)
+from protocol.codec.values import UInt, compound, decode, encode, value_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protocol.amqp.frames.incoming_sessions import IncomingSession, IncomingSessions
+
+_PROTOCOL_HEADER_BYTES = 8
+_BEGIN = b"\x00\x53\x11"
+_ATTACH = b"\x00\x53\x12"
+_FLOW = b"\x00\x53\x13"
+_DISPOSITION = b"\x00\x53\x15"
+_END = b"\x00\x53\x17"
+_SESSION_FLOW_FIELDS = 4
+_STATELESS_DISPOSITION_FIELDS = 4
+
+_read_header = Struct(">IBBH").unpack_from
+
+
+class LinkFlow(NamedTuple):
+    """What a flow says of a link."""
+
+    handle: int
+    delivery_count: int
+    credit: int = 0
+    drain: bool = False
+
+
+def frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Each frame of our own output: where it starts, where its body starts, where it ends, and its
+    channel. Whole frames only; the protocol header is stepped over."""
+    position = _PROTOCOL_HEADER_BYTES if data[:4] == b"AMQP" else 0
+    while position + FRAME_HEADER_BYTES <= len(data):
+        size, offset, _, channel = _read_header(data, position)
+        yield position, position + 4 * offset, position + size, channel
+        position += size
+
+
+def last_attach(data: bytes) -> tuple[int, int] | None:
+    """Channel and handle of the last attach in our output."""
+    found = None
+    for _, body, _, channel in frames(data):
+        if data[body : body + 3] == _ATTACH:
+            first, _, _ = compound(data, body + 3)
+            handle, _ = decode(data, value_end(data, first))
+            if isinstance(handle, int):
+                found = channel, int(handle)
+    return found
+
+
+def with_link_flow(data: bytes, channel: int, state: LinkFlow) -> bytes:
+    """Our output with a flow on a channel turned into one of a link, or, where it speaks of another
+    link, followed by one."""
+    for start, body, end, frame_channel in frames(data):
+        if frame_channel != channel or data[body : body + 3] != _FLOW:
+            continue
+        performative = Performative(FLOW, *compound(data, body + 3))
+        starts = field_starts(data, performative, _SESSION_FLOW_FIELDS)
+        handle, delivery_count, credit, drain = state
+        link_fields = (UInt(handle), UInt(delivery_count), UInt(credit), None, drain)
+        fields = data[starts[0] : starts[-1]] + b"".join(map(encode, link_fields))
+        flow = frame_of(FLOW, channel, _SESSION_FLOW_FIELDS + len(link_fields), fields)
+        copied = start if performative.field_count == _SESSION_FLOW_FIELDS else end
+        return data[:copied] + flow + data[end:]
+    return data
+
+
+def without_bare_settlements(data: bytes) -> bytes:
+    """Our output without the dispositions that settle and say no more."""
+    parts: list[bytes] = []
+    for start, body, end, _ in frames(data):
+        if data[body : body + 3] == _DISPOSITION:
+            _, count, _ = compound(data, body + 3)
+            if count <= _STATELESS_DISPOSITION_FIELDS:
+                continue
+        parts.append(data[start:end])
+    return b"".join(parts)
+
+
+def with_client_ids(data: bytes, sessions: IncomingSessions) -> bytes:
+    """Our output with dispositions in the ids that the client gave its deliveries. Takes note of
+    the channels that our sessions get and give up."""
+    parts: list[bytes] = []
+    copied = 0
+    for start, body, end, channel in frames(data):
+        what = data[body : body + 3]
+        if what == _DISPOSITION:
+            session = sessions.by_own_channel.get(channel)
+            if session is not None and session.ids.renumbered:
+                parts.append(data[copied:start])
+                parts.append(_disposition_to_client(data, channel, body, session))
+                copied = end
+        elif what == _BEGIN:
+            first, count, _ = compound(data, body + 3)
+            remote_channel = decode(data, first)[0] if count else None
+            if isinstance(remote_channel, int):
+                sessions.begin_answered(channel, int(remote_channel))
+        elif what == _END:
+            sessions.end_written(channel)
+    if not copied:
+        return data
+    parts.append(data[copied:])
+    return b"".join(parts)
+
+
+def _disposition_to_client(data: bytes, channel: int, body: int, session: IncomingSession) -> bytes:
+    performative = Performative(data[body + 2], *compound(data, body + 3))
+    starts = field_starts(data, performative, 4)
+    if not is_true_at(data, starts, 0):
+        return frame_of(
+            performative.code, channel, performative.field_count, _fields(data, performative)
+        )
+    first = uint_at(data, starts, 1) or 0
+    last = uint_at(data, starts, 2)
+    settled = is_true_at(data, starts, 3)
+    ranges = session.ids.to_client(first, first if last is None else last, settled=settled)
+    return b"".join(disposition_of(data, channel, performative, starts, each) for each in ranges)
+
+
+def _fields(data: bytes, performative: Performative) -> bytes:
+    return data[performative.first : performative.end]

@@ -1,0 +1,301 @@
+"""Frames of sessions and links, all but transfers, before Proton gets them.
+
+Owns where our answer is another than Proton's: Proton ends the connection for an unknown handle or a
+link name that is taken, does not answer flows that want an echo or a drain that a later flow takes
+back, and cannot count credit of 2³¹ or more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.contract.errors import UndecodableMessage
+from protocol.amqp.frames.delivery_ids import SERIAL_MASK, is_range
+from protocol.amqp.frames.incoming_sessions import IncomingLink, Violation
+from protocol.amqp.frames.performatives import (
+    ATTACH,
+    BEGIN,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    TRANSFER,
+    Performative,
+    disposition_of,
+    field_starts,
+    frame_of,
+    is_true_at,
+    transaction_at,
+    uint_at,
+    with_uint,
+)
+from protocol.amqp.frames.stream_pieces import (
+    Echo,
+    LateSettlement,
+    Missed,
+    Pieces,
+    Refused,
+    SessionError,
+    StolenLink,
+)
+from protocol.codec.values import UInt, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.amqp.frames.incoming_sessions import IncomingSession, IncomingSessions
+
+CREDIT_MAX = (1 << 31) - 1
+"""Proton takes more for a credit below zero."""
+
+DISPOSITION_MAX_BYTES = 4 * 1024 * 1024
+"""Of a disposition, times the deliveries that it speaks of: Proton keeps what it says with each."""
+DISPOSITION_PLAIN_BYTES = 1024
+"""Up to this size a disposition may speak of any number of deliveries."""
+
+_SESSION_FLOW_FIELDS = 4
+_STATE_FIELDS = {TRANSFER: 7, DISPOSITION: 4}
+_CHANNEL_IN_USE = Violation("amqp:not-allowed", "A session was begun on a channel that has one.")
+_NOT_AN_ANSWER = Violation("amqp:not-allowed", "A begin answers a session that we did not begin.")
+
+
+class Frame(NamedTuple):
+    """A whole frame among the client's bytes."""
+
+    start: int
+    end: int
+    channel: int
+    performative: Performative
+
+
+def look_outside_sessions(sessions: IncomingSessions, pieces: Pieces, frame: Frame) -> None:
+    """A frame on a channel that has no session."""
+    code = frame.performative.code
+    if code == BEGIN:
+        starts = field_starts(pieces.data, frame.performative, 1)
+        if uint_at(pieces.data, starts, 0) is None:
+            sessions.begin(frame.channel)
+        else:
+            pieces.act(frame.start, Refused(_NOT_AN_ANSWER))
+    elif code in (DETACH, END):
+        # The Python SDK detaches links of a session it has just ended; the service looks away.
+        pieces.replace(frame.start, frame.end)
+
+
+def look(
+    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+) -> None:
+    """A frame of a session, other than a transfer."""
+    reader = _READERS.get(frame.performative.code)
+    if session.discards and frame.performative.code != END:
+        _leave_out(pieces, frame)
+    elif reader is not None:
+        reader(sessions, pieces, session, frame)
+
+
+def link_of(
+    sessions: IncomingSessions,
+    pieces: Pieces,
+    session: IncomingSession,
+    handle: int | None,
+    frame: Frame,
+) -> IncomingLink | None:
+    """The link a frame speaks of. Without one the session ends; if the client does not know yet that
+    it has gone, the frame is left out."""
+    link = session.links.get(handle or 0)
+    if link is None:
+        sentence = f"No link is attached to handle {handle or 0}."
+        violation = Violation("amqp:session:unattached-handle", sentence)
+        _fail(sessions, pieces, session, violation, frame)
+    elif link.ended:
+        _leave_out(pieces, frame)
+        return None
+    return link
+
+
+def _leave_out(pieces: Pieces, frame: Frame) -> None:
+    """The frame speaks of what is gone. A transaction must not be committed without it."""
+    state_field = _STATE_FIELDS.get(frame.performative.code)
+    if state_field is not None:
+        starts = field_starts(pieces.data, frame.performative, state_field + 1)
+        transaction_id = transaction_at(pieces.data, starts, state_field)
+        if transaction_id is not None:
+            pieces.act(frame.start, Missed(transaction_id))
+    pieces.replace(frame.start, frame.end)
+
+
+def _fail(
+    sessions: IncomingSessions,
+    pieces: Pieces,
+    session: IncomingSession,
+    violation: Violation,
+    frame: Frame,
+) -> None:
+    """End a session in place of a frame."""
+    session.discards = True
+    sessions.discarding.add(session)
+    pieces.act(frame.start, SessionError(session, violation))
+    _leave_out(pieces, frame)
+
+
+def _begin(_: IncomingSessions, pieces: Pieces, __: IncomingSession, frame: Frame) -> None:
+    pieces.act(frame.start, Refused(_CHANNEL_IN_USE))
+
+
+def _end(sessions: IncomingSessions, _: Pieces, session: IncomingSession, __: Frame) -> None:
+    sessions.end(session)
+
+
+def _attach(
+    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+) -> None:
+    data, performative = pieces.data, frame.performative
+    starts = field_starts(data, performative, 10)
+    name = decode(data, starts[0])[0] if performative.field_count else None
+    handle = uint_at(data, starts, 1)
+    if not isinstance(name, str) or handle is None:
+        raise UndecodableMessage("an attach without name or handle")
+    if handle in session.links:
+        violation = Violation("amqp:session:handle-in-use", f"Handle {handle} is in use.")
+        _fail(sessions, pieces, session, violation, frame)
+        return
+    link = IncomingLink(
+        handle,
+        str(name),
+        client_sends=not is_true_at(data, starts, 2),
+        initial_delivery_count=uint_at(data, starts, 9) or 0,
+        attach_bytes=frame.end - frame.start,
+    )
+    older = session.names.get((link.name, link.client_sends))
+    if older is not None:
+        _steal(sessions, pieces, session, older, frame)
+    sessions.attach(session, link)
+
+
+def _steal(
+    sessions: IncomingSessions,
+    pieces: Pieces,
+    session: IncomingSession,
+    older: IncomingLink,
+    frame: Frame,
+) -> None:
+    """The frame attaches a link that has the name of an older one. Proton knows one link of a name:
+    it is told that the client has detached the older one."""
+    pieces.act(frame.start, StolenLink(older))
+    older.ended = True
+    sessions.forget_name(session, older)
+    detach = encode(UInt(older.handle)) + encode(True)
+    pieces.replace(frame.start, frame.start, frame_of(DETACH, frame.channel, 2, detach))
+    pieces.cut(frame.start)
+
+
+def _detach(
+    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+) -> None:
+    starts = field_starts(pieces.data, frame.performative, 1)
+    link = session.links.get(uint_at(pieces.data, starts, 0) or 0)
+    if link is not None:
+        sessions.detach(session, link)
+    if link is None or link.ended:
+        # Gone already: both sides may have detached at once. The service looks away.
+        pieces.replace(frame.start, frame.end)
+
+
+def _flow(
+    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+) -> None:
+    data, performative = pieces.data, frame.performative
+    if performative.field_count <= _SESSION_FLOW_FIELDS:
+        return
+    starts = field_starts(data, performative, 10)
+    handle = uint_at(data, starts, 4)
+    link = None
+    if handle is not None:
+        link = link_of(sessions, pieces, session, handle, frame)
+        if link is None:
+            return
+        if not link.client_sends:
+            _credit(pieces, link, starts, frame)
+    if is_true_at(data, starts, 9):
+        pieces.act(frame.end, Echo(session, link))
+
+
+def _credit(pieces: Pieces, link: IncomingLink, starts: list[int], frame: Frame) -> None:
+    """A flow on a link on which we send."""
+    data, performative = pieces.data, frame.performative
+    changed = None
+    if (uint_at(data, starts, 6) or 0) > CREDIT_MAX:
+        changed = with_uint(data, frame.channel, performative, starts, 6, CREDIT_MAX)
+    drain = is_true_at(data, starts, 8)
+    if link.drain_waits:
+        # The drain has to be answered first; only what is said of the session counts now.
+        link.defer_flow(changed or data[frame.start : frame.end], drain=drain)
+        session_fields = data[performative.first : starts[_SESSION_FLOW_FIELDS]]
+        changed = frame_of(FLOW, frame.channel, _SESSION_FLOW_FIELDS, session_fields)
+    elif drain:
+        link.drain_waits = True
+    if changed is not None:
+        pieces.replace(frame.start, frame.end, changed)
+    if drain:
+        pieces.cut(frame.end)
+
+
+def _disposition(
+    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+) -> None:
+    """What the client says of its own deliveries speaks of the ids it gave them."""
+    data, performative = pieces.data, frame.performative
+    starts = field_starts(data, performative, 5)
+    if _says_too_much(starts, pieces, frame):
+        sentence = "A disposition of this size can speak of few deliveries."
+        violation = Violation("amqp:resource-limit-exceeded", sentence)
+        _fail(sessions, pieces, session, violation, frame)
+        return
+    if is_true_at(data, starts, 0):
+        if sessions.ended_with_deliveries:
+            _watch_settlement(pieces, starts, frame)
+        return
+    if not session.ids.renumbered:
+        return
+    first = uint_at(data, starts, 1) or 0
+    last = uint_at(data, starts, 2)
+    last = first if last is None else last
+    if not is_range(first, last):
+        return  # for Proton to refuse
+    ranges = session.ids.from_client(first, last, settled=is_true_at(data, starts, 3))
+    changed = [disposition_of(data, frame.channel, performative, starts, each) for each in ranges]
+    pieces.replace(frame.start, frame.end, b"".join(changed))
+
+
+def _watch_settlement(pieces: Pieces, starts: list[int], frame: Frame) -> None:
+    """Proton says nothing of deliveries that it does not know any more."""
+    data = pieces.data
+    transaction_id = transaction_at(data, starts, 4)
+    first = uint_at(data, starts, 1)
+    if transaction_id is None or first is None:
+        return
+    last = uint_at(data, starts, 2)
+    count = 1 if last is None else ((last - first) & SERIAL_MASK) + 1
+    whole = data[frame.start : frame.end]
+    pieces.act(frame.start, LateSettlement(whole, transaction_id, count))
+    pieces.replace(frame.start, frame.end)
+
+
+def _says_too_much(starts: list[int], pieces: Pieces, frame: Frame) -> bool:
+    """Whether what a disposition says would be kept too many times."""
+    size_bytes = frame.end - frame.start
+    if size_bytes <= DISPOSITION_PLAIN_BYTES:
+        return False
+    first, last = uint_at(pieces.data, starts, 1) or 0, uint_at(pieces.data, starts, 2)
+    count = 1 if last is None else ((last - first) & SERIAL_MASK) + 1
+    return size_bytes * count > DISPOSITION_MAX_BYTES
+
+
+_READERS: dict[int, Callable[[IncomingSessions, Pieces, IncomingSession, Frame], None]] = {
+    BEGIN: _begin,
+    ATTACH: _attach,
+    FLOW: _flow,
+    DISPOSITION: _disposition,
+    DETACH: _detach,
+    END: _end,
+}

@@ -1,0 +1,476 @@
+"""The links that carry messages: one on which a client sends, one on which it receives.
+
+Each is the peer of the commands it submits and turns the effects it gets into engine calls. Locks
+live in the queue; here only the way from a delivery back to its lock token is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.core.contract.commands import Credit, Detach, DoomTransaction, Send, SendBatch, Settle
+from broker.core.contract.effects import (
+    Accepted,
+    Deliver,
+    Detached,
+    Drained,
+    DrainGoesOn,
+    Effect,
+    ReceiverAttached,
+    Refused,
+    SenderAttached,
+    SendRefused,
+    Settled,
+    SettlementHeld,
+    SettleRefused,
+    TransactionRefused,
+    messages_as_delivered,
+)
+from broker.core.contract.errors import (
+    LeftOutOfTransaction,
+    MessageSizeExceeded,
+    UndecodableMessage,
+)
+from protocol.addresses import is_subscription
+from protocol.amqp.engine.outcomes import ACCEPTED, Outcome, Received, Transactional
+from protocol.amqp.links.session_filters import SessionFilterAnswer
+from protocol.amqp.links.via_entity import note_use
+from protocol.amqp.outcome_mapping import ANSWERS, settlement_of, wire_error
+from protocol.codec.message_ids import identify
+from protocol.codec.sections import delivery_tag, encode_delivery, read_batch, read_message
+from protocol.codec.values import Long, ULong, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.core.contract.commands import Command
+    from broker.core.contract.errors import BrokerError
+    from broker.core.contract.message import Message
+    from config.model.limits import Limits
+    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
+
+UNIX_EPOCH_TICKS = 621_355_968_000_000_000
+TICKS_PER_MS = 10_000
+
+
+class ClientSender:
+    """A link on which the client sends to a queue or topic."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        path: str,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        limits: Limits,
+    ) -> None:
+        self._engine = engine
+        self._link = link
+        self.path = path
+        self._submit = submit
+        self._touch = touch
+        self._credit_window = limits.sender_credit_window
+        self._batch_max_bytes = limits.batch_max_bytes
+        self._answered = 0
+        self._transactions: dict[Delivery, bytes] = {}
+        self._max_message_size_bytes = 0
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def on_transfers(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> None:
+        """Messages arrived."""
+        if kind.batch:
+            for delivery, payload in zip(deliveries, payloads, strict=True):
+                self._on_batch(delivery, payload, kind)
+            return
+        handles: list[Any] = deliveries
+        try:
+            messages = [read_message(payload) for payload in payloads]
+        except UndecodableMessage:
+            messages, handles = self._readable(deliveries, payloads, kind)
+        if kind.settled:
+            handles = [None] * len(messages)
+            self._settle_presettled(deliveries)
+        elif kind.transaction_id is not None:
+            self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
+        if messages:
+            self._submit(Send(self, identify(messages), handles, kind.transaction_id, self._engine))
+
+    def on_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
+        """A message over the link's limit is arriving; its bytes are not kept."""
+        del beginning
+        error = MessageSizeExceeded(
+            f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
+            f"({self._max_message_size_bytes} bytes) currently allowed on the link."
+        )
+        if settled:
+            wire_error(error, entity=self.path, operation="send")  # logged; nobody to tell
+            self._settle_presettled([delivery])
+        else:
+            self._refuse(delivery, error)
+
+    def on_detach(self) -> None:
+        """The client is done with this link."""
+        self._submit(Detach([self]))
+
+    def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
+        try:
+            messages, size_bytes = read_batch(payload)
+        except UndecodableMessage as error:
+            self._doom(kind, error)
+            if kind.settled:
+                wire_error(error, entity=self.path, operation="send")
+                self._settle_presettled([delivery])
+            else:
+                self._refuse(delivery, error)
+            return
+        handle = delivery
+        if kind.settled:
+            handle = None
+            self._settle_presettled([delivery])
+        elif kind.transaction_id is not None:
+            self._transactions[delivery] = kind.transaction_id
+        self._submit(
+            SendBatch(
+                self, identify(messages), handle, kind.transaction_id, size_bytes, self._engine
+            )
+        )
+
+    def _readable(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> tuple[list[Message], list[Delivery]]:
+        """Keep what can be read and refuse the rest, one by one."""
+        messages = []
+        handles = []
+        for delivery, payload in zip(deliveries, payloads, strict=True):
+            try:
+                messages.append(read_message(payload))
+                handles.append(delivery)
+            except UndecodableMessage as error:
+                self._doom(kind, error)
+                if kind.settled:
+                    wire_error(error, entity=self.path, operation="send")
+                else:
+                    self._refuse(delivery, error)
+        return messages, handles
+
+    def _doom(self, kind: TransferKind, error: BrokerError) -> None:
+        """A message will not be taken: neither will what else is in its transaction."""
+        if kind.transaction_id is not None:
+            self._submit(DoomTransaction(kind.transaction_id, self._engine, error))
+
+    # --- from the core -------------------------------------------------------------------------
+
+    def receive(self, effect: Effect) -> None:
+        """Tell the client."""
+        _SENDER_EFFECTS[type(effect)](self, effect)
+        self._touch()
+
+    def _attached(self, effect: SenderAttached) -> None:
+        note_use(self._link.session, self.path)
+        self._max_message_size_bytes = effect.max_message_size_bytes
+        self._link.max_message_size_bytes = effect.max_message_size_bytes
+        batch_max_bytes = min(self._batch_max_bytes, effect.max_message_size_bytes)
+        self._engine.attach(
+            self._link,
+            max_message_size_bytes=effect.max_message_size_bytes,
+            credit=self._credit_window,
+            # SDKs fill batches up to this, those that do not know it up to the message size.
+            properties={"com.microsoft:max-message-batch-size": encode(ULong(batch_max_bytes))},
+        )
+
+    def _refused(self, effect: Refused) -> None:
+        error = wire_error(
+            effect.error, entity=self.path, operation="attach sender", host=self._link.host
+        )
+        self._engine.refuse(self._link, error)
+
+    def _detached(self, effect: Detached) -> None:
+        error = wire_error(
+            effect.error, entity=self.path, operation="sender ended", host=self._link.host
+        )
+        self._engine.detach(self._link, error)
+
+    def _accepted(self, effect: Accepted) -> None:
+        handles = effect.handles
+        if self._transactions:
+            for handle in handles:
+                transaction_id = self._transactions.pop(handle, None)
+                outcome: Outcome = ACCEPTED
+                if transaction_id is not None:
+                    outcome = Transactional(transaction_id, ACCEPTED)
+                self._engine.settle(self._link, [handle], outcome)
+        else:
+            self._engine.settle(self._link, handles, ACCEPTED)
+        self._replenish(len(handles))
+
+    def _send_refused(self, effect: SendRefused) -> None:
+        if effect.handle is None:
+            wire_error(effect.error, entity=self.path, operation="send")  # logged, as promised
+            return
+        self._transactions.pop(effect.handle, None)
+        self._refuse(effect.handle, effect.error)
+
+    def _transaction_refused(self, effect: TransactionRefused) -> None:
+        """The client sent settled messages in a transaction that is not known: nothing else can
+        tell it that they are lost."""
+        error = wire_error(effect.error, entity=self.path, operation="send")
+        self._engine.detach(self._link, error)
+        self.on_detach()
+
+    def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
+        refusal = wire_error(error, entity=self.path, operation="send", host=self._link.host)
+        self._engine.settle_refused(self._link, [delivery], refusal)
+        self._replenish(1)
+
+    def _settle_presettled(self, deliveries: Sequence[Delivery]) -> None:
+        self._engine.settle(self._link, deliveries, None)
+        self._replenish(len(deliveries))
+
+    def _replenish(self, count: int) -> None:
+        """Credit returns as sends are answered, so what a client has in flight stays bounded."""
+        self._answered += count
+        if self._answered * 2 >= self._credit_window:
+            self._engine.grant(self._link, self._answered)
+            self._answered = 0
+
+
+class ClientReceiver:
+    """A link on which the client receives from a queue, subscription or sub-queue."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        path: str,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        *,
+        presettled: bool,
+        session_filter: SessionFilterAnswer | None = None,
+    ) -> None:
+        self._engine = engine
+        self._link = link
+        self.path = path
+        self._submit = submit
+        self._touch = touch
+        self._presettled = presettled
+        self._from_topic = is_subscription(path)
+        self._session_filter = session_filter or SessionFilterAnswer()
+        self._unsettled: dict[Delivery, bytes] = {}
+        """Lock tokens of what the client may still settle."""
+        self._held: dict[Delivery, bytes] = {}
+        """Those of them that wait for a transaction, or waited for one that was rolled back."""
+        self._untagged = 0
+        self._paused = False
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def on_outcomes(
+        self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
+    ) -> None:
+        """The client settled deliveries, or says how it wants them settled."""
+        transaction_id = None
+        if isinstance(outcome, Transactional):
+            transaction_id = outcome.transaction_id
+            outcome = outcome.outcome
+        if isinstance(outcome, Received) and not settled:
+            return  # how far it has got says nothing about what it wants
+        if settled and transaction_id is not None and self._held:
+            deliveries = self._settle_repeated(deliveries, transaction_id)
+        # In a transaction the client may settle again, if it is rolled back.
+        is_last_word = settled or transaction_id is None
+        token_of = self._unsettled.pop if is_last_word else self._unsettled.get
+        tokens: list[bytes] = []
+        known: list[Any] = []
+        for delivery in deliveries:
+            token = token_of(delivery, None)
+            if token is not None:
+                tokens.append(token)
+                known.append(delivery)
+        if transaction_id is not None and not settled:
+            self._held.update(dict.fromkeys(known, transaction_id))
+        elif self._held:
+            for delivery in deliveries:
+                self._held.pop(delivery, None)
+        if settled:
+            self._engine.settle(self._link, deliveries, None)
+            known = [None] * len(tokens)
+        if transaction_id is not None and len(tokens) < len(deliveries):
+            self._submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
+        if tokens:
+            settlement = settlement_of(outcome)
+            self._submit(Settle(self, tokens, known, settlement, transaction_id, self._engine))
+
+    def _settle_repeated(self, deliveries: list[Delivery], transaction_id: bytes) -> list[Delivery]:
+        """Settle the deliveries that the client asked to settle in this transaction before; return the
+        others.
+
+        A client may ask unsettled first, and settle when it has the provisional answer; that may be
+        after the discharge. The second disposition changes nothing: a commit completes the message
+        anyway, and after a rollback its lock stays."""
+        others = []
+        for delivery in deliveries:
+            if self._held.get(delivery) == transaction_id:
+                del self._held[delivery]
+                self._unsettled.pop(delivery, None)
+                self._engine.settle(self._link, [delivery], None)
+            else:
+                others.append(delivery)
+        return others
+
+    def on_flow(self) -> None:
+        """Credit, drain or the session window changed."""
+        self._offer_credit(self._engine.draining(self._link))
+
+    def on_detach(self) -> None:
+        """The client is done with this link; its locks stand until they expire."""
+        self._unsettled.clear()
+        self._held.clear()
+        self._submit(Detach([self]))
+
+    def pause(self) -> None:
+        """The socket is full: what the core has not handed out yet stays with it."""
+        self._paused = True
+        self._submit(Credit(self, self._link.sent))
+
+    def resume(self) -> None:
+        """The socket has room again."""
+        self._paused = False
+        self._offer_credit(self._engine.draining(self._link))
+
+    def _offer_credit(self, drain: bool) -> None:
+        engine, link = self._engine, self._link
+        if self._paused or engine.queued(link):
+            # Proton rescans whatever it cannot send at every write: never let a backlog form.
+            return
+        self._submit(Credit(self, link.sent + engine.credit(link), drain))
+
+    # --- from the core -------------------------------------------------------------------------
+
+    def receive(self, effect: Effect) -> None:
+        """Tell the client."""
+        _RECEIVER_EFFECTS[type(effect)](self, effect)
+        self._touch()
+
+    def _deliver(self, effect: Deliver) -> None:
+        if self._link.closed:
+            return  # what was locked for it may have left memory again
+        heads = []
+        bodies = []
+        tags = []
+        from_topic = self._from_topic
+        locked_until_ms = effect.locked_until_ms
+        for message, token in zip(messages_as_delivered(effect), effect.tokens, strict=True):
+            head, body = encode_delivery(message, token, locked_until_ms, from_topic=from_topic)
+            heads.append(head)
+            bodies.append(body)
+            if token is None:
+                self._untagged += 1
+                tags.append(self._untagged.to_bytes(16, "big"))
+            else:
+                tags.append(delivery_tag(token))
+        deliveries = self._engine.send(self._link, tags, heads, bodies, self._presettled)
+        if not self._presettled:
+            self._unsettled.update(zip(deliveries, effect.tokens, strict=False))  # type: ignore[arg-type]
+        if self._engine.credit(self._link) > 0 and not self._engine.draining(self._link):
+            self._offer_credit(False)
+
+    def _drained(self, _: Drained) -> None:
+        self._engine.drained(self._link)
+
+    def _drain_goes_on(self, _: DrainGoesOn) -> None:
+        self._offer_credit(self._engine.draining(self._link))
+
+    def _settled(self, effect: Settled) -> None:
+        answer = ANSWERS[effect.settlement.kind]
+        if effect.transaction_id is not None:
+            # The Java SDK waits for a state of the type it sent, until the delivery is settled.
+            answer = Transactional(effect.transaction_id, answer)
+        self._forget(effect.handles)
+        self._engine.settle(self._link, effect.handles, answer)
+
+    def _settlement_held(self, effect: SettlementHeld) -> None:
+        """The provisional answer (AMQP 1.0, section 4.4.2): SDKs wait for it, and not for more."""
+        answer = Transactional(effect.transaction_id, ANSWERS[effect.settlement.kind])
+        self._engine.update(self._link, effect.handles, answer)
+
+    def _settle_refused(self, effect: SettleRefused) -> None:
+        error = wire_error(effect.error, entity=self.path, operation="settle")
+        self._forget(effect.handles)
+        self._engine.settle_refused(self._link, effect.handles, error)
+
+    def _forget(self, handles: Sequence[Delivery]) -> None:
+        """Deliveries end that waited for a transaction. The client may have let go of one, and its
+        memory may be another's by now: see `EngineLink.unsettled`."""
+        if self._held:
+            for handle in handles:
+                if self._link.unsettled.get(handle) is handle:
+                    self._held.pop(handle, None)
+                    self._unsettled.pop(handle, None)
+
+    def _transaction_refused(self, effect: TransactionRefused) -> None:
+        """The client settled deliveries in a transaction that is not known. There is no answer to
+        a settled disposition, so the link ends with the error. What it has sent meanwhile for other
+        transactions still counts, or they would be committed in part."""
+        error = wire_error(effect.error, entity=self.path, operation="settle")
+        self._engine.detach(self._link, error)
+        self._submit(Detach([self]))
+
+    def _attached(self, effect: ReceiverAttached) -> None:
+        note_use(self._link.session, self.path)
+        if effect.session_id is None:
+            self._engine.attach(self._link)
+        else:
+            ticks = UNIX_EPOCH_TICKS + effect.session_locked_until_ms * TICKS_PER_MS
+            self._engine.attach(
+                self._link,
+                properties={"com.microsoft:locked-until-utc": encode(Long(ticks))},
+                filter=self._session_filter.encode(effect.session_id),
+            )
+        self._offer_credit(self._engine.draining(self._link))
+
+    def _refused(self, effect: Refused) -> None:
+        error = wire_error(
+            effect.error, entity=self.path, operation="attach receiver", host=self._link.host
+        )
+        self._engine.refuse(self._link, error)
+
+    def _detached(self, effect: Detached) -> None:
+        error = wire_error(
+            effect.error, entity=self.path, operation="receiver ended", host=self._link.host
+        )
+        self._unsettled.clear()
+        self._held.clear()
+        # A client may be settling one of these just now, and some SDKs wait for the answer even
+        # after the link has ended.
+        self._engine.settle_refused(self._link, list(self._link.unsettled), error)
+        self._engine.detach(self._link, error)
+
+
+_SENDER_EFFECTS: dict[type, Callable[[ClientSender, Any], None]] = {
+    SenderAttached: ClientSender._attached,
+    Refused: ClientSender._refused,
+    Detached: ClientSender._detached,
+    Accepted: ClientSender._accepted,
+    SendRefused: ClientSender._send_refused,
+    TransactionRefused: ClientSender._transaction_refused,
+}
+
+_RECEIVER_EFFECTS: dict[type, Callable[[ClientReceiver, Any], None]] = {
+    ReceiverAttached: ClientReceiver._attached,
+    Refused: ClientReceiver._refused,
+    Detached: ClientReceiver._detached,
+    Deliver: ClientReceiver._deliver,
+    Drained: ClientReceiver._drained,
+    DrainGoesOn: ClientReceiver._drain_goes_on,
+    Settled: ClientReceiver._settled,
+    SettlementHeld: ClientReceiver._settlement_held,
+    SettleRefused: ClientReceiver._settle_refused,
+    TransactionRefused: ClientReceiver._transaction_refused,
+}

@@ -1,0 +1,300 @@
+"""What a client can attach a link to: entities, their `$management`, `$cbs`, the coordinator.
+
+Owns which kind of link an attach asks for and where responses go; what each kind does is in
+`message_links.py`, `browsing_link.py`, `request_response.py`, `cbs.py`, `management.py` and `coordinator.py`. No link is
+made that the client has no permit for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from broker.core.contract.commands import AttachReceiver, AttachSender, ReceiveMode, SessionRequest
+from broker.core.contract.errors import EntityNotFound, InvalidField, NotImplementedHere
+from protocol.addresses import Address, NodeKind, parse
+from protocol.amqp.links.browsing_link import BrowsingLink, BrowsingTurns
+from protocol.amqp.links.message_links import ClientReceiver, ClientSender
+from protocol.amqp.links.session_filters import (
+    SESSION_FILTER,
+    SessionFilterAnswer,
+    compares_session_ids_by_case,
+)
+from protocol.amqp.links.via_entity import check_receiving
+from protocol.amqp.nodes.cbs import CbsNode
+from protocol.amqp.nodes.coordinator import CoordinatorLink
+from protocol.amqp.nodes.management import ManagementNode
+from protocol.amqp.nodes.request_intake import RequestIntake
+from protocol.amqp.nodes.request_response import Request, RequestLink, ResponseLink
+from protocol.identity import LISTEN, SEND
+from protocol.repeated_events import repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.core.contract.commands import Command, Declare
+    from config.model.limits import Limits
+    from protocol.amqp.authorization import Permits
+    from protocol.amqp.engine.attach import Attach
+    from protocol.amqp.engine.engine import Engine, EngineLink
+    from protocol.amqp.nodes.request_response import RequestNode
+
+log = structlog.get_logger("peeklock.amqp")
+
+SETTLED_MODE = 1
+REJECTED = "amqp:rejected:list"
+CBS_REQUEST_MAX_BYTES = 64 * 1024
+"""A token and what is said about it: anybody may attach here, before any token is checked."""
+MANAGEMENT_REQUEST_MAX_BYTES = 16 * 1024 * 1024
+"""Many messages to schedule, or the state of a session; no more than a message may have."""
+COORDINATOR_REQUEST_MAX_BYTES = 4 * 1024
+"""A declare or a discharge."""
+SESSION_WAIT_DEFAULT_MS = 65_000
+NON_EXCLUSIVE_SESSION_FILTER = "com.microsoft:non-exclusive-session-filter:list"
+SELECTORS = frozenset(
+    {
+        0x0000468C00000003,
+        0x0000468C00000004,
+        "apache.org:no-local-filter:list",
+        "apache.org:selector-filter:string",
+    }
+)
+"""Filters of generic clients, by descriptor: ignored, they would give a client others' messages."""
+
+
+class ClientLink(Protocol):
+    """What every kind of link answers to."""
+
+    def on_detach(self) -> None: ...
+
+
+class Nodes:
+    """The nodes of the broker as one connection sees them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        permits: Permits,
+        limits: Limits,
+        submit: Callable[[Command], None],
+        submit_later: Callable[[Declare], bool],
+        touch: Callable[[], None],
+        grants_changed: Callable[[bool], None],
+        has_entity: Callable[[str, str], bool],
+    ) -> None:
+        self._engine = engine
+        self._permits = permits
+        self._limits = limits
+        self._submit = submit
+        self._submit_later = submit_later
+        self._touch = touch
+        self._responses: list[ResponseLink] = []
+        self._intake = RequestIntake()
+        self.browsing = BrowsingTurns()
+        self._spells_session_ids = False
+        self._management: dict[str, ManagementNode] = {}
+        self._cbs = CbsNode(permits, grants_changed, has_entity, self._respond)
+
+    def open(self, properties: Mapping[str, object]) -> None:
+        """The client has opened the connection and said which software it is."""
+        self._cbs.recognise(properties)
+        self._spells_session_ids = compares_session_ids_by_case(properties)
+
+    def forget(self, peer: object) -> None:
+        """A link is gone."""
+        if isinstance(peer, ResponseLink):
+            self._responses.remove(peer)
+
+    def clear(self) -> None:
+        """All links are gone."""
+        self._intake.clear()
+        self.browsing.clear()
+        self._responses.clear()
+        self._management.clear()
+
+    def connection_lost(self) -> None:
+        """The connection is gone: break reference cycles, so that its memory is freed at once."""
+        self.clear()
+        del self._cbs, self._submit, self._submit_later
+
+    @property
+    def requesters(self) -> list[ManagementNode]:
+        """Who has asked for something on this connection, and may have locked messages so."""
+        return list(self._management.values())
+
+    def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
+        """The peer of a link to whatever its address names. Raises if there is no such thing."""
+        if attach.is_receiver and attach.target_is_coordinator:
+            return self._attach_coordinator(link, attach)
+        text = attach.target_address if attach.is_receiver else attach.source_address
+        if attach.dynamic:
+            raise NotImplementedHere(
+                "Dynamic nodes are not offered: create a queue and name it as the address."
+            )
+        if not text:
+            raise EntityNotFound("")
+        address = parse(text)
+        if address.kind is NodeKind.ENTITY:
+            if attach.is_receiver:
+                return self._attach_sender(link, attach, address.path)
+            _check_filters(attach)
+            if attach.copies:
+                return self._attach_browser(link, attach, address.path)
+            return self._attach_receiver(link, attach, address.path)
+        if address.kind is NodeKind.MANAGEMENT:
+            self._permits.rest(link, (None, _management(address.path)))
+        if not attach.is_receiver:
+            return self._attach_responses(link, attach, address)
+        if address.kind is NodeKind.CBS:
+            return self._attach_requests(link, address, self._cbs, CBS_REQUEST_MAX_BYTES)
+        limit_bytes = min(self._limits.message_max_bytes, MANAGEMENT_REQUEST_MAX_BYTES)
+        node = self._management_node(address.path)
+        return self._attach_requests(link, address, node, limit_bytes)
+
+    def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> ClientSender:
+        via = attach.properties.get("com.microsoft:transfer-destination-address")
+        destination = None if via is None else parse(str(via)).path
+        paths = [path] if destination is None else [path, destination]
+        self._permits.rest(link, *((SEND, one) for one in paths))
+        peer = ClientSender(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._touch,
+            self._limits,
+        )
+        self._submit(AttachSender(peer, path, destination, self._engine))
+        return peer
+
+    def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
+        self._permits.rest(link, (LISTEN, path))
+        check_receiving(link.session, path)
+        session, session_filter = self._session_request(attach)
+        presettled = attach.snd_settle_mode == SETTLED_MODE
+        peer = ClientReceiver(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._touch,
+            presettled=presettled,
+            session_filter=session_filter,
+        )
+        mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
+        self._submit(AttachReceiver(peer, path, mode, session, self._engine))
+        return peer
+
+    def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
+        self._permits.rest(link, (LISTEN, path))
+        session, _ = self._session_request(attach)
+        peer = BrowsingLink(
+            self._engine,
+            link,
+            path,
+            self._submit,
+            self._touch,
+            self.browsing,
+            presettled=attach.snd_settle_mode == SETTLED_MODE,
+            session_id=session.session_id if session is not None else None,
+        )
+        peer.begin()
+        return peer
+
+    def _session_request(
+        self, attach: Attach
+    ) -> tuple[SessionRequest | None, SessionFilterAnswer | None]:
+        """The session a receiver asks for, and how it is told which one it has."""
+        wanted = attach.filter.get(SESSION_FILTER)
+        if wanted is None:
+            return None, None
+        session_id = wanted.value
+        if session_id is not None and not isinstance(session_id, str):
+            raise InvalidField("The session filter must hold a string, or null for any session.")
+        timeout_ms = attach.properties.get("com.microsoft:timeout")
+        if not isinstance(timeout_ms, int) or timeout_ms <= 0:
+            timeout_ms = SESSION_WAIT_DEFAULT_MS
+        session_id = None if session_id is None else str(session_id)
+        spelling = session_id if self._spells_session_ids else None
+        answer = SessionFilterAnswer(wanted.descriptor, spelling)
+        return SessionRequest(session_id, int(timeout_ms)), answer
+
+    def _attach_coordinator(self, link: EngineLink, attach: Attach) -> CoordinatorLink:
+        peer = CoordinatorLink(
+            self._engine,
+            link,
+            self._submit,
+            self._submit_later,
+            self._touch,
+            self._permits.authorize_transaction,
+            rejects=not attach.outcomes or REJECTED in attach.outcomes,
+        )
+        link.session.has_coordinator = True
+        peer.attach(COORDINATOR_REQUEST_MAX_BYTES)
+        return peer
+
+    def _attach_requests(
+        self, link: EngineLink, node: Address, answerer: RequestNode, limit_bytes: int
+    ) -> RequestLink:
+        peer = RequestLink(self._engine, link, node, answerer, self._intake, self._touch)
+        peer.attach(limit_bytes)
+        return peer
+
+    def _attach_responses(self, link: EngineLink, attach: Attach, node: Address) -> ResponseLink:
+        peer = ResponseLink(
+            self._engine,
+            link,
+            node,
+            attach.target_address,
+            self._intake,
+            self._touch,
+            presettled=attach.snd_settle_mode == SETTLED_MODE,
+        )
+        peer.attach()
+        self._responses.append(peer)
+        return peer
+
+    def _management_node(self, path: str) -> ManagementNode:
+        node = self._management.get(path.lower())
+        if node is None:
+            node = ManagementNode(path, self._submit, self._respond, self._authorize_request)
+            self._management[path.lower()] = node
+        return node
+
+    def _authorize_request(self, claim: str, path: str) -> None:
+        """Some clients put a token for the node of an entity, and not for the entity."""
+        self._permits.authorize(claim, _management(path))
+
+    def _respond(self, request: Request, response: bytes) -> None:
+        """Answer on the response link of the same node: by AMQP session, else by reply address.
+
+        `reply-to` alone is not enough: clients leave it out, reuse it, or put a link name in it.
+        """
+        node = request.link.node
+        candidates = [link for link in self._responses if link.node == node]
+        in_session = [link for link in candidates if link.link.session is request.link.link.session]
+        named = [
+            link
+            for link in in_session or candidates
+            if request.reply_to and request.reply_to in (link.address, link.link.name)
+        ]
+        chosen = named or in_session or candidates
+        if chosen:
+            chosen[-1].respond(request, response)
+        else:
+            self._intake.left(request)
+            repeats.note(log.info, "response.dropped", node, node=node)
+
+
+def _check_filters(attach: Attach) -> None:
+    if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
+        raise NotImplementedHere("Non-exclusive sessions are not offered.")
+    if any(wanted.descriptor in SELECTORS for wanted in attach.filter.values()):
+        raise NotImplementedHere(
+            "A receiver has no selector here: make a subscription with a rule that selects."
+        )
+
+
+def _management(path: str) -> str:
+    return f"{path}/$management".lstrip("/")

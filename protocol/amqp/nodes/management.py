@@ -1,0 +1,373 @@
+"""The `$management` node of an entity: requests become commands, replies become messages.
+
+One table row per operation: what it takes (`management_arguments.py`), how its answer is written.
+What an operation does is the core's. An unknown or malformed operation gets a status, never silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from broker.core.contract import commands
+from broker.core.contract.commands import ReceiveMode
+from broker.core.contract.effects import Effect, Reply
+from broker.core.contract.errors import (
+    ArgumentError,
+    BrokerError,
+    MessageNotFound,
+    NotImplementedHere,
+)
+from config.model.limits import INT32_MAX
+from protocol.addresses import is_subscription
+from protocol.amqp.nodes import management_arguments as arguments
+from protocol.amqp.nodes import rule_encoding
+from protocol.amqp.nodes.request_response import Request, write_response
+from protocol.codec.peeked_messages import encode_peeked
+from protocol.codec.sections import encode_message
+from protocol.codec.values import Array, ArrayCode, Int, Long, Symbol, Timestamp
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.contract.commands import Command
+    from broker.core.contract.message import Message
+
+PREFIX = "com.microsoft:"
+ALL_SESSIONS_SENTINEL_MS = 253_402_300_800_000
+"""`last-updated-time` of year 10000: every session, whenever its state changed."""
+PEEK_REPLY_MAX_BYTES = 900_000
+"""A reply is one message; clients limit what they take."""
+
+LARGE_ANSWER_BYTES = 1024 * 1024
+
+OK, NO_CONTENT = 200, 204
+
+
+class Answer(NamedTuple):
+    """What a request that was carried out is answered with."""
+
+    status: int
+    body: object
+    condition: str | None = None
+    """Why there is no content, where an SDK asks for the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How one operation is read and answered."""
+
+    claim: str
+    command: Callable[[ManagementNode, Request, dict[str, Any]], Command]
+    answer: Callable[[Any, Request], Answer]
+    answer_max_bytes: int = 4 * 1024
+    """About how large an answer can be."""
+
+
+class ManagementNode:
+    """Answers the requests sent to one entity's `$management`; the peer of their commands."""
+
+    def __init__(
+        self,
+        path: str,
+        submit: Callable[[Command], None],
+        respond: Callable[[Request, bytes], None],
+        authorize: Callable[[str, str], None],
+    ) -> None:
+        self.path = path
+        self._submit = submit
+        self._respond = respond
+        self._authorize = authorize
+
+    def handle(self, request: Request) -> None:
+        """Run a request; its answer comes when what it promises is durable."""
+        name = str(request.properties.get("operation") or "")
+        operation = _operation(request)
+        try:
+            if operation is None:
+                raise NotImplementedHere(f"'{name}' is not an operation of $management.")
+            if not isinstance(request.body, dict):
+                raise ArgumentError(f"The body of {name} must be an AMQP value holding a map.")
+            self._authorize(operation.claim, self.path)
+            request.extra["operation"] = operation
+            self._submit(operation.command(self, request, request.body))
+        except BrokerError as error:
+            self.refuse(request, error)
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """About how large the answer to a request can be."""
+        operation = _operation(request)
+        return 0 if operation is None else operation.answer_max_bytes
+
+    def receive(self, effect: Effect) -> None:
+        """Answer a request."""
+        if not isinstance(effect, Reply) or not isinstance(effect.request, Request):
+            return
+        request = effect.request
+        if effect.error is not None:
+            self.refuse(request, effect.error)
+            return
+        operation: Operation = request.extra["operation"]  # type: ignore[assignment]
+        status, body, condition = operation.answer(effect.value, request)
+        properties: dict[str, object] = {
+            "statusCode": Int(status),
+            "statusDescription": "OK" if status == OK else "NoContent",
+        }
+        if condition is not None:
+            properties["errorCondition"] = Symbol(condition)
+        self._respond(request, write_response(request, properties, body))
+
+    def refuse(self, request: Request, error: BrokerError) -> None:
+        """Say why a request was not taken. Nor will the transaction be that it belongs to."""
+        if request.transaction_id is not None:
+            connection = request.link.connection
+            self._submit(commands.DoomTransaction(request.transaction_id, connection, error))
+        operation = str(request.properties.get("operation"))
+        refusal = refuse(error, entity=self.path, operation=operation, host=request.link.link.host)
+        properties = {
+            "statusCode": Int(refusal.status),
+            "statusDescription": refusal.text,
+            "errorCondition": Symbol(refusal.condition),
+            "com.microsoft:tracking-id": refusal.tracking_id,
+        }
+        self._respond(request, write_response(request, properties, {}))
+
+
+def _operation(request: Request) -> Operation | None:
+    name = str(request.properties.get("operation") or "")
+    return OPERATIONS.get(name.removeprefix(PREFIX))
+
+
+# --- writing answers -------------------------------------------------------------------------
+
+
+def _empty(_value: object, _request: Request) -> Answer:
+    return Answer(OK, {})
+
+
+def _peeked(messages: list[Message], request: Request) -> Answer:
+    omits_body = isinstance(request.body, dict) and request.body.get("omit-message-body") is True
+    from_topic = is_subscription(request.link.node.path)
+    entries: list[object] = []
+    size = 0
+    for message in messages:
+        encoded = encode_peeked(message, from_topic=from_topic, omits_body=omits_body)
+        size += len(encoded)
+        if entries and size > PEEK_REPLY_MAX_BYTES:
+            break
+        entries.append({"message": encoded})
+    return Answer(OK, {"messages": entries}) if entries else Answer(NO_CONTENT, {})
+
+
+def _received(pairs: list[tuple[Message, bytes | None]], request: Request) -> Answer:
+    from_topic = is_subscription(request.link.node.path)
+    entries: list[object] = []
+    for message, token in pairs:
+        locked_until_ms = 0 if token is None else message.locked_until_ms
+        encoded = encode_message(message, token, locked_until_ms, from_topic=from_topic)
+        entry: dict[str, object] = {"message": encoded}
+        if token is not None:
+            entry["lock-token"] = UUID(bytes=token)
+        entries.append(entry)
+    return Answer(OK, {"messages": entries})
+
+
+def _sessions(session_ids: list[str], request: Request) -> Answer:
+    if not session_ids:
+        return Answer(NO_CONTENT, {})
+    skip = arguments.integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
+    body = {
+        # With `last-session-id` it says nothing about where the page begins.
+        "skip": Int(min(skip + len(session_ids), INT32_MAX)),
+        "sessions-ids": Array(ArrayCode.STRING, list(session_ids)),
+    }
+    return Answer(OK, body)
+
+
+def _rules(rules: list[Any], request: Request) -> Answer:
+    del request
+    entries = [{"rule-description": rule_encoding.described(rule)} for rule in rules]
+    return Answer(OK, {"rules": entries}) if entries else Answer(NO_CONTENT, {})
+
+
+def _deleted(count: int, request: Request) -> Answer:
+    """JavaScript takes 204 for "none" only if the condition says so."""
+    del request
+    body = {"message-count": Int(count)}
+    if count:
+        return Answer(OK, body)
+    return Answer(NO_CONTENT, body, MessageNotFound.condition)
+
+
+def _timestamps(times_ms: list[int]) -> Array:
+    return Array(ArrayCode.TIMESTAMP, [Timestamp(at_ms) for at_ms in times_ms])
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def _list_sessions(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    since_ms: int | None = arguments.integer(body, "last-updated-time", ALL_SESSIONS_SENTINEL_MS)
+    if since_ms is not None and since_ms >= ALL_SESSIONS_SENTINEL_MS:
+        since_ms = None
+    return commands.ListSessions(
+        node,
+        request,
+        node.path,
+        arguments.count(body, "skip", 0),
+        arguments.count(body, "top", 100),
+        since_ms,
+        arguments.optional_text(body, "last-session-id"),
+    )
+
+
+def _delete_messages(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    """The time is that of the client's clock, with its part of a millisecond cut off. A message sent
+    and acknowledged before that moment may be of the same millisecond, so that one is included: SDKs
+    purge a queue by deleting what was enqueued before now."""
+    return commands.DeleteMessages(
+        node,
+        request,
+        node.path,
+        arguments.integer(body, "message-count"),
+        arguments.integer(body, "enqueued-time-utc") + 1,
+        arguments.optional_text(body, "session-id"),
+    )
+
+
+def _receive_deferred(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    # The numbers are AMQP's receiver settle modes: first (0) settles on sending.
+    settles_first = arguments.integer(body, "receiver-settle-mode", 1) == 0
+    mode = ReceiveMode.RECEIVE_AND_DELETE if settles_first else ReceiveMode.PEEK_LOCK
+    return commands.ReceiveDeferred(
+        node,
+        request,
+        node.path,
+        arguments.integers(body, "sequence-numbers"),
+        mode,
+        arguments.optional_text(body, "session-id"),
+    )
+
+
+def _set_session_state(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
+    state = body.get("session-state")
+    if state is not None and not isinstance(state, bytes):
+        raise ArgumentError("'session-state' must be binary or null.")
+    # Go has no null here and clears a state with an empty one.
+    return commands.SetSessionState(
+        node, request, node.path, arguments.text(body, "session-id"), state or None
+    )
+
+
+OPERATIONS: dict[str, Operation] = {
+    "renew-lock": Operation(
+        "Listen",
+        lambda node, request, body: commands.RenewLocks(
+            node, request, node.path, arguments.tokens(body)
+        ),
+        lambda value, _: Answer(OK, {"expirations": _timestamps(value)}),
+    ),
+    "update-disposition": Operation(
+        "Listen",
+        lambda node, request, body: commands.SettleByToken(
+            node,
+            request,
+            node.path,
+            arguments.tokens(body),
+            arguments.settlement(body),
+            arguments.optional_text(body, "session-id"),
+            request.transaction_id,
+            request.link.connection,
+        ),
+        _empty,
+    ),
+    "peek-message": Operation(
+        "Listen",
+        lambda node, request, body: commands.Peek(
+            node,
+            request,
+            node.path,
+            arguments.integer(body, "from-sequence-number", 0),
+            arguments.count(body, "message-count", 1, least=1),
+            arguments.optional_text(body, "session-id"),
+        ),
+        _peeked,
+        LARGE_ANSWER_BYTES,
+    ),
+    "receive-by-sequence-number": Operation(
+        "Listen", _receive_deferred, _received, LARGE_ANSWER_BYTES
+    ),
+    "schedule-message": Operation(
+        "Send",
+        lambda node, request, body: commands.Schedule(
+            node,
+            request,
+            node.path,
+            [arguments.message(entry) for entry in arguments.items(body, "messages")],
+            request.transaction_id,
+            request.link.connection,
+        ),
+        lambda value, _: Answer(
+            OK,
+            {"sequence-numbers": Array(ArrayCode.LONG, [Long(number) for number in value])},
+        ),
+    ),
+    "cancel-scheduled-message": Operation(
+        "Send",
+        lambda node, request, body: commands.CancelScheduled(
+            node,
+            request,
+            node.path,
+            arguments.integers(body, "sequence-numbers"),
+            request.transaction_id,
+            request.link.connection,
+        ),
+        _empty,
+    ),
+    "renew-session-lock": Operation(
+        "Listen",
+        lambda node, request, body: commands.RenewSessionLock(
+            node, request, node.path, arguments.text(body, "session-id")
+        ),
+        lambda value, _: Answer(OK, {"expiration": Timestamp(value)}),
+    ),
+    "set-session-state": Operation("Listen", _set_session_state, _empty),
+    "get-session-state": Operation(
+        "Listen",
+        lambda node, request, body: commands.GetSessionState(
+            node, request, node.path, arguments.text(body, "session-id")
+        ),
+        lambda value, _: Answer(OK, {"session-state": value}),
+        LARGE_ANSWER_BYTES,
+    ),
+    "get-message-sessions": Operation("Listen", _list_sessions, _sessions, LARGE_ANSWER_BYTES),
+    "batch-delete-messages": Operation("Listen", _delete_messages, _deleted),
+    "add-rule": Operation(
+        "Manage",
+        lambda node, request, body: commands.AddRule(
+            node, request, node.path, rule_encoding.read_rule(body)
+        ),
+        _empty,
+    ),
+    "remove-rule": Operation(
+        "Manage",
+        lambda node, request, body: commands.RemoveRule(
+            node, request, node.path, arguments.text(body, "rule-name")
+        ),
+        _empty,
+    ),
+    "enumerate-rules": Operation(
+        "Listen",
+        lambda node, request, body: commands.ListRules(
+            node,
+            request,
+            node.path,
+            arguments.count(body, "skip", 0),
+            arguments.count(body, "top", 100),
+        ),
+        _rules,
+        LARGE_ANSWER_BYTES,
+    ),
+}

@@ -1,0 +1,123 @@
+"""Arguments of `$management` requests: from the body of a request to what a command takes.
+
+Owns which AMQP types pass for what, as the SDKs differ in them; which operation takes which argument
+is `management.py`'s. What is missing or of another type raises `ArgumentError`, by its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker.core.contract.commands import Settlement, SettlementKind
+from broker.core.contract.errors import ArgumentError, ArgumentOutOfRange, UndecodableMessage
+from config.model.limits import INT32_MAX
+from protocol.codec.message_ids import identify
+from protocol.codec.sections import read_message
+from protocol.codec.values import Array, encode
+
+if TYPE_CHECKING:
+    from broker.core.contract.message import Message
+
+DISPOSITIONS = {
+    "completed": SettlementKind.COMPLETE,
+    "abandoned": SettlementKind.ABANDON,
+    "defered": SettlementKind.DEFER,  # spelled so by every SDK
+    "deferred": SettlementKind.DEFER,
+    "suspended": SettlementKind.DEAD_LETTER,
+    "released": SettlementKind.RELEASE,
+}
+
+
+def items(body: dict[str, Any], name: str) -> list[Any]:
+    """An array or a list: clients send both."""
+    value = body.get(name)
+    if isinstance(value, Array):
+        return value.items
+    if isinstance(value, list):
+        return value
+    raise ArgumentError(f"'{name}' must be an array.")
+
+
+def integer(body: dict[str, Any], name: str, default: int | None = None) -> int:
+    """A whole number."""
+    value = body.get(name, default)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise ArgumentError(f"'{name}' must be an integer.")
+
+
+def count(body: dict[str, Any], name: str, default: int, *, least: int = 0) -> int:
+    """How many of something: a number that an AMQP int holds, as answers repeat it as one."""
+    value = integer(body, name, default)
+    if not least <= value <= INT32_MAX:
+        raise ArgumentOutOfRange(f"'{name}' must be {least} to {INT32_MAX}.")
+    return value
+
+
+def integers(body: dict[str, Any], name: str) -> list[int]:
+    """Whole numbers, such as sequence numbers."""
+    values = items(body, name)
+    if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        raise ArgumentError(f"'{name}' must hold integers.")
+    return [int(value) for value in values]
+
+
+def text(body: dict[str, Any], name: str) -> str:
+    """A string."""
+    value = body.get(name)
+    if isinstance(value, str):
+        return str(value)
+    raise ArgumentError(f"'{name}' must be a string.")
+
+
+def optional_text(body: dict[str, Any], name: str) -> str | None:
+    """A string, or None where it is absent or null."""
+    return None if body.get(name) is None else text(body, name)
+
+
+def tokens(body: dict[str, Any]) -> list[bytes]:
+    """The lock tokens, at least one."""
+    found = []
+    for item in items(body, "lock-tokens"):
+        if isinstance(item, UUID):
+            found.append(item.bytes)
+            continue
+        try:
+            found.append(UUID(str(item)).bytes)
+        except ValueError:
+            raise ArgumentError(f"'{item}' is not a lock token: it must be a uuid.") from None
+    if not found:
+        raise ArgumentError("'lock-tokens' is empty.")
+    return found
+
+
+def message(entry: object) -> Message:
+    """A message to schedule, from its entry in the list."""
+    data = entry.get("message") if isinstance(entry, dict) else None
+    if not isinstance(data, bytes):
+        raise ArgumentError("Each entry of 'messages' must be a map with a binary 'message'.")
+    try:
+        scheduled = read_message(data)
+    except UndecodableMessage as error:
+        raise ArgumentError(f"A message to schedule cannot be read: {error}") from error
+    return identify([scheduled])[0]
+
+
+def settlement(body: dict[str, Any]) -> Settlement:
+    """What is to be done with locked messages."""
+    status = str(body.get("disposition-status"))
+    kind = DISPOSITIONS.get(status)
+    if kind is None:
+        allowed = ", ".join(DISPOSITIONS)
+        raise ArgumentError(f"'{status}' is not a disposition-status: use one of {allowed}.")
+    modified = body.get("properties-to-modify")
+    properties = None
+    if isinstance(modified, dict) and modified:
+        properties = {str(name): encode(value) for name, value in modified.items()}
+    return Settlement(
+        kind,
+        properties,
+        optional_text(body, "deadletter-reason") or None,
+        optional_text(body, "deadletter-description") or None,
+    )

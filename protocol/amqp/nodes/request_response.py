@@ -1,0 +1,314 @@
+"""Request and response over a pair of links: the shape `$cbs` and `$management` share.
+
+A request is a message with an operation in its application properties; the response repeats its id,
+in its type, as correlation id. Responses wait here for the client's credit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
+from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
+from protocol.amqp.engine.outcomes import ACCEPTED
+from protocol.amqp.outcome_mapping import wire_error
+from protocol.codec.values import Described, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.core.contract.errors import BrokerError
+    from protocol.addresses import Address
+    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
+    from protocol.amqp.engine.outcomes import Outcome
+    from protocol.amqp.nodes.request_intake import RequestIntake
+
+PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
+REQUEST_CREDIT = 200
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, decoded."""
+
+    link: RequestLink
+    message_id: object = None
+    reply_to: str | None = None
+    properties: Mapping[str, object] = field(default_factory=dict)
+    body: object = None
+    transaction_id: bytes | None = None
+    delivery: Delivery | None = None
+    """To be settled when the request is started; None where the client settled it."""
+    size_bytes: int = 0
+    answer_bytes: int = 0
+    """What its answer takes, or may take at most while it is not known."""
+    extra: dict[str, object] = field(default_factory=dict)
+    """What the node wants to remember until it answers."""
+
+
+class RequestNode(Protocol):
+    """Who answers requests."""
+
+    def handle(self, request: Request) -> None:
+        """Run a request; it is answered now or later."""
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """About how large its answer can be."""
+
+    def refuse(self, request: Request, error: BrokerError) -> None:
+        """Answer a request with an error."""
+
+
+class RequestLink:
+    """A link on which the client sends requests to a node."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        node: Address,
+        answerer: RequestNode,
+        intake: RequestIntake,
+        touch: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self.link = link
+        self.node = node
+        self._answerer = answerer
+        self._intake = intake
+        self._touch = touch
+        self._answered = 0
+
+    @property
+    def connection(self) -> object:
+        """Where its requests come from: what a transaction belongs to."""
+        return self._engine
+
+    def attach(self, max_message_size_bytes: int) -> None:
+        """Let the client begin."""
+        self.link.max_message_size_bytes = max_message_size_bytes
+        self._engine.attach(
+            self.link, max_message_size_bytes=max_message_size_bytes, credit=REQUEST_CREDIT
+        )
+
+    def on_transfers(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> None:
+        """Requests arrived: the answer of each is a message of its own."""
+        if kind.settled:
+            self._engine.settle(self.link, deliveries, None)
+        for delivery, payload in zip(deliveries, payloads, strict=True):
+            if len(payload) > self.link.max_message_size_bytes:
+                beginning = payload[:OVERSIZE_KEPT_BYTES]
+                self._refuse_oversize(delivery, len(payload), kind.settled, beginning)
+                continue
+            request = Request(
+                self,
+                transaction_id=kind.transaction_id,
+                delivery=None if kind.settled else delivery,
+                size_bytes=len(payload),
+            )
+            try:
+                read_request(request, payload)
+            except UndecodableMessage as error:
+                self._refuse(request, error)
+            else:
+                self._intake.take(request)
+        self._touch()
+
+    def start(self, request: Request) -> None:
+        """There is room for the answer: take the request over."""
+        if request.delivery is not None:
+            self._engine.settle(self.link, [request.delivery], ACCEPTED)
+        self._answerer.handle(request)
+
+    def answer_max_bytes(self, request: Request) -> int:
+        """About how large the answer to a request can be."""
+        return self._answerer.answer_max_bytes(request)
+
+    def on_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
+        """A request over the link's limit arrived in parts."""
+        self._refuse_oversize(delivery, size_bytes, settled, beginning)
+        self._touch()
+
+    def _refuse_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
+        request = Request(self, delivery=None if settled else delivery)
+        if settled:
+            self._engine.settle(self.link, [delivery], None)
+        with suppress(UndecodableMessage):
+            read_request(request, beginning)
+        error = MessageSizeExceeded(
+            f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
+            f"({self.link.max_message_size_bytes} bytes) currently allowed on the link."
+        )
+        self._refuse(request, error)
+
+    def _refuse(self, request: Request, error: BrokerError) -> None:
+        """Refuse a request that was not read to its end: with an answer if its id could be read,
+        for which every SDK waits, else by ending the link.
+
+        There a rejection alone would not do: the JavaScript and .NET SDKs do not look at the outcome
+        of a request and wait until their time is up. The Python SDK learns from the outcome what was
+        wrong, and from the detach only that something was.
+        """
+        if request.message_id is None:
+            self.end(error, request.delivery)
+            return
+        if request.delivery is not None:
+            self._engine.settle(self.link, [request.delivery], ACCEPTED)
+        self._answerer.refuse(request, error)
+
+    def end(self, error: BrokerError, delivery: Delivery | None = None) -> None:
+        """End the link, over this delivery if one is given."""
+        refusal = wire_error(error, entity=self.node.path, operation="request")
+        if delivery is not None:
+            self._engine.settle_refused(self.link, [delivery], refusal)
+        self._engine.detach(self.link, refusal)
+        self._intake.forget(self)
+        self._touch()
+
+    def return_credit(self, count: int) -> None:
+        """Give back the credit of requests whose answers have left, many at a time."""
+        if self.link.closed:
+            return
+        self._answered += count
+        if self._answered * 2 >= REQUEST_CREDIT:
+            self._engine.grant(self.link, self._answered)
+            self._answered = 0
+        self._touch()
+
+    def on_detach(self) -> None:
+        """What waits is not done."""
+        self._intake.forget(self)
+
+
+class ResponseLink:
+    """A link on which the client takes responses from a node."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        node: Address,
+        address: str | None,
+        intake: RequestIntake,
+        touch: Callable[[], None],
+        *,
+        presettled: bool,
+    ) -> None:
+        self._engine = engine
+        self._intake = intake
+        self.link = link
+        self.node = node
+        self.address = address
+        """The client's own end, where it named one: requests may say `reply-to` with it."""
+        self._touch = touch
+        self._presettled = presettled
+        self._waiting: deque[tuple[Request, bytes]] = deque()
+        self._is_paused = False
+        self._is_sending = False
+        self._count = 0
+
+    def attach(self) -> None:
+        """Let the client begin."""
+        self._engine.attach(self.link)
+
+    def respond(self, request: Request, response: bytes) -> None:
+        """Send a response, or keep it until there is credit for it."""
+        self._waiting.append((request, response))
+        self._intake.answered(request, len(response))
+        self.on_flow()
+        self._touch()
+
+    def on_flow(self) -> None:
+        """Send what credit, the session's window and the socket allow."""
+        if self._is_sending:
+            return  # an answer that leaves lets the next request begin, which may be answered here
+        engine, link, waiting = self._engine, self.link, self._waiting
+        self._is_sending = True
+        try:
+            while waiting and self._may_send():
+                request, response = waiting.popleft()
+                self._count += 1
+                tag = self._count.to_bytes(16, "big")
+                engine.send(link, [tag], [response], [b""], self._presettled)
+                self._intake.left(request)
+        finally:
+            self._is_sending = False
+        if engine.draining(link) and not waiting:
+            engine.drained(link)
+        self._touch()
+
+    def _may_send(self) -> bool:
+        engine, link = self._engine, self.link
+        return not self._is_paused and engine.credit(link) > 0 and not engine.queued(link)
+
+    def on_outcomes(
+        self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
+    ) -> None:
+        """Whatever the client thinks of a response, it has it."""
+        self._engine.settle(self.link, deliveries, None if settled else outcome)
+
+    def on_detach(self) -> None:
+        """Responses nobody will take are dropped."""
+        dropped = list(self._waiting)
+        self._waiting.clear()
+        for request, _ in dropped:
+            self._intake.left(request)
+
+    def pause(self) -> None:
+        """The socket takes no more for now."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """The socket takes more again."""
+        self._is_paused = False
+        self.on_flow()
+
+
+def read_request(request: Request, payload: bytes) -> None:
+    """Decode a request: id, reply address, application properties and body, in that order. Raises
+    `UndecodableMessage`; what came before the error is read, and the id allows for an answer."""
+    data: list[bytes] = []
+    position = 0
+    while position < len(payload):
+        section, position = decode(payload, position)
+        if not isinstance(section, Described) or not isinstance(section.descriptor, int):
+            raise UndecodableMessage("A request must consist of message sections.")
+        code, value = int(section.descriptor), section.value
+        if code == PROPERTIES and isinstance(value, list):
+            request.message_id = value[0] if value else None
+            reply_to = value[4] if len(value) > 4 else None
+            request.reply_to = None if reply_to is None else str(reply_to)
+        elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
+            request.properties = {str(key): item for key, item in value.items()}
+        elif code in (VALUE, SEQUENCE):
+            request.body = value
+        elif code == DATA and isinstance(value, bytes):
+            data.append(value)
+    if request.body is None and data:
+        request.body = b"".join(data)
+
+
+def write_response(request: Request, properties: Mapping[str, object], body: object) -> bytes:
+    """Encode a response to a request."""
+    correlation = encode([None, None, None, None, None, request.message_id])
+    return b"".join(
+        (
+            _section(0x70, encode([])),
+            _section(PROPERTIES, correlation),
+            _section(APPLICATION_PROPERTIES, encode(dict(properties))),
+            _section(VALUE, encode(body)),
+        )
+    )
+
+
+def _section(code: int, value: bytes) -> bytes:
+    return bytes((0x00, 0x53, code)) + value

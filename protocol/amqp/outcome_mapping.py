@@ -1,0 +1,96 @@
+"""The tables between AMQP's words and Service Bus's: outcomes and settlements, errors and conditions.
+
+Outcomes arrive as intentions and go back as answers of the same type, which is what every SDK waits
+for; a rejection that carries an error means failure to all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.commands import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    RELEASE,
+    Settlement,
+    SettlementKind,
+)
+from protocol.amqp.engine.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    WireError,
+)
+from protocol.codec.values import decode
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from broker.core.contract.errors import BrokerError
+
+DEAD_LETTER_REASON = "DeadLetterReason"
+DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
+
+
+def settlement_of(outcome: Outcome | None) -> Settlement:
+    """What a receiver asks for. Settling without an outcome gives the message back unharmed."""
+    if isinstance(outcome, Accepted):
+        return COMPLETE
+    if isinstance(outcome, Modified):
+        plain = DEFER if outcome.undeliverable_here else ABANDON
+        return Settlement(plain.kind, outcome.annotations) if outcome.annotations else plain
+    if isinstance(outcome, Rejected):
+        return _dead_letter(outcome)
+    return RELEASE
+
+
+ANSWERS: dict[SettlementKind, Outcome] = {
+    SettlementKind.COMPLETE: ACCEPTED,
+    SettlementKind.ABANDON: Modified(delivery_failed=True, undeliverable_here=False),
+    SettlementKind.DEFER: Modified(delivery_failed=True, undeliverable_here=True),
+    SettlementKind.DEAD_LETTER: Rejected(),
+    SettlementKind.RELEASE: RELEASED,
+}
+"""The answer to a settlement that took effect: the same outcome type, and no error."""
+
+
+def wire_error(
+    error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
+) -> WireError:
+    """An error as it stands in a frame. The info map is never empty: one SDK hangs otherwise."""
+    refusal = refuse(error, entity=entity, operation=operation, host=host)
+    return WireError(
+        refusal.condition, refusal.text, {"com.microsoft:tracking-id": refusal.tracking_id}
+    )
+
+
+def _dead_letter(outcome: Rejected) -> Settlement:
+    """Reason and description come in the info map; a generic client's own error serves as well."""
+    info = dict(outcome.info or {})
+    reason = _take_text(info, DEAD_LETTER_REASON)
+    description = _take_text(info, DEAD_LETTER_DESCRIPTION)
+    if outcome.condition not in (None, "com.microsoft:dead-letter"):
+        reason = reason or outcome.condition
+    description = description or outcome.description
+    if not (info or reason or description):
+        return DEAD_LETTER
+    return Settlement(SettlementKind.DEAD_LETTER, info or None, reason, description)
+
+
+def _take_text(info: dict[str, bytes], name: str) -> str | None:
+    """A text out of the map. Of any other type it is a property like those beside it, and stays."""
+    if name not in info:
+        return None
+    value = decode(info[name])[0]
+    if value is None or isinstance(value, str):
+        del info[name]
+        return None if value is None else str(value)
+    return None
+
+
+__all__ = ["ANSWERS", "Released", "settlement_of", "wire_error"]

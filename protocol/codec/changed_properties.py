@@ -1,0 +1,138 @@
+"""The properties of a delivered message, where they are not those its sender wrote.
+
+Owns what rule actions and settlements change in properties and application properties, and how long
+a message lives where its header cannot say so; annotations and headers are `section_writer`'s.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from config.model.definitions import UNLIMITED_MS
+from protocol.codec.section_reader import body_sections
+from protocol.codec.time_to_live import BEYOND_HEADER_MS
+from protocol.codec.values import (
+    Symbol,
+    compound,
+    compound_of,
+    decode,
+    encode,
+    encode_map_entries,
+    encode_string,
+    map_entries,
+    value_end,
+)
+
+if TYPE_CHECKING:
+    from broker.core.contract.message import Message
+    from broker.core.contract.message_changes import Overlay
+
+_PROPERTIES = b"\x00\x53\x73"
+_APPLICATION_PROPERTIES = b"\x00\x53\x74"
+_pack_long = struct.Struct(">q").pack
+_TIMESTAMP = b"\x83"
+_LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, where the calendars of the SDKs end."""
+
+MESSAGE_ID, USER_ID, TO, SUBJECT, REPLY_TO, CORRELATION_ID, CONTENT_TYPE = range(7)
+CONTENT_ENCODING, ABSOLUTE_EXPIRY_TIME, CREATION_TIME, GROUP_ID = range(7, 11)
+GROUP_SEQUENCE, REPLY_TO_GROUP_ID = range(11, 13)
+
+PROPERTY_FIELDS = {
+    "messageid": MESSAGE_ID,
+    "to": TO,
+    "label": SUBJECT,
+    "replyto": REPLY_TO,
+    "correlationid": CORRELATION_ID,
+    "contenttype": CONTENT_TYPE,
+    "sessionid": GROUP_ID,
+    "replytosessionid": REPLY_TO_GROUP_ID,
+}
+"""`sys.` names, and the field of the properties section each stands for."""
+
+
+def changed_properties(message: Message, body: bytes) -> bytes:
+    """The properties section with what rule actions have set."""
+    fields = _fields(body)
+    time_to_live_ms = message.time_to_live_ms
+    if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
+        _set_expiry(fields, message.enqueued_time_ms, time_to_live_ms)
+    if message.overlay is not None:
+        for name, value in message.overlay.system.items():
+            if name in PROPERTY_FIELDS:
+                _set(fields, PROPERTY_FIELDS[name], _field_value(name, value))
+    return _PROPERTIES + compound_of(0xC0, len(fields), b"".join(fields))
+
+
+def long_lived_properties(message: Message, time_to_live_ms: int, body: bytes) -> tuple[bytes, int]:
+    """The properties section of a message that lives longer than a header can say, and where in
+    the body the next section begins."""
+    fields = _fields(body)
+    _set_expiry(fields, message.enqueued_time_ms, time_to_live_ms)
+    return _PROPERTIES + compound_of(0xC0, len(fields), b"".join(fields)), body_sections(body)[0]
+
+
+def _set_expiry(fields: list[bytes], enqueued_time_ms: int, time_to_live_ms: int) -> None:
+    """Say how long a message lives in its properties, unless its sender has said so.
+
+    SDKs take the time from creation to expiry where a header, of at most 49 days, is too short.
+    """
+    if time_to_live_ms >= UNLIMITED_MS or _is_set(fields, ABSOLUTE_EXPIRY_TIME):
+        return
+    if _is_set(fields, CREATION_TIME):
+        created_ms = decode(fields[CREATION_TIME])[0]
+    else:
+        created_ms = enqueued_time_ms
+        _set(fields, CREATION_TIME, _TIMESTAMP + _pack_long(enqueued_time_ms))
+    if isinstance(created_ms, int) and created_ms < _LATEST_MS - time_to_live_ms:
+        _set(fields, ABSOLUTE_EXPIRY_TIME, _TIMESTAMP + _pack_long(created_ms + time_to_live_ms))
+
+
+def _is_set(fields: list[bytes], index: int) -> bool:
+    return len(fields) > index and fields[index] != b"\x40"
+
+
+def _fields(body: bytes) -> list[bytes]:
+    if not body.startswith(_PROPERTIES):
+        return []
+    position, count, _ = compound(body, 3)
+    fields = []
+    for _ in range(count):
+        end = value_end(body, position)
+        fields.append(body[position:end])
+        position = end
+    return fields
+
+
+def _set(fields: list[bytes], index: int, value: bytes) -> None:
+    if len(fields) <= index:
+        fields += [b"\x40"] * (index + 1 - len(fields))
+    fields[index] = value
+
+
+def _field_value(name: str, value: bytes | None) -> bytes:
+    if value is None:
+        return b"\x40"
+    if name == "contenttype":
+        text = decode(value)[0]
+        return encode(Symbol(text)) if isinstance(text, str) else value
+    return value
+
+
+def changed_application_properties(overlay: Overlay, body: bytes, start: int) -> bytes:
+    properties = (
+        map_entries(body, start + 3) if body.startswith(_APPLICATION_PROPERTIES, start) else {}
+    )
+    for name, value in overlay.properties.items():
+        if value is None:
+            properties.pop(name, None)
+        else:
+            properties[name] = value
+    for name, text in (
+        ("DeadLetterReason", overlay.dead_letter_reason),
+        ("DeadLetterErrorDescription", overlay.dead_letter_description),
+    ):
+        if text is not None:
+            properties[name] = encode_string(text)
+    return _APPLICATION_PROPERTIES + encode_map_entries(properties) if properties else b""

@@ -1,0 +1,95 @@
+"""AMQP decimals: what number the bytes mean, and how Service Bus writes it.
+
+Owns the three IEEE 754-2008 binary integer decimal encodings and the variant that Microsoft's AMQP
+library writes. A decimal that the library's type (.NET `decimal`) cannot hold is left as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from protocol.codec.value_types import Decimal
+
+_DECIMAL128 = b"\x94"
+_BIAS = 6176
+_COEFFICIENT_BITS = 96
+_SCALE_MAX = 28
+"""What a .NET `decimal` holds: 96 bits and a power of ten from 0 to -28."""
+
+# Microsoft's library writes the exponent's bits from 9 on into the first byte and the lowest 7 into
+# the second; bits 7 and 8 are 0 for every scale of a .NET decimal. Read by the book, which has bits 7
+# on in the first byte, such an exponent is this much too small. No sender means 10^-4608.
+_LIBRARY_OFFSET = (6144 >> 9 << 7) - 6144
+_LIBRARY_EXPONENTS = range(_LIBRARY_OFFSET - 32, _LIBRARY_OFFSET + 1)
+
+
+class _Layout(NamedTuple):
+    exponent_bits: int
+    coefficient_bits: int
+    bias: int
+
+
+_LAYOUTS = {4: _Layout(8, 23, 101), 8: _Layout(10, 53, 398), 16: _Layout(14, 113, _BIAS)}
+
+
+class Number(NamedTuple):
+    """A finite decimal: coefficient times ten to the exponent, negative if the sign says so."""
+
+    is_negative: bool
+    coefficient: int
+    exponent: int
+
+
+def number_of(raw: bytes) -> Number | None:
+    """What a decimal32, decimal64 or decimal128 says; None if it is infinite or not a number."""
+    layout = _LAYOUTS[len(raw)]
+    bits = int.from_bytes(raw, "big")
+    is_negative = raw[0] & 0x80 != 0
+    shift = layout.coefficient_bits
+    if raw[0] & 0x78 == 0x78:
+        return None
+    if raw[0] & 0x60 != 0x60:
+        coefficient = bits & ((1 << shift) - 1)
+    else:
+        shift -= 2
+        coefficient = 0b100 << shift | bits & ((1 << shift) - 1)
+        if len(raw) == 16:
+            coefficient = 0  # IEEE 754-2008 §3.5.2: more than 34 digits count as 0.
+    exponent = (bits >> shift & ((1 << layout.exponent_bits) - 1)) - layout.bias
+    if exponent in _LIBRARY_EXPONENTS and len(raw) == 16:
+        exponent -= _LIBRARY_OFFSET
+    return Number(is_negative, coefficient, exponent)
+
+
+def service_decimal(encoded: bytes) -> bytes | None:
+    """An encoded decimal as the service sends it on, or None if it can only be left as it is."""
+    number = number_of(encoded[1:])
+    if number is None:
+        return None
+    is_negative, coefficient, exponent = number
+    if exponent > _SCALE_MAX:
+        return None
+    if exponent > 0:
+        coefficient, exponent = coefficient * 10**exponent, 0
+    if not coefficient:
+        exponent = max(exponent, -_SCALE_MAX)
+    while exponent < -_SCALE_MAX:
+        coefficient, remainder = divmod(coefficient, 10)
+        exponent += 1
+        if remainder:
+            return None
+    if coefficient >> _COEFFICIENT_BITS:
+        return None
+    biased = _BIAS + exponent
+    start = bytes(((0x80 if is_negative else 0) | biased >> 9, (biased & 0x7F) << 1))
+    return _DECIMAL128 + start + coefficient.to_bytes(14, "big")
+
+
+def as_float(value: Decimal) -> float | bytes:
+    """A decimal as rules compare it; one that is no number stays bytes, which equal nothing."""
+    number = number_of(value.raw)
+    if number is None:
+        return value.raw
+    sign = "-" if number.is_negative else ""
+    return float(f"{sign}{number.coefficient}e{number.exponent}")

@@ -1,0 +1,356 @@
+"""What the core sometimes asks of a message's bytes: ids, keys, and the properties rules test.
+
+Owns the way from encoded sections to plain Python values; never changes a message.
+Nothing is read before it is asked for, and nothing but `UndecodableMessage` is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker.core.contract.errors import UndecodableMessage
+from config.model.ticks import (
+    DateTimeTicks,
+    TimeSpanTicks,
+    moment_from_ticks,
+    span_from_ticks,
+    ticks_of_moment,
+    ticks_of_span,
+)
+from protocol.codec.changed_properties import CORRELATION_ID, GROUP_ID, MESSAGE_ID, PROPERTY_FIELDS
+from protocol.codec.decimals import as_float
+from protocol.codec.section_maps import entries_of
+from protocol.codec.section_reader import body_sections, skip_fields
+from protocol.codec.section_writer import ANNOTATIONS
+from protocol.codec.values import (
+    Char,
+    Decimal,
+    Described,
+    Float,
+    Long,
+    Symbol,
+    Timestamp,
+    ULong,
+    compound,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from broker.core.contract.message import Message, PropertyValue
+    from config.model.ticks import Moment, Span
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICKS_PER_MS = 10_000
+_LATEST = datetime.max.replace(tzinfo=UTC)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+_TIMESPAN = "com.microsoft:timespan"
+_DATETIME_OFFSET = "com.microsoft:datetime-offset"
+
+_ONLY_GROUP_ID = b"\x40" * 9 + b"\xa1"
+"""The fields between message id and group id left out, and a short text after them."""
+
+
+class Reader:
+    """Implements the core's `MessageReader`."""
+
+    __slots__ = ()
+
+    def session_id(self, body: bytes) -> str | None:
+        """`group-id`, or None."""
+        if body[:4] == b"\x00\x53\x73\xc0" and body[6:7] == b"\xa1" and body[5] > GROUP_ID:
+            # Mostly there is a message id, then nothing up to this one: no walk.
+            position = 8 + body[7] if len(body) > 7 else 0
+            if body[position : position + 10] == _ONLY_GROUP_ID:
+                return _short_text(body, position + 9)
+        return _text_field(body, GROUP_ID)
+
+    def message_id(self, body: bytes) -> str | None:
+        """The id as text: SDKs send a received id on as another AMQP type (see `_text`)."""
+        return _text_field(body, MESSAGE_ID)
+
+    def partition_key(self, annotations: bytes) -> str | None:
+        """`x-opt-partition-key`, or None."""
+        return _text_annotation(annotations, b"x-opt-partition-key")
+
+    def via_partition_key(self, annotations: bytes) -> str | None:
+        """`x-opt-via-partition-key`, or None."""
+        return _text_annotation(annotations, b"x-opt-via-partition-key")
+
+    def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
+        """By lower-case name, each read when it is asked for."""
+        return SystemProperties(message)
+
+    def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
+        """By the sender's own spelling, overlay applied."""
+        body = _body(message)
+        start, end = body_sections(body)
+        properties: dict[str, PropertyValue] = {}
+        if end > start:
+            properties = _plain_map(body, start + 3)
+        overlay = message.overlay
+        if overlay is None:
+            return properties
+        for name, encoded in overlay.properties.items():
+            if encoded is None:
+                properties.pop(name, None)
+            else:
+                properties[name] = plain(decode(encoded)[0])
+        if overlay.dead_letter_reason is not None:
+            properties["DeadLetterReason"] = overlay.dead_letter_reason
+        if overlay.dead_letter_description is not None:
+            properties["DeadLetterErrorDescription"] = overlay.dead_letter_description
+        return properties
+
+    def encode_property(self, value: PropertyValue) -> bytes:
+        """The value a rule action sets; integers are long, as in the .NET SQL dialect."""
+        if type(value) is int:
+            return encode(Long(value) if -(2**63) <= value < 2**63 else ULong(value))
+        if isinstance(value, timedelta | TimeSpanTicks):
+            return encode(typed_span(value))
+        # A time in a message is a timestamp, in milliseconds, as .NET writes a DateTime.
+        return encode(value.moment if isinstance(value, DateTimeTicks) else value)
+
+
+class SystemProperties(Mapping[str, "PropertyValue"]):
+    """`sys.*` of one message. A property that exists but is not set is None."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __getitem__(self, name: str) -> PropertyValue:
+        """A property by its lower-case name."""
+        read = _SYSTEM_PROPERTIES[name]
+        overlay = self._message.overlay
+        if overlay is not None and name in overlay.system:
+            encoded = overlay.system[name]
+            return None if encoded is None else plain(decode(encoded)[0])
+        return read(self._message)
+
+    def __iter__(self) -> Iterator[str]:
+        """Every name there is, set or not."""
+        return iter(_SYSTEM_PROPERTIES)
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return len(_SYSTEM_PROPERTIES)
+
+
+def plain(value: object) -> PropertyValue:
+    """A decoded value as the core compares it: no AMQP types left, times as datetimes."""
+    convert = _PLAIN.get(type(value))
+    if convert is not None:
+        return convert(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def typed_span(span: Span) -> Described:
+    """A time span as .NET writes it: AMQP has no type for one."""
+    return Described(Symbol(_TIMESPAN), Long(ticks_of_span(span)))
+
+
+def milliseconds_of_moment(moment: Moment) -> Timestamp:
+    """A time as AMQP's own type says it: earlier by less than a millisecond, never later."""
+    return Timestamp((ticks_of_moment(moment) - ticks_of_moment(_EPOCH)) // _TICKS_PER_MS)
+
+
+def moment_of(milliseconds: int) -> datetime:
+    """A timestamp as a UTC datetime, held inside the years Python knows."""
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return _LATEST if milliseconds > 0 else _EARLIEST
+
+
+# --- walking -----------------------------------------------------------------------------------
+
+
+def _body(message: Message) -> bytes:
+    assert message.body is not None, "a message is read once its body is in memory"
+    return message.body
+
+
+def _field_position(body: bytes, index: int) -> int:
+    """Where a field of the properties section begins; -1 if it is left out."""
+    try:
+        if body[:4] == b"\x00\x53\x73\xc0":
+            return skip_fields(body, 6, index) if body[5] > index else -1
+        if body[:3] != b"\x00\x53\x73":
+            return -1
+        first, count, _ = compound(body, 3)
+        return skip_fields(body, first, index) if count > index else -1
+    except IndexError as error:
+        raise UndecodableMessage("the properties are shorter than their fields") from error
+
+
+def _text_field(body: bytes, index: int) -> str | None:
+    position = _field_position(body, index)
+    if position < 0:
+        return None
+    # Ids are asked for with every message an entity with sessions or duplicate detection takes,
+    # and are nearly always short texts.
+    code = body[position : position + 1]
+    if code == b"\xa1":
+        return _short_text(body, position)
+    return None if code == b"\x40" else _text(decode(body, position)[0])
+
+
+def _short_text(body: bytes, position: int) -> str:
+    try:
+        return body[position + 2 : position + 2 + body[position + 1]].decode()
+    except (IndexError, ValueError) as error:
+        raise UndecodableMessage("an id cannot be read") from error
+
+
+def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
+    """A checked map of text keys; short texts, which rules mostly test, without a call."""
+    properties: dict[str, PropertyValue] = {}
+    position, count, _ = compound(data, start)
+    try:
+        for _ in range(count >> 1):
+            if data[position] == 0xA1:
+                middle = position + 2 + data[position + 1]
+                name = data[position + 2 : middle].decode()
+            else:
+                key, middle = decode(data, position)
+                name = str(key)
+            if data[middle] == 0xA1:
+                position = middle + 2 + data[middle + 1]
+                properties[name] = data[middle + 2 : position].decode()
+            else:
+                value, position = decode(data, middle)
+                properties[name] = plain(value)
+    except (IndexError, ValueError) as error:
+        raise UndecodableMessage("an application property cannot be read") from error
+    return properties
+
+
+def _text_annotation(annotations: bytes, name: bytes) -> str | None:
+    value = _annotation(annotations, name) if annotations else None
+    return None if value is None else _text(value)
+
+
+def _annotation(annotations: bytes, name: bytes) -> object:
+    """A decoded message annotation; None if there is none of that name."""
+    for key, _, middle, _ in entries_of(annotations, 0):
+        if key == name:
+            return decode(annotations, middle)[0]
+    return None
+
+
+def _text(value: object) -> str:
+    """An id or key as the service compares it: by its text, whatever its AMQP type.
+
+    The Python SDK sends the text ids and partition keys of a received message on as binary, .NET
+    a uuid or ulong id as a string. Binary that is no text gets one that no sender would choose.
+    """
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except ValueError:
+            return f"\x1fbinary:{value.hex()}"
+    return str(value)
+
+
+# --- conversions -------------------------------------------------------------------------------
+
+
+def _described(value: Described) -> PropertyValue:
+    content = value.value
+    if value.descriptor == _TIMESPAN and isinstance(content, int):
+        return span_from_ticks(content)
+    if value.descriptor == _DATETIME_OFFSET and isinstance(content, int):
+        try:
+            return moment_from_ticks(content)
+        except OverflowError:
+            return _LATEST if content > 0 else _EARLIEST
+    return plain(content)  # A `com.microsoft:uri` among others: its text is its value.
+
+
+_PLAIN: dict[type, Callable[..., PropertyValue]] = {
+    Timestamp: moment_of,
+    Described: _described,
+    Char: str,
+    Symbol: str,
+    Float: float,
+    Decimal: as_float,
+}
+
+
+# --- system properties -------------------------------------------------------------------------
+
+
+def _property_field(index: int) -> Callable[[Message], PropertyValue]:
+    def read(message: Message) -> PropertyValue:
+        body = _body(message)
+        position = _field_position(body, index)
+        return None if position < 0 else plain(decode(body, position)[0])
+
+    return read
+
+
+def _id_field(index: int) -> Callable[[Message], PropertyValue]:
+    """A message id or correlation id, which rules compare as text: see `_text`."""
+
+    def read(message: Message) -> PropertyValue:
+        return _text_field(_body(message), index)
+
+    return read
+
+
+def _sender_annotation(name: bytes) -> Callable[[Message], PropertyValue]:
+    def read(message: Message) -> PropertyValue:
+        return plain(_annotation(message.annotations, name)) if message.annotations else None
+
+    return read
+
+
+def _moment_or_none(milliseconds: int) -> datetime | None:
+    return moment_of(milliseconds) if milliseconds else None
+
+
+def _expires_at(message: Message) -> PropertyValue:
+    if message.expires_at_ms:
+        return moment_of(message.expires_at_ms)
+    if message.time_to_live_ms is not None:
+        return moment_of(message.enqueued_time_ms + message.time_to_live_ms)
+    return _LATEST
+
+
+def _time_to_live(message: Message) -> PropertyValue:
+    milliseconds = message.time_to_live_ms
+    return timedelta.max if milliseconds is None else timedelta(milliseconds=milliseconds)
+
+
+def _lock_token(message: Message) -> PropertyValue:
+    return None if message.lock_token is None else UUID(bytes=message.lock_token)
+
+
+_SYSTEM_PROPERTIES: dict[str, Callable[[Message], PropertyValue]] = {
+    **{name: _property_field(index) for name, index in PROPERTY_FIELDS.items()},
+    "messageid": _id_field(MESSAGE_ID),
+    "correlationid": _id_field(CORRELATION_ID),
+    **{name: _sender_annotation(annotation) for name, annotation in ANNOTATIONS.items()},
+    "scheduledenqueuetimeutc": lambda message: _moment_or_none(message.scheduled_enqueue_time_ms),
+    "timetolive": _time_to_live,
+    "expiresatutc": _expires_at,
+    "enqueuedtimeutc": lambda message: _moment_or_none(message.enqueued_time_ms),
+    "enqueuedsequencenumber": lambda message: message.enqueue_sequence_number,
+    "sequencenumber": lambda message: message.sequence_number,
+    "deliverycount": lambda message: message.delivery_count,
+    "deadlettersource": lambda message: (
+        None if message.overlay is None else message.overlay.dead_letter_source
+    ),
+    "lockeduntilutc": lambda message: _moment_or_none(message.locked_until_ms),
+    "locktoken": _lock_token,
+    "size": lambda message: message.size,
+    "state": lambda message: int(message.state),
+    "forcepersistence": lambda _: False,
+}
+"""Every name a filter may use, and where its value is."""

@@ -1,0 +1,362 @@
+"""Arriving messages: find the sections, keep the bytes.
+
+Owns what a sender's encoding becomes in the broker; the body is never decoded here.
+What comes out is canonical: properties, application properties, body and footer, in this order,
+under their short descriptors, with every list and map outside the body checked for shape. Like the
+service, it writes keys of annotations and footers as symbols and decimals as Microsoft's library does.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.message import Message
+from protocol.codec.section_maps import (
+    EMPTY_MAP,
+    check_properties_map,
+    read_annotations,
+    service_properties,
+    symbol_keys,
+)
+from protocol.codec.time_to_live import ABSOLUTE_EXPIRY_TIME, time_to_live
+from protocol.codec.values import SIZED_8, SIZED_32, WIDTHS, compound, decode, value_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEADER = 0x70
+DELIVERY_ANNOTATIONS = 0x71
+MESSAGE_ANNOTATIONS = 0x72
+PROPERTIES = 0x73
+APPLICATION_PROPERTIES = 0x74
+DATA = 0x75
+SEQUENCE = 0x76
+VALUE = 0x77
+FOOTER = 0x78
+_BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER)
+
+_SYMBOLIC_DESCRIPTORS = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+
+_APPLICATION_PROPERTIES_MARKS = (b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1")
+
+_TIMESTAMP = b"\x83"
+"""Where this is not found in properties, there is no expiry to look for."""
+
+_length32 = struct.Struct(">I").unpack_from
+
+
+def read_message(data: bytes) -> Message:
+    """A message as it goes to the core. Anything malformed raises `UndecodableMessage`."""
+    # The order nearly every sender writes, in the short forms nearly every message has: one walk
+    # from section to section. What does not fit is read again, slowly. Constants stand where they
+    # are compared and branches are guarded by the likelier case: this runs once a message.
+    try:
+        header = position = 0
+        time_to_live_ms = annotations = None
+        mark = data[:4]
+        if mark == b"\x00\x53\x70\xc0":
+            position = 5 + data[4]
+            header, time_to_live_ms = _read_header(data[3:position])
+            mark = data[position : position + 4]
+        elif mark == b"\x00\x53\x70\x45":
+            position = 4
+            mark = data[4:8]
+        if mark == b"\x00\x53\x72\xc1":
+            annotations = read_annotations(data, position + 3)
+            position += 5 + data[position + 4]
+            mark = data[position : position + 4]
+        bare = position
+        if mark == b"\x00\x53\x73\xc0":
+            end = position + 5 + data[position + 4]
+            count = data[position + 5]
+            _check_fields(data, position + 6, count, end)
+            if count > ABSOLUTE_EXPIRY_TIME and data.find(_TIMESTAMP, position, end) > 0:
+                time_to_live_ms = time_to_live(data, position + 6, count, time_to_live_ms)
+            position = end
+            mark = data[position : position + 4]
+        elif mark == b"\x00\x53\x73\x45":
+            position += 4
+            mark = data[position : position + 4]
+        if mark != b"\x00\x53\x75\xb0" and mark in _APPLICATION_PROPERTIES_MARKS:
+            position = check_properties_map(data, position + 3)
+            if position < 0:
+                return _read_any(data)
+            mark = data[position : position + 4]
+        if mark == b"\x00\x53\x75\xb0":
+            end = position + 8 + _length32(data, position + 4)[0]
+        elif mark == b"\x00\x53\x75\xa0":
+            end = position + 5 + data[position + 4]
+        elif mark[:3] == b"\x00\x53\x77":
+            end = value_end(data, position + 3)
+        else:
+            end = -1
+        if end != len(data):
+            return _read_any(data)
+    except (IndexError, struct.error) as error:
+        raise UndecodableMessage("the message ends inside a section") from error
+    # Assigning what is set is quicker than passing it all through keywords.
+    message = Message(data[bare:])
+    message.size = end
+    if header:
+        message.header = header
+    if time_to_live_ms is not None:
+        message.time_to_live_ms = time_to_live_ms
+    if annotations is not None:
+        message.annotations, message.scheduled_enqueue_time_ms = annotations
+    return message
+
+
+class Batch(NamedTuple):
+    """The messages of a batch transfer."""
+
+    messages: list[Message]
+    size_bytes: int
+    """Of the data sections, which is what a client's limit is about: the Python SDK fills a batch
+    up to it and then adds an envelope that it has not counted."""
+
+
+def read_batch(data: bytes) -> Batch:
+    """The messages of a batch transfer, each a data section of its own.
+
+    The other sections repeat what the first message says and are passed over.
+    """
+    messages = []
+    size_bytes = position = 0
+    for code, start, end in _sections(data):
+        if code == DATA:
+            messages.append(read_message(_binary(data, start, end)))
+            size_bytes += end - position
+        elif code in (SEQUENCE, VALUE):
+            raise UndecodableMessage("a batch must consist of data sections")
+        position = end
+    if not messages:
+        raise UndecodableMessage("a batch holds no message")
+    return Batch(messages, size_bytes)
+
+
+def body_sections(body: bytes) -> tuple[int, int]:
+    """Where the properties and the application properties of a canonical body end.
+
+    A section that is absent ends where it would begin.
+    """
+    properties = compound(body, 3)[2] if body.startswith(b"\x00\x53\x73") else 0
+    if body.startswith(b"\x00\x53\x74", properties):
+        return properties, compound(body, properties + 3)[2]
+    return properties, properties
+
+
+def skip_fields(body: bytes, position: int, number: int) -> int:
+    """Where the field that many after the one at `position` begins, in a checked list.
+
+    Nulls and short texts, which most fields are, are passed without a call.
+    """
+    while number:
+        code = body[position]
+        if code == 0x40:
+            has_more = number > 1 and body[position + 1] == 0x40
+            nulls = _leading_nulls(body, position, number) if has_more else 1
+            position += nulls
+            number -= nulls
+            continue
+        if code == 0xA1 or code == 0xA3:  # noqa: PLR1714 (quicker than a tuple here)
+            position += 2 + body[position + 1]
+        else:
+            position = value_end(body, position)
+        number -= 1
+    return position
+
+
+def _leading_nulls(data: bytes, position: int, most: int) -> int:
+    """How many of the fields from here on are left out: between two that are set, there are many."""
+    fields = data[position : position + most]
+    return len(fields) - len(fields.lstrip(b"\x40"))
+
+
+# --- any order, any descriptor -----------------------------------------------------------------
+
+
+def _sections(data: bytes) -> list[tuple[int, int, int]]:
+    """Code, start of the value and end of every section."""
+    sections = []
+    position, size = 0, len(data)
+    while position < size:
+        if data[position]:
+            raise UndecodableMessage("a message section must be a described value")
+        descriptor, start = decode(data, position + 1)
+        code = _SYMBOLIC_DESCRIPTORS.get(descriptor) if isinstance(descriptor, str) else descriptor
+        if not isinstance(code, int) or not HEADER <= code <= FOOTER:
+            raise UndecodableMessage(f"{descriptor!r} is no message section")
+        position = value_end(data, start)
+        sections.append((int(code), start, position))
+    return sections
+
+
+def _read_any(data: bytes) -> Message:
+    found: dict[int, list[bytes]] = {}
+    header = scheduled_ms = 0
+    time_to_live_ms = None
+    properties: tuple[int, int] | None = None
+    annotations = delivery_annotations = b""
+    for code, start, end in _sections(data):
+        if code in found and code not in (DATA, SEQUENCE):
+            raise UndecodableMessage("a message section comes twice")
+        if code == HEADER:
+            header, time_to_live_ms = _read_header.__wrapped__(data[start:end])
+        elif code == MESSAGE_ANNOTATIONS:
+            annotations, scheduled_ms = read_annotations(data, start)
+        elif code == DELIVERY_ANNOTATIONS:
+            delivery_annotations = read_annotations(data, start)[0]
+        elif code == PROPERTIES:
+            _check_properties_list(data, start)
+            properties = compound(data, start)[:2]
+        else:
+            _CHECKS[code](data, start, end)
+        if data[start] == 0x40 and code != VALUE:
+            section = b""  # Null says what absence says, and SDKs expect only the latter.
+        else:
+            rewrite = _REWRITES.get(code)
+            value = data[start:end] if rewrite is None else rewrite(data, start)
+            section = b"\x00\x53" + bytes((code,)) + value
+        found.setdefault(code, []).append(section)
+    if len(found.keys() & {DATA, SEQUENCE, VALUE}) > 1:
+        raise UndecodableMessage("a message has bodies of different kinds")
+    if not data:
+        raise UndecodableMessage("a message has no sections")
+    if properties is not None and properties[1] > ABSOLUTE_EXPIRY_TIME:
+        time_to_live_ms = time_to_live(data, *properties, time_to_live_ms)
+    if delivery_annotations:
+        annotations = (annotations or EMPTY_MAP) + delivery_annotations
+    message = Message(
+        b"".join(chain.from_iterable(found.get(code, ()) for code in _BARE_MESSAGE)),
+        annotations=annotations,
+        header=header,
+        time_to_live_ms=time_to_live_ms,
+        scheduled_enqueue_time_ms=scheduled_ms,
+    )
+    message.size = len(data)
+    return message
+
+
+def _binary(data: bytes, start: int, end: int) -> bytes:
+    if data[start] not in (0xA0, 0xB0):
+        raise UndecodableMessage("a data section must hold binary")
+    return data[start + (2 if data[start] == 0xA0 else 5) : end]
+
+
+def _check_properties_list(data: bytes, start: int) -> None:
+    if data[start] in (0xC1, 0xD1):
+        raise UndecodableMessage("properties must be a list")
+    first, count, end = compound(data, start)
+    _check_fields(data, first, count, end)
+
+
+def _check_sequence(data: bytes, start: int, _end: int) -> None:
+    if data[start] not in (0x45, 0xC0, 0xD0):
+        raise UndecodableMessage("a sequence section must hold a list")
+
+
+def _check_nothing(_data: bytes, _start: int, _end: int) -> None:
+    """A value may be anything, and maps are checked where they are read."""
+
+
+_CHECKS: dict[int, Callable[[bytes, int, int], object]] = {
+    APPLICATION_PROPERTIES: _check_nothing,
+    DATA: _binary,
+    SEQUENCE: _check_sequence,
+    VALUE: _check_nothing,
+    FOOTER: _check_nothing,
+}
+
+_REWRITES: dict[int, Callable[[bytes, int], bytes]] = {
+    APPLICATION_PROPERTIES: service_properties,
+    FOOTER: symbol_keys,
+}
+"""Sections that are stored as the service writes them, not always as they came."""
+
+
+# --- one section each --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _read_header(section: bytes) -> tuple[int, int | None]:
+    """The packed flags and priority (see `pack_header`), and the time to live.
+
+    Kept for the next message: a sender's headers are mostly the same few bytes.
+    """
+    fields, end = decode(section)
+    if end != len(section) or not (isinstance(fields, list) or fields is None):
+        raise UndecodableMessage("a header must be a list")
+    durable, priority, time_to_live_ms, first_acquirer = [*(fields or ()), *[None] * 4][:4]
+    for flag in (durable, first_acquirer):
+        if flag is not None and not isinstance(flag, bool):
+            raise UndecodableMessage("durable and first-acquirer must be booleans")
+    for number in (priority, time_to_live_ms):
+        if number is not None and (not isinstance(number, int) or number < 0):
+            raise UndecodableMessage("a header field must be an unsigned number")
+    header = pack_header(
+        durable=durable,
+        priority=None if priority is None else min(int(priority), 255),
+        first_acquirer=first_acquirer,
+    )
+    # Some clients write 0 for none; a message that is dead on arrival is of use to nobody.
+    return header, int(time_to_live_ms) if time_to_live_ms else None
+
+
+def pack_header(
+    *, durable: bool | None = None, priority: int | None = None, first_acquirer: bool | None = None
+) -> int:
+    """What `Message.header` carries: the header fields the broker passes on and never looks at.
+
+    From the lowest bit: durable is true (1 bit), the priority plus one or 0 for none (9 bits),
+    durable is false (1 bit), first-acquirer (2 bits: 0 absent, 1 true, 2 false).
+    """
+    header = (durable is True) | (0 if priority is None else priority + 1) << 1
+    return header | (durable is False) << 10 | _PACKED_FLAGS[first_acquirer] << 11
+
+
+_PACKED_FLAGS = {None: 0, True: 1, False: 2}
+
+
+def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
+    """Refuse a list of properties whose `count` fields do not fill it exactly."""
+    while count:
+        code = data[position]
+        if code == 0x40:
+            if position + 1 < end and data[position + 1] == 0x40:
+                nulls = _leading_nulls(data, position, count)
+                position += nulls
+                count -= nulls
+                continue
+            position += 1
+        elif code == 0xA1:
+            position += 2 + data[position + 1]
+        elif 0x40 < code < 0xC0:
+            position += 1
+            width = WIDTHS[code]
+            if width >= 0:
+                position += width
+            elif width == SIZED_8:
+                position += 1 + data[position]
+            elif width == SIZED_32:
+                position += 4 + _length32(data, position)[0]
+            else:
+                raise UndecodableMessage(f"constructor 0x{code:02x} is unknown")
+        else:
+            raise UndecodableMessage("properties hold simple values only")
+        count -= 1
+    if position != end:
+        raise UndecodableMessage("properties are not as long as their fields")

@@ -1,0 +1,352 @@
+"""Delivered messages: the broker's sections in front of the bytes the sender wrote.
+
+Owns header, annotations and what an overlay changes about a stored message; reading is
+`section_reader`'s. Every encoding has a header and a properties section, and the annotation types
+are those the SDKs cast to without looking. What the sender wrote stays as it was: the time to live
+of a message is in the header, not in the sender's creation and expiry times.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from broker.core.contract.message import MessageState
+from protocol.codec.changed_properties import (
+    changed_application_properties,
+    changed_properties,
+    long_lived_properties,
+)
+from protocol.codec.section_maps import entries_of
+from protocol.codec.section_reader import body_sections
+from protocol.codec.time_to_live import BEYOND_HEADER_MS
+from protocol.codec.values import compound, compound_of, encode_string, encode_symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.core.contract.message import Message
+
+_PROPERTIES = b"\x00\x53\x73"
+_NO_PROPERTIES = b"\x00\x53\x73\x45"
+_pack_long = struct.Struct(">q").pack
+
+ANNOTATIONS = {
+    "partitionkey": b"x-opt-partition-key",
+    "viapartitionkey": b"x-opt-via-partition-key",
+    "scheduledenqueuetimeutc": b"x-opt-scheduled-enqueue-time",
+}
+"""`sys.` names, and the message annotation each stands for."""
+
+# --- the lock token as a delivery tag ----------------------------------------------------------
+
+_MIXED_ENDIAN = bytes((3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15))
+_REST_OF_TABLE = bytes(240)
+
+
+def delivery_tag(token: bytes) -> bytes:
+    """A lock token in the byte order of a .NET `Guid`, as SDKs read it from the delivery tag.
+
+    Translating the wanted order through the token permutes it in one C call.
+    """
+    return _MIXED_ENDIAN.translate(token + _REST_OF_TABLE)
+
+
+lock_token = delivery_tag
+"""The token a delivery tag stands for: swapping twice gives back what was."""
+
+
+# --- the plain message: one pack ---------------------------------------------------------------
+
+
+def _symbol_key(name: bytes, code: int) -> bytes:
+    """A map key and the constructor of the value behind it."""
+    return b"\xa3" + bytes((len(name),)) + name + bytes((code,))
+
+
+_LOCK_TOKEN = _symbol_key(b"x-opt-lock-token", 0x98)
+_DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1" + bytes((1 + len(_LOCK_TOKEN) + 16, 2)) + _LOCK_TOKEN
+_NO_DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1\x01\x00"
+"""The section is there without a lock, too: Python users of receive-and-delete find an empty map, as
+the live tests of that SDK demand."""
+_ENQUEUED_TIME = _symbol_key(b"x-opt-enqueued-time", 0x83)
+_SEQUENCE_NUMBER = _symbol_key(b"x-opt-sequence-number", 0x81)
+_ENQUEUE_SEQUENCE_NUMBER = _symbol_key(b"x-opt-enqueue-sequence-number", 0x81)
+_MESSAGE_STATE = _symbol_key(b"x-opt-message-state", 0x54)
+_LOCKED_UNTIL = _symbol_key(b"x-opt-locked-until", 0x83)
+_SCHEDULED_ENQUEUE_TIME = _symbol_key(b"x-opt-scheduled-enqueue-time", 0x83)
+_DEADLETTER_SOURCE = encode_symbol("x-opt-deadletter-source")
+
+_OWN_LAYOUT = f"{len(_ENQUEUED_TIME)}sq{len(_SEQUENCE_NUMBER)}sq"
+_LOCK_LAYOUT = f"{len(_LOCKED_UNTIL)}sq"
+_pack_own = struct.Struct(">" + _OWN_LAYOUT).pack
+_OWN_SIZE = struct.calcsize(">" + _OWN_LAYOUT)
+_LOCK_SIZE = struct.calcsize(">" + _LOCK_LAYOUT)
+
+# Annotations that only some messages have, a bit each: which of them a map holds.
+_WITH_NUMBER, _WITH_SCHEDULE, _WITH_STATE, _WITH_LOCK, _WAS_SCHEDULED = 1, 2, 4, 8, 16
+_SOMETIMES = (
+    (_WITH_NUMBER, len(_ENQUEUE_SEQUENCE_NUMBER) + 8),
+    (_WITH_SCHEDULE, len(_SCHEDULED_ENQUEUE_TIME) + 8),
+    (_WITH_STATE, len(_MESSAGE_STATE) + 1),
+    (_WITH_LOCK, _LOCK_SIZE),
+    (_WAS_SCHEDULED, len(_MESSAGE_STATE) + 1),
+)
+
+
+def _annotations_start(present: int) -> bytes:
+    """A map of message annotations up to its first value."""
+    sizes = [size for bit, size in _SOMETIMES if present & bit]
+    size = 1 + _OWN_SIZE + sum(sizes)
+    return b"\x00\x53\x72\xc1" + bytes((size, 4 + 2 * len(sizes))) + _ENQUEUED_TIME
+
+
+_ANNOTATIONS_STARTS = [_annotations_start(present) for present in range(32)]
+_UNLOCKED_STARTS = [_NO_DELIVERY_ANNOTATIONS + start for start in _ANNOTATIONS_STARTS]
+
+
+@lru_cache(maxsize=512)
+def _header_start(header: int, time_to_live_ms: int | None = None) -> bytes:
+    """A header section up to the number of its delivery count; see `pack_header`."""
+    durable = b"\x41" if header & 1 else b"\x42" if header & 1 << 10 else b"\x40"
+    number = header >> 1 & 0x1FF
+    priority = b"\x50" + bytes((number - 1,)) if number else b"\x40"
+    time_to_live = b"\x40"
+    if time_to_live_ms is not None:
+        time_to_live = struct.pack(">BI", 0x70, min(time_to_live_ms, BEYOND_HEADER_MS))
+    first_acquirer = (b"\x40", b"\x41", b"\x42")[header >> 11]
+    fields = durable + priority + time_to_live + first_acquirer + b"\x70"
+    return b"\x00\x53\x70\xc0" + bytes((1 + len(fields) + 4, 5)) + fields
+
+
+_HEADER_STARTS = [_header_start(header) for header in range(2 * 257)]
+"""By `Message.header`, of senders that set durable, a priority, both or neither: nearly all."""
+
+
+def _plain_struct(header_start: bytes, *, locked: bool) -> struct.Struct:
+    start = f">{len(header_start)}sI"
+    own = _OWN_LAYOUT.split("s", 1)[1]
+    if not locked:
+        return struct.Struct(f"{start}{len(_UNLOCKED_STARTS[0])}s{own}")
+    annotations = f"{len(_ANNOTATIONS_STARTS[0])}s{own}"
+    return struct.Struct(f"{start}{len(_DELIVERY_ANNOTATIONS)}s16s{annotations}{_LOCK_LAYOUT}")
+
+
+_STARTS = [_header_start(header, live) for header in (0, 2) for live in (None, 0)]
+_PACK_UNLOCKED = {len(start): _plain_struct(start, locked=False).pack for start in _STARTS}
+_PACK_LOCKED = {len(start): _plain_struct(start, locked=True).pack for start in _STARTS}
+"""By the length of the header: a priority takes a byte more than none, a time to live four."""
+
+
+def encode_delivery(
+    message: Message,
+    lock_token: bytes | None,
+    locked_until_ms: int,
+    *,
+    from_topic: bool = False,
+    with_state: bool = False,
+) -> tuple[bytes, bytes]:
+    """A message for the wire, in two parts to be sent one after the other.
+
+    The second is the stored body itself wherever nothing has to change in it. `from_topic`: it is
+    in a subscription, so that it shows the number its topic gave it, as a forwarded message shows
+    the number of where it came from. `with_state`: whether it is active, deferred or scheduled is
+    told, as in every answer of `$management`; on a link the service leaves it out, but for a message
+    that waited for its time, which is called scheduled to its end.
+    """
+    body = message.body
+    assert body is not None, "a message is delivered once its body is in memory"
+    if message.overlay is not None or message.annotations:
+        return _encode_changed(
+            message, body, lock_token, locked_until_ms, from_topic=from_topic, with_state=with_state
+        )
+    time_to_live_ms = message.time_to_live_ms
+    header_start = (
+        _HEADER_STARTS[message.header]
+        if time_to_live_ms is None and message.header < 514
+        else _header_start(message.header, time_to_live_ms)
+    )
+    number = message.sequence_number
+    present = 0
+    if (
+        from_topic
+        or with_state
+        or message.enqueue_sequence_number != number
+        or message.scheduled_enqueue_time_ms
+    ):
+        present = _present(message, from_topic=from_topic, with_state=with_state)
+    if lock_token is None:
+        if locked_until_ms:
+            present |= _WITH_LOCK
+        head = _PACK_UNLOCKED[len(header_start)](
+            header_start,
+            message.delivery_count,
+            _UNLOCKED_STARTS[present],
+            message.enqueued_time_ms,
+            _SEQUENCE_NUMBER,
+            number,
+        )
+    else:
+        head = _PACK_LOCKED[len(header_start)](
+            header_start,
+            message.delivery_count,
+            _DELIVERY_ANNOTATIONS,
+            lock_token,
+            _ANNOTATIONS_STARTS[present | _WITH_LOCK],
+            message.enqueued_time_ms,
+            _SEQUENCE_NUMBER,
+            number,
+            _LOCKED_UNTIL,
+            locked_until_ms,
+        )
+    if present:
+        head += b"".join(_sometimes(message, present, locked_until_ms))
+    if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
+        properties, end = long_lived_properties(message, time_to_live_ms, body)
+        return head + properties, body[end:]
+    if body.startswith(_PROPERTIES):
+        return head, body
+    return head + _NO_PROPERTIES, body
+
+
+def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
+    """Which of the annotations that only some messages have this one has, but for its lock."""
+    overlay = message.overlay
+    is_forwarded = overlay is not None and overlay.hops > 0
+    present = _WITH_STATE if with_state else 0
+    if from_topic or is_forwarded or message.enqueue_sequence_number != message.sequence_number:
+        present |= _WITH_NUMBER
+    if message.scheduled_enqueue_time_ms:
+        present |= _WITH_SCHEDULE
+        # What waited for its time was enqueued at that time; what came later was never scheduled.
+        if message.scheduled_enqueue_time_ms == message.enqueued_time_ms and not with_state:
+            present |= _WAS_SCHEDULED
+    return present
+
+
+def _sometimes(message: Message, present: int, locked_until_ms: int) -> list[bytes]:
+    """The annotations that `present` names: keys and values, an entry each."""
+    entries = []
+    if present & _WITH_NUMBER:
+        entries.append(_ENQUEUE_SEQUENCE_NUMBER + _pack_long(message.enqueue_sequence_number))
+    if present & _WITH_SCHEDULE:
+        entries.append(_SCHEDULED_ENQUEUE_TIME + _pack_long(message.scheduled_enqueue_time_ms))
+    if present & _WITH_STATE:
+        entries.append(_MESSAGE_STATE + bytes((message.state,)))
+    if present & _WAS_SCHEDULED:
+        entries.append(_MESSAGE_STATE + bytes((MessageState.SCHEDULED,)))
+    if present & _WITH_LOCK:
+        entries.append(_LOCKED_UNTIL + _pack_long(locked_until_ms))
+    return entries
+
+
+def encode_message(
+    message: Message,
+    lock_token: bytes | None = None,
+    locked_until_ms: int = 0,
+    *,
+    from_topic: bool = False,
+) -> bytes:
+    """A message in one piece, as `$management` replies carry it."""
+    head, body = encode_delivery(
+        message, lock_token, locked_until_ms, from_topic=from_topic, with_state=True
+    )
+    return head + body
+
+
+# --- the changed message -----------------------------------------------------------------------
+
+
+def _encode_changed(
+    message: Message,
+    body: bytes,
+    lock_token: bytes | None,
+    locked_until_ms: int,
+    *,
+    from_topic: bool,
+    with_state: bool,
+) -> tuple[bytes, bytes]:
+    overlay = message.overlay
+    time_to_live_ms = message.time_to_live_ms
+    present = _present(message, from_topic=from_topic, with_state=with_state)
+    if locked_until_ms:
+        present |= _WITH_LOCK
+    parts = [
+        _header_start(message.header, time_to_live_ms),
+        struct.pack(">I", message.delivery_count),
+        _delivery_annotations(message.annotations, lock_token),
+        _message_annotations(message, present, locked_until_ms),
+    ]
+    properties_end, application_properties_end = body_sections(body)
+    if overlay is not None and overlay.system:
+        parts.append(changed_properties(message, body))
+    elif time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
+        parts.append(long_lived_properties(message, time_to_live_ms, body)[0])
+    else:
+        parts.append(body[:properties_end] or _NO_PROPERTIES)
+    if overlay is None:
+        return b"".join(parts), body[properties_end:]
+    parts.append(changed_application_properties(overlay, body, properties_end))
+    return b"".join(parts), body[application_properties_end:]
+
+
+def _delivery_annotations(annotations: bytes, lock_token: bytes | None) -> bytes:
+    """The sender's own delivery annotations and the lock token."""
+    start = compound(annotations, 0)[2] if annotations else 0
+    if start == len(annotations):
+        if lock_token is None:
+            return _NO_DELIVERY_ANNOTATIONS
+        return _DELIVERY_ANNOTATIONS + lock_token
+    first, count, end = compound(annotations, start)
+    entries = annotations[first:end]
+    if lock_token is not None:
+        entries += _LOCK_TOKEN + lock_token
+        count += 2
+    return b"\x00\x53\x71" + compound_of(0xC1, count, entries)
+
+
+def _message_annotations(message: Message, present: int, locked_until_ms: int) -> bytes:
+    overlay = message.overlay
+    changes: dict[bytes, bytes | None] = {}
+    if overlay is not None and overlay.system:
+        changes = {
+            ANNOTATIONS[name]: value
+            for name, value in overlay.system.items()
+            if name in ANNOTATIONS
+        }
+    if ANNOTATIONS["scheduledenqueuetimeutc"] in changes:
+        present &= ~_WITH_SCHEDULE
+    entries = [
+        _pack_own(
+            _ENQUEUED_TIME, message.enqueued_time_ms, _SEQUENCE_NUMBER, message.sequence_number
+        ),
+        *_sometimes(message, present, locked_until_ms),
+    ]
+    count = 2 + 2 * len(entries)
+    if message.annotations:
+        if changes:
+            own, own_count = _without(message.annotations, changes)
+        else:
+            first, own_count, end = compound(message.annotations, 0)
+            own = message.annotations[first:end]
+        entries.append(own)
+        count += own_count
+    for name, value in changes.items():
+        if value is not None:
+            entries += (encode_symbol(name.decode()), value)
+            count += 2
+    if overlay is not None and overlay.dead_letter_source is not None:
+        entries += (_DEADLETTER_SOURCE, encode_string(overlay.dead_letter_source))
+        count += 2
+    return b"\x00\x53\x72" + compound_of(0xC1, count, b"".join(entries))
+
+
+def _without(annotations: bytes, names: Mapping[bytes, object]) -> tuple[bytes, int]:
+    """The entries of an annotations map except those of some names, and how many items remain."""
+    kept = [
+        annotations[position:end]
+        for name, position, _, end in entries_of(annotations, 0)
+        if name not in names
+    ]
+    return b"".join(kept), 2 * len(kept)

@@ -1,0 +1,349 @@
+"""Queues, topics and subscriptions as XML descriptions.
+
+One table a kind says which elements there are, in the order the service writes them; what a value
+may be is `config.properties`' business. Answers always carry all elements. `description_reader.py`
+reads requests by the same tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from config.files.properties import PROPERTIES
+from config.model.definitions import (
+    DEFAULT_MAX_SIZE_MEGABYTES,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.model.durations import format_duration
+from protocol import addresses
+from protocol.http import atom
+from protocol.http.admin import authorization_rules_xml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.core.contract.effects import EntityView
+    from config.model.definitions import EntityDefinition
+
+COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+
+
+class Surroundings(NamedTuple):
+    """What an answer says about an entity that the entity does not know itself."""
+
+    host: str
+    """As the client addressed us: forwarding targets are shown as addresses there."""
+    api_version: str
+    message_max_kilobytes: int
+    partition_count: int = 1
+    """How many times its size a partitioned entity shows."""
+
+
+Write = Callable[[Any, str, Surroundings], "str | None"]
+
+
+class Property(NamedTuple):
+    """An element that is a field of the definition."""
+
+    element: str
+    read: Callable[[str], bool | int | str]
+    """To the plain value a config file would hold."""
+    write: Write
+    """From a definition and the name of its field; None: leave the element out."""
+    since: str = ""
+    """The first api-version that has it."""
+
+
+class Fact(NamedTuple):
+    """An element that is told and never read."""
+
+    element: str
+    tell: Callable[[EntityView, Surroundings], str]
+    """Text of the element."""
+    since: str = ""
+
+
+class Part(NamedTuple):
+    """An element with elements inside, told as finished XML."""
+
+    tell: Callable[[EntityView, Surroundings], str]
+
+
+Line = Property | Fact | Part
+
+
+# --- properties --------------------------------------------------------------------------------
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _read_boolean(text: str) -> bool | str:
+    return _BOOLEANS.get(text.strip().lower(), text)
+
+
+def _read_integer(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _read_forward(text: str) -> str:
+    """A name, or a URL of any scheme and host: only the path counts."""
+    return addresses.parse(text.strip()).path
+
+
+def _write_forward(definition: Any, field: str, surroundings: Surroundings) -> str | None:
+    """An address with the scheme it was sent with: .NET and Java send http or https."""
+    path = getattr(definition, field)
+    scheme = getattr(definition, f"{field}_scheme")
+    return None if path is None else f"{scheme}://{surroundings.host}/{path}"
+
+
+def _write_duration(definition: Any, field: str, _: Surroundings) -> str:
+    finer = dict(definition.finer_ticks)
+    return format_duration(getattr(definition, field), finer.get(field, 0))
+
+
+def _write_max_size(definition: Any, field: str, surroundings: Surroundings) -> str:
+    size = getattr(definition, field) or DEFAULT_MAX_SIZE_MEGABYTES
+    return str(size * surroundings.partition_count if definition.enable_partitioning else size)
+
+
+def _write_value(write: Callable[[Any], str | None]) -> Write:
+    return lambda definition, field, _: write(getattr(definition, field))
+
+
+def _boolean(element: str) -> Property:
+    return Property(element, _read_boolean, _write_value(lambda value: str(value).lower()))
+
+
+def _integer(element: str) -> Property:
+    return Property(element, _read_integer, _write_value(str))
+
+
+def _duration(element: str) -> Property:
+    return Property(element, str.strip, _write_duration)
+
+
+def _forward(element: str) -> Property:
+    return Property(element, _read_forward, _write_forward)
+
+
+LOCK_DURATION = _duration("LockDuration")
+MAX_SIZE = Property("MaxSizeInMegabytes", _read_integer, _write_max_size)
+DUPLICATE_DETECTION = _boolean("RequiresDuplicateDetection")
+SESSION = _boolean("RequiresSession")
+TIME_TO_LIVE = _duration("DefaultMessageTimeToLive")
+DEAD_LETTER_EXPIRED = _boolean("DeadLetteringOnMessageExpiration")
+DUPLICATE_WINDOW = _duration("DuplicateDetectionHistoryTimeWindow")
+MAX_DELIVERY_COUNT = _integer("MaxDeliveryCount")
+BATCHED = _boolean("EnableBatchedOperations")
+STATUS = Property("Status", str.strip, _write_value(lambda value: str(value.value)))
+FORWARD_TO = _forward("ForwardTo")
+FORWARD_DEAD_LETTERS = _forward("ForwardDeadLetteredMessagesTo")
+USER_METADATA = Property("UserMetadata", str, _write_value(lambda value: value))
+ORDERING = _boolean("SupportOrdering")
+IDLE = _duration("AutoDeleteOnIdle")
+PARTITIONING = _boolean("EnablePartitioning")
+EXPRESS = _boolean("EnableExpress")
+MAX_MESSAGE_SIZE = Property(
+    "MaxMessageSizeInKilobytes",
+    _read_integer,
+    lambda definition, field, surroundings: str(
+        getattr(definition, field) or surroundings.message_max_kilobytes
+    ),
+    since="2021-05",
+)
+
+
+# --- facts -----------------------------------------------------------------------------------
+
+
+def _counts(view: EntityView, _: Surroundings) -> str:
+    """JavaScript wants exactly this: one prefix, declared on this very element."""
+    details = {
+        "ActiveMessageCount": view.active_count,
+        "DeadLetterMessageCount": view.dead_letter_count,
+        "ScheduledMessageCount": view.scheduled_count,
+        "TransferMessageCount": view.transfer_count,
+        "TransferDeadLetterMessageCount": view.transfer_dead_letter_count,
+    }
+    inner = "".join(f"<d2p1:{name}>{count}</d2p1:{name}>" for name, count in details.items())
+    return f'<CountDetails xmlns:d2p1="{COUNTS}">{inner}</CountDetails>'
+
+
+def _message_count(view: EntityView, _: Surroundings) -> str:
+    """All there are: the deferred have no count of their own, and are in none of the others."""
+    return str(
+        view.active_count
+        + view.deferred_count
+        + view.dead_letter_count
+        + view.scheduled_count
+        + view.transfer_count
+        + view.transfer_dead_letter_count
+    )
+
+
+def _always(text: str) -> Callable[[EntityView, Surroundings], str]:
+    return lambda _view, _surroundings: text
+
+
+SIZE = Fact("SizeInBytes", lambda view, _: str(view.size_bytes))
+MESSAGE_COUNT = Fact("MessageCount", _message_count)
+CREATED = Fact("CreatedAt", lambda view, _: atom.timestamp(view.created_time_ms))
+UPDATED = Fact("UpdatedAt", lambda view, _: atom.timestamp(view.updated_time_ms))
+ACCESSED = Fact("AccessedAt", lambda view, _: atom.timestamp(view.accessed_time_ms))
+"""A queue or topic that was never used shows `0001-01-01T00:00:00Z`; a subscription shows when it
+was created (recorded answers, and Go's test of `ListSubscriptionsRuntimeProperties`)."""
+SUBSCRIPTION_ACCESSED = Fact(
+    "AccessedAt",
+    lambda view, _: atom.timestamp(view.accessed_time_ms or view.created_time_ms),
+)
+AVAILABILITY = Fact("EntityAvailabilityStatus", _always("Available"))
+NOT_ANONYMOUS = Fact("IsAnonymousAccessible", _always("false"))
+COUNT_DETAILS = Part(_counts)
+AUTHORIZATION_RULES = Part(lambda view, _: authorization_rules_xml.write(view))
+
+
+# --- the kinds -------------------------------------------------------------------------------
+
+QUEUE: tuple[Line, ...] = (
+    LOCK_DURATION,
+    MAX_SIZE,
+    DUPLICATE_DETECTION,
+    SESSION,
+    TIME_TO_LIVE,
+    DEAD_LETTER_EXPIRED,
+    DUPLICATE_WINDOW,
+    MAX_DELIVERY_COUNT,
+    BATCHED,
+    SIZE,
+    MESSAGE_COUNT,
+    NOT_ANONYMOUS,
+    AUTHORIZATION_RULES,
+    STATUS,
+    FORWARD_TO,
+    USER_METADATA,
+    CREATED,
+    UPDATED,
+    ACCESSED,
+    ORDERING,
+    COUNT_DETAILS,
+    IDLE,
+    PARTITIONING,
+    AVAILABILITY,
+    FORWARD_DEAD_LETTERS,
+    EXPRESS,
+    MAX_MESSAGE_SIZE,
+)
+
+TOPIC: tuple[Line, ...] = (
+    TIME_TO_LIVE,
+    MAX_SIZE,
+    DUPLICATE_DETECTION,
+    DUPLICATE_WINDOW,
+    BATCHED,
+    SIZE,
+    _boolean("FilteringMessagesBeforePublishing"),
+    NOT_ANONYMOUS,
+    AUTHORIZATION_RULES,
+    STATUS,
+    USER_METADATA,
+    CREATED,
+    UPDATED,
+    ACCESSED,
+    ORDERING,
+    COUNT_DETAILS,
+    Fact("SubscriptionCount", lambda view, _: str(view.subscription_count)),
+    Fact("SqlFilterCount", lambda view, _: str(view.sql_filter_count), since="2024-05"),
+    Fact(
+        "CorrelationFilterCount",
+        lambda view, _: str(view.correlation_filter_count),
+        since="2024-05",
+    ),
+    IDLE,
+    PARTITIONING,
+    AVAILABILITY,
+    Fact("EnableSubscriptionPartitioning", _always("false")),
+    EXPRESS,
+    MAX_MESSAGE_SIZE,
+)
+
+SUBSCRIPTION: tuple[Line, ...] = (
+    LOCK_DURATION,
+    SESSION,
+    TIME_TO_LIVE,
+    DEAD_LETTER_EXPIRED,
+    _boolean("DeadLetteringOnFilterEvaluationExceptions"),
+    MESSAGE_COUNT,
+    MAX_DELIVERY_COUNT,
+    BATCHED,
+    STATUS,
+    FORWARD_TO,
+    USER_METADATA,
+    CREATED,
+    UPDATED,
+    SUBSCRIPTION_ACCESSED,
+    COUNT_DETAILS,
+    FORWARD_DEAD_LETTERS,
+    IDLE,
+    AVAILABILITY,
+)
+
+
+class Kind(NamedTuple):
+    """A kind of entity: its description's element, its table, its definition."""
+
+    element: str
+    lines: tuple[Line, ...]
+    definition: type[QueueDefinition | TopicDefinition | SubscriptionDefinition]
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.element: kind
+    for kind in (
+        Kind("QueueDescription", QUEUE, QueueDefinition),
+        Kind("TopicDescription", TOPIC, TopicDefinition),
+        Kind("SubscriptionDescription", SUBSCRIPTION, SubscriptionDefinition),
+    )
+}
+_KIND_OF: Mapping[type, Kind] = {kind.definition: kind for kind in KINDS.values()}
+
+FIELDS: Mapping[type, Mapping[str, str]] = {
+    definition: {one.name: one.field for one in properties}
+    for definition, properties in PROPERTIES.items()
+}
+"""Of each kind of definition, the field every element stands for."""
+
+DECIDED_ONCE = (SESSION, DUPLICATE_DETECTION, PARTITIONING)
+"""An update may repeat these or leave them out; the core refuses to change them."""
+
+
+def kind_of(definition: EntityDefinition) -> Kind:
+    """The kind an entity is of."""
+    return _KIND_OF[type(definition)]
+
+
+# --- out -------------------------------------------------------------------------------------
+
+
+def write(view: EntityView, surroundings: Surroundings) -> str:
+    """The description of an entity."""
+    kind = kind_of(view.definition)
+    fields = FIELDS[kind.definition]
+    parts: list[str] = []
+    for line in kind.lines:
+        if isinstance(line, Part):
+            parts.append(line.tell(view, surroundings))
+        elif line.since <= surroundings.api_version:
+            if isinstance(line, Property):
+                text = line.write(view.definition, fields[line.element], surroundings)
+            else:
+                text = line.tell(view, surroundings)
+            if text is not None:
+                parts.append(atom.element(line.element, text))
+    return atom.described(kind.element, "".join(parts))

@@ -1,0 +1,1 @@
+"""Peeklock's own API under `/$peeklock`: the clock for tests, and the export of all entities."""

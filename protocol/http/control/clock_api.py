@@ -1,0 +1,54 @@
+"""The testing API: a clock that tests can move instead of sleeping.
+
+Off unless the operator switched it on. In strict mode it asks for the key that may do everything, since
+the clock is everybody's.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from protocol.http import request_bodies
+
+if TYPE_CHECKING:
+    from protocol.http.application import Services
+
+CLOCK = "/$peeklock/clock"
+BODY_MAX_BYTES = 4096
+ADVANCE_MAX_MS = 100 * 365 * 24 * 3600 * 1000
+"""A century: further ahead, dates stop being dates."""
+
+
+def add_routes(application: web.Application, services: Services) -> None:
+    """Serve the clock."""
+
+    async def clock(request: web.Request) -> web.Response:
+        advance_clock = services.advance_clock
+        if advance_clock is None:
+            return _refusal(404, "The testing API is off; PEEKLOCK_TESTING_API=true turns it on.")
+        services.authorize_clock(request.headers.get("Authorization"), request.host)
+        if request.method == "GET":
+            return web.json_response({"now_ms": services.now_ms()})
+        if request.method != "POST":
+            return _refusal(405, "The clock takes GET and POST.")
+        try:
+            document = json.loads(await request_bodies.read(request, BODY_MAX_BYTES))
+            advance_ms = document["advance_ms"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            advance_ms = None
+        if type(advance_ms) is not int or not 0 <= advance_ms <= ADVANCE_MAX_MS:
+            return _refusal(
+                400,
+                'The body must be JSON such as {"advance_ms": 60000}: whole milliseconds, '
+                f"from 0 to {ADVANCE_MAX_MS}.",
+            )
+        return web.json_response({"now_ms": advance_clock(advance_ms)})
+
+    application.router.add_route("*", CLOCK, clock)
+
+
+def _refusal(status: int, sentence: str) -> web.Response:
+    return web.json_response({"error": sentence}, status=status)

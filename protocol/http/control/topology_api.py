@@ -1,0 +1,38 @@
+"""Every entity of the broker in one answer: what `peeklock export` asks a running broker for.
+
+Says what it is told and checks the form that was asked for. It shows keys, so it is for the key that
+may do everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from broker.core.contract.errors import BrokerError
+from protocol.refusals import refuse
+
+if TYPE_CHECKING:
+    from protocol.http.application import Services
+
+PATH = "/$peeklock/topology"
+
+
+def add_routes(application: web.Application, services: Services) -> None:
+    """Serve the topology."""
+    read_topology = services.topology
+    if read_topology is None:
+        return
+
+    async def topology(request: web.Request) -> web.Response:
+        try:
+            content = read_topology(
+                request.headers.get("Authorization"), request.query.get("form", "yaml")
+            )
+        except BrokerError as error:
+            refusal = refuse(error, operation="export")
+            return web.json_response({"error": refusal.text}, status=refusal.status)
+        return web.json_response(content)
+
+    application.router.add_get(PATH, topology)

@@ -1,0 +1,1 @@
+"""Sending and receiving messages by HTTP requests, as in the REST API of Service Bus."""

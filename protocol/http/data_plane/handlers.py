@@ -1,0 +1,229 @@
+"""Sending and receiving over plain HTTP requests: the REST data plane.
+
+Each request attaches to its entity as a link would, does one thing and detaches, so it meets the
+same rules as an AMQP client. There are no sessions here: the API has no way to say one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+from aiohttp import web
+
+from broker.core.contract import commands
+from broker.core.contract.commands import ABANDON, COMPLETE, ReceiveMode
+from broker.core.contract.effects import (
+    Accepted,
+    Deliver,
+    Detached,
+    Drained,
+    ReceiverAttached,
+    Refused,
+    SenderAttached,
+    SendRefused,
+    messages_as_delivered,
+)
+from broker.core.contract.errors import (
+    ArgumentOutOfRange,
+    BrokerError,
+    EntityNotFound,
+    MessageLockLost,
+    MessageSizeExceeded,
+    ServerBusy,
+)
+from protocol.http import request_bodies, request_paths
+from protocol.http.data_plane import rest_messages
+from protocol.http.data_plane.rest_messages import Received
+from protocol.http.error_responses import BodyTooLarge, Gone, NoSuchLock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.core.contract.effects import Effect
+    from broker.core.contract.message import Message
+    from protocol.http.application import Services
+
+DEFAULT_TIMEOUT_S = 60
+MAX_TIMEOUT_S = 300
+READING_S = 0.002
+"""For so long a batch is read, then others are served for as long."""
+
+MODES = {"POST": ReceiveMode.PEEK_LOCK, "DELETE": ReceiveMode.RECEIVE_AND_DELETE}
+"""What the verb on `messages/head` means."""
+SETTLEMENTS = {"DELETE": COMPLETE, "PUT": ABANDON}
+"""What the verb on a locked message means; POST renews its lock."""
+
+Event = SenderAttached | ReceiverAttached | Accepted | Drained | Received | BrokerError
+Expected = TypeVar("Expected", SenderAttached, ReceiverAttached, Accepted)
+
+
+class DataPlane:
+    """Serves the messages of entities."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._exchanges: set[Exchange] = set()
+
+    async def handle(self, request: web.Request, resource: request_paths.Runtime) -> web.Response:
+        """Answer a request about messages."""
+        try:
+            match resource:
+                case request_paths.Messages():
+                    return await self._send(request, resource.path)
+                case request_paths.Head():
+                    return await self._receive(request, resource.path)
+                case request_paths.LockedMessage():
+                    return await self._settle(request, resource)
+        except EntityNotFound as error:
+            missing = EntityNotFound(f"sb://{request.host}/{error.path}")
+            raise Gone(str(missing)) from None
+        except MessageLockLost as error:
+            raise NoSuchLock(str(error)) from None
+
+    async def stop(self, _application: web.Application) -> None:
+        """The broker stops: whoever waits for a message is told so."""
+        for exchange in tuple(self._exchanges):
+            exchange.events.put_nowait(ServerBusy("The broker is stopping; try again."))
+
+    # --- the three operations ------------------------------------------------------------------
+
+    async def _send(self, request: web.Request, path: str) -> web.Response:
+        with self._exchange() as exchange:
+            self._services.submit(commands.AttachSender(exchange, path))
+            attached = await exchange.expect(SenderAttached)
+            if request.content_type == rest_messages.BATCH_CONTENT_TYPE:
+                body = await _read(request, self._services.limits.http_body_max_bytes)
+                messages = await self._read_batch(body)
+                self._services.submit(commands.SendBatch(exchange, messages, exchange))
+            else:
+                body = await _read(request, attached.max_message_size_bytes)
+                message = rest_messages.read_single(
+                    body, request.headers.get("Content-Type"), request.headers.items()
+                )
+                self._services.submit(commands.Send(exchange, [message], [exchange]))
+            await exchange.expect(Accepted)
+        return web.Response(status=201)
+
+    async def _read_batch(self, body: bytes) -> list[Message]:
+        """The messages of a batch; others are served while it is read."""
+        messages = []
+        began_s = time.perf_counter()
+        for message in rest_messages.read_batch(body, self._services.limits.batch_max_messages):
+            messages.append(message)
+            if time.perf_counter() - began_s > READING_S:
+                await asyncio.sleep(READING_S)
+                began_s = time.perf_counter()
+        return messages
+
+    async def _receive(self, request: web.Request, path: str) -> web.Response:
+        mode = MODES[request.method]
+        timeout_s = _timeout_s(request)
+        with self._exchange() as exchange:
+            self._services.submit(commands.AttachReceiver(exchange, path, mode))
+            await exchange.expect(ReceiverAttached)
+            self._services.submit(commands.Credit(exchange, 1, drain=timeout_s == 0))
+            received = await self._first_message(exchange, timeout_s)
+        if received is None:
+            return web.Response(status=204)
+        headers = dict(received.headers)
+        if mode is ReceiveMode.RECEIVE_AND_DELETE:
+            return web.Response(status=200, body=received.body, headers=headers)
+        base = f"{request.scheme}://{request.host}/{quote(path, safe='/$~')}"
+        headers["Location"] = f"{base}/messages/{received.name}/{received.token}"
+        return web.Response(status=201, body=received.body, headers=headers)
+
+    async def _first_message(self, exchange: Exchange, timeout_s: int) -> Received | None:
+        try:
+            # A drain is answered by the core, at once: the time-out is for waiting alone.
+            async with asyncio.timeout(timeout_s or None):
+                event = await exchange.next()
+        except TimeoutError:
+            self._services.submit(commands.Credit(exchange, 1, drain=True))
+            event = await exchange.next()
+        return event if isinstance(event, Received) else None
+
+    async def _settle(
+        self, request: web.Request, locked: request_paths.LockedMessage
+    ) -> web.Response:
+        settlement = SETTLEMENTS.get(request.method)
+        if settlement is None:
+            renewed = await self._services.ask(
+                lambda peer, mark: commands.RenewLocks(peer, mark, locked.path, [locked.lock_token])
+            )
+            assert isinstance(renewed, list)
+            return web.Response(status=200)
+        await self._services.ask(
+            lambda peer, mark: commands.SettleByToken(
+                peer, mark, locked.path, [locked.lock_token], settlement
+            )
+        )
+        return web.Response(status=200)
+
+    @contextmanager
+    def _exchange(self) -> Iterator[Exchange]:
+        """A peer for one request, detached when the request is done.
+
+        A request that was cut off gives its lock back: its client never learnt of it.
+        """
+        exchange = Exchange()
+        self._exchanges.add(exchange)
+        cut_off = True
+        try:
+            yield exchange
+            cut_off = False
+        finally:
+            self._exchanges.discard(exchange)
+            self._services.submit(commands.Detach([exchange], connection_lost=cut_off))
+
+
+class Exchange:
+    """The peer of one request: keeps what the core says until the request asks for it."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+
+    def receive(self, effect: Effect) -> None:
+        """Keep an effect; a message is read at once, since it may change or leave memory later."""
+        match effect:
+            case Deliver():
+                (message,) = messages_as_delivered(effect)
+                (token,) = effect.tokens
+                self.events.put_nowait(rest_messages.write(message, token, effect.locked_until_ms))
+            case Refused() | Detached() | SendRefused():
+                self.events.put_nowait(effect.error)
+            case SenderAttached() | ReceiverAttached() | Accepted() | Drained():
+                self.events.put_nowait(effect)
+
+    async def next(self) -> Event:
+        """The next event; an error is raised."""
+        event = await self.events.get()
+        if isinstance(event, BrokerError):
+            raise event
+        return event
+
+    async def expect(self, kind: type[Expected]) -> Expected:
+        """The next event, which can only be this."""
+        event = await self.next()
+        assert isinstance(event, kind), f"expected {kind.__name__}, the core said {event!r}"
+        return event
+
+
+async def _read(request: web.Request, max_bytes: int) -> bytes:
+    """The body; one that is too large is refused as AMQP refuses a message."""
+    try:
+        return await request_bodies.read(request, max_bytes)
+    except BodyTooLarge as error:
+        raise MessageSizeExceeded(str(error)) from None
+
+
+def _timeout_s(request: web.Request) -> int:
+    text = request.query.get("timeout")
+    if text is None:
+        return DEFAULT_TIMEOUT_S
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise ArgumentOutOfRange(f"timeout must be whole seconds, not '{text[:50]}'.")
+    return min(int(text), MAX_TIMEOUT_S)

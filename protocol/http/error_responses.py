@@ -1,0 +1,149 @@
+"""How a refusal leaves over HTTP: status, sub-code and a sentence, in the Atom API's error body.
+
+Which refusals exist is `broker.core.errors`' business; `protocol.refusals` words and logs them.
+Every answer of 400 and above from the entity routes has this body, whatever went wrong.
+"""
+
+from __future__ import annotations
+
+import uuid
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import http_exceptions, web
+
+from broker.core.contract.errors import BrokerError, EntityNotFound
+from protocol.http import atom
+from protocol.refusals import refuse
+from protocol.repeated_events import repeats
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Awaitable, Callable
+
+log = structlog.get_logger("peeklock.http")
+
+
+class BodyTooLarge(BrokerError):
+    """The request is bigger than anything that could be meant here."""
+
+    condition = "amqp:link:message-size-exceeded"
+    status = 413
+
+
+class TooSlow(BrokerError):
+    """The rest of the request does not come."""
+
+    condition = "com.microsoft:timeout"
+    status = 408
+
+
+class MethodNotAllowed(BrokerError):
+    """The thing is there, but not for this verb."""
+
+    condition = "amqp:not-allowed"
+    status = 405
+
+
+class InvalidVerb(BrokerError):
+    """What the service says of every attempt to manage a part of an entity, such as its
+    dead-letter queue. .NET makes an argument error of it, because it is 400."""
+
+    condition = "amqp:not-allowed"
+    status = 400
+    has_own_sub_code = True
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"The specified HTTP verb ({method}) is not valid. "
+            "To know more visit https://aka.ms/sbResourceMgrExceptions. ."
+        )
+
+
+class Gone(BrokerError):
+    """What the data plane says of an entity that does not exist."""
+
+    condition = "amqp:not-found"
+    status = 410
+
+
+class NoSuchLock(BrokerError):
+    """What the data plane says of a lock that is not, or no longer, held."""
+
+    condition = "com.microsoft:message-lock-lost"
+    status = 404
+
+
+@web.middleware
+async def middleware(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Turn whatever a handler raises into an answer."""
+    try:
+        return await handler(request)
+    except BrokerError as error:
+        refusal = refuse(
+            _with_host(error, request.host),
+            entity=request.path.strip("/"),
+            operation=request.method,
+        )
+        if getattr(error, "has_own_sub_code", False):
+            return _error(refusal.status, refusal.text)
+        return _answer(refusal.status, refusal.text)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        refusal = refuse(_Unserved(error.text or ""), operation=request.method)
+        return _answer(error.status, refusal.text)
+    except ConnectionResetError:
+        log.info("http.client_gone", method=request.method, path=request.path)
+        return _answer(500, "The client has gone.")  # which nobody reads
+    except Exception:
+        tracking_id = str(uuid.uuid4())
+        log.exception(
+            "http.failed", method=request.method, path=request.path, tracking_id=tracking_id
+        )
+        return _answer(500, f"The request could not be processed. TrackingId:{tracking_id}")
+
+
+def is_ours_to_mend(record: logging.LogRecord) -> bool:
+    """A filter for aiohttp's own log: what a client got wrong is an event, not an error of ours.
+
+    Of the words only the first are kept: the rest quote the request, and keys may be among them.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, http_exceptions.HttpProcessingError):
+        return True
+    words = error.message.partition("\n")[0].partition(":")[0]
+    repeats.note(log.info, "http.unreadable", words, error=words)
+    return False
+
+
+class _Unserved(BrokerError):
+    """Refused by the HTTP server itself, which chose the status."""
+
+
+def _with_host(error: BrokerError, host: str) -> BrokerError:
+    """A missing entity is called `sb://host/path`, as the service calls it."""
+    if isinstance(error, EntityNotFound) and "://" not in error.path:
+        return EntityNotFound(f"sb://{host}/{error.path.strip('/')}")
+    return error
+
+
+def _answer(status: int, sentence: str) -> web.Response:
+    """.NET and JavaScript look for the sub-code in the detail."""
+    # The service names the reason for other codes, but not for 400.
+    reason = "" if status == HTTPStatus.BAD_REQUEST else f"{HTTPStatus(status).phrase}. "
+    return _error(status, f"SubCode={status}00. {reason}{sentence}")
+
+
+def _error(status: int, detail: str) -> web.Response:
+    """The shape every SDK reads."""
+    detail = atom.escape(detail)
+    return web.Response(
+        status=status,
+        text=f"<Error><Code>{status}</Code><Detail>{detail}</Detail></Error>",
+        content_type="application/xml",
+        charset="utf-8",
+    )

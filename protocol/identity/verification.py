@@ -1,0 +1,189 @@
+"""From credentials to grants, by the rules that stand at that moment.
+
+Owns which rule a credential fits and which namespace that selects; reading tokens is `sas.py`'s and
+`bearer_tokens.py`'s. A key reaches no further than the entity its rule is declared on.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from protocol.identity import bearer_tokens, sas
+from protocol.identity.grants import (
+    RESOURCE_MAX_CHARACTERS,
+    TOKEN_MAX_CHARACTERS,
+    Grant,
+    KeyRule,
+    TokenRefused,
+    covers,
+    expired,
+    host_of,
+    path_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+class Keyring(Protocol):
+    """Where rules are found, as they are now."""
+
+    def named(self, key_name: str, namespace: str | None) -> Iterable[KeyRule]:
+        """Every rule of a name that holds in a namespace, or, for None, in any of them."""
+
+
+class Identity:
+    """Verifies credentials against the declared authorization rules."""
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        strict: bool,
+        namespaces: Collection[str] = (),
+        default_namespace: str = "",
+        own_hosts: Collection[str] = (),
+        verify_bearer: bearer_tokens.Verify | None = None,
+    ) -> None:
+        self.strict = strict
+        """False: bearer tokens are believed, and who shows no token may do everything."""
+        self._keyring = keyring
+        self._namespaces = namespaces
+        self.default_namespace = default_namespace
+        """The one that answers on any host name."""
+        self._own_hosts = {*LOOPBACK_HOSTS, *(host.lower() for host in own_hosts)}
+        """Names of this broker: a token for one of them is good by all of them."""
+        self._verify_bearer = verify_bearer or (
+            bearer_tokens.refuse if strict else bearer_tokens.believe
+        )
+
+    def namespace_of_host(self, hostname: str) -> str | None:
+        """The namespace that goes by a host's name or by its first label; None if none does."""
+        host = hostname.partition(":")[0].lower()
+        if host in self._namespaces:
+            return host
+        label = host.partition(".")[0]
+        is_address = host.replace(".", "").isdigit()
+        return label if label in self._namespaces and not is_address else None
+
+    def verify_token(
+        self,
+        token: str,
+        audience: str,
+        now_ms: int,
+        namespace: str | None = None,
+        *,
+        host: str = "",
+        entity: str | None = None,
+    ) -> Grant:
+        """The grant a token gives on an audience; raises `TokenRefused`.
+
+        Without a namespace the key selects one: the grant says which. `host` is what the client
+        calls this broker, and `entity` the path of what it is about, if the audience says more.
+        """
+        if len(token) > TOKEN_MAX_CHARACTERS:
+            raise TokenRefused(
+                f"MalformedToken: The token has more than {TOKEN_MAX_CHARACTERS} characters."
+            )
+        if len(audience) > RESOURCE_MAX_CHARACTERS:
+            raise TokenRefused(
+                f"InvalidAudience: The audience has more than {RESOURCE_MAX_CHARACTERS} characters."
+            )
+        if not sas.is_sas(token):
+            return replace(self._verify_bearer(token, now_ms), path=path_of(audience))
+        read = sas.read(token)
+        path = path_of(audience) if audience else read.path
+        about = path if entity is None else entity.lower()
+        fitting = [
+            (rule, key)
+            for rule in self._keyring.named(read.key_name, namespace)
+            for key in rule.keys
+            if rule.holds_on(about) and read.is_signed_with(key)
+        ]
+        if not fitting:
+            raise TokenRefused(
+                "InvalidSignature: The token has an invalid signature. No key of a rule "
+                f"'{read.key_name}' that holds here made it; check SharedAccessKeyName and "
+                "SharedAccessKey of the connection string."
+            )
+        if read.expires_at_ms <= now_ms:
+            raise expired(read.expires_at_ms)
+        if not covers(read.path, path) or not self._is_own_host(read.host, host):
+            raise TokenRefused(
+                "InvalidAudience: The authorization header contains a token with a wrong audience: "
+                f"it is for '{read.host}/{read.path}', not for '{audience}'."
+            )
+        rule, key = self._selected(fitting)[0]
+        return Grant(rule.claims, path, read.expires_at_ms, rule, key)
+
+    def _is_own_host(self, named: str, called: str) -> bool:
+        """Whether a token for the one host is good where the client calls this broker by the other:
+        they are the same, or two names of this broker, or of one of its namespaces."""
+        called = host_of(called)
+        if not self.strict or not called or named == called:
+            return True
+        if named in self._own_hosts and called in self._own_hosts:
+            return True
+        namespace = self.namespace_of_host(named)
+        return namespace is not None and namespace == self.namespace_of_host(called)
+
+    def knows(self, user: str, password: str) -> bool:
+        """Whether these are a rule's name and its key, in whichever namespace."""
+        return bool(self._fitting(user, password, None))
+
+    def verify_plain(self, user: str, password: str, namespace: str | None = None) -> list[Grant]:
+        """The grants of a rule's name and key, as SASL PLAIN carries them; none if they are wrong.
+
+        Without a namespace the key selects one; raises `TokenRefused` where it could be several.
+        """
+        return [
+            Grant(rule.claims, rule.path, key_rule=rule, key=key)
+            for rule, key in self._selected(self._fitting(user, password, namespace))
+        ]
+
+    def _fitting(
+        self, user: str, password: str, namespace: str | None
+    ) -> list[tuple[KeyRule, bytes]]:
+        given = password.encode()
+        return [
+            (rule, key)
+            for rule in self._keyring.named(user, namespace)
+            for key in rule.keys
+            if hmac.compare_digest(given, key)
+        ]
+
+    def stands(self, grant: Grant) -> bool:
+        """Whether the rule behind a grant still has that key and still allows as much."""
+        used = grant.key_rule
+        return used is None or any(
+            rule.path == used.path
+            and rule.namespace == used.namespace
+            and grant.key in rule.keys
+            and grant.claims <= rule.claims
+            for rule in self._keyring.named(used.rule.name, used.namespace)
+        )
+
+    def _selected(
+        self, fitting: Sequence[tuple[KeyRule, bytes]]
+    ) -> Sequence[tuple[KeyRule, bytes]]:
+        """Of rules that fit, those of one namespace, widest first.
+
+        A key that holds everywhere selects none, and one that several namespaces know selects the
+        one that answers on any host name.
+        """
+        namespaces = {rule.namespace for rule, _ in fitting}
+        if len(namespaces) > 1:
+            chosen = None if None in namespaces else self.default_namespace
+            if chosen not in namespaces:
+                known = ", ".join(sorted(name for name in namespaces if name))
+                raise TokenRefused(
+                    f"InvalidSignature: The namespaces {known} know this key; "
+                    "name one of them in the host name."
+                )
+            fitting = [(rule, key) for rule, key in fitting if rule.namespace == chosen]
+        return sorted(fitting, key=lambda one: len(one[0].path))

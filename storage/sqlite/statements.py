@@ -1,0 +1,42 @@
+"""Named SQL, read from the files beside the package.
+
+Owns how a `.sql` file is cut into statements and how one is widened to handle many rows at once.
+A statement has one text per size, so that a database driver prepares it once and finds it again.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_MANY = re.compile(r"\{many ([^}]*)\}")
+_COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+
+
+def sql_folder() -> Traversable:
+    """Returns the folder of the SQL files, in a work tree as in an installed package."""
+    return resources.files("storage.sqlite") / "sql"
+
+
+class Statements:
+    """The statements of one file, by name."""
+
+    def __init__(self, text: str) -> None:
+        _, *parts = _NAME.split(text)
+        names, bodies = parts[0::2], parts[1::2]
+        self._texts = {
+            name: _COMMENT.sub("", body).strip() for name, body in zip(names, bodies, strict=True)
+        }
+        self.one = self._texts.__getitem__
+        """The text of a statement that handles one thing."""
+        self.many = cache(self._widen)
+        """many(name, size): the text of a statement that handles `size` things."""
+
+    def _widen(self, name: str, size: int) -> str:
+        return _MANY.sub(lambda found: ", ".join([found[1]] * size), self._texts[name])

@@ -1,0 +1,327 @@
+"""The embedded store: one SQLite file, one process, nothing accepted before it is on disk.
+
+Owns the file, its lock and its connections; `batch.py` knows which statements a batch takes.
+A commit is one transaction in the write-ahead log, synced before it returns; killing the process at
+any moment leaves a file that opens.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import closing, contextmanager, suppress
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from broker.core.contract.records import EntityStored, MessageRow, RuleRow, SentRow, SessionStateSet
+from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
+from storage.sqlite.batch import LARGEST_STATEMENT_ROWS, MOST_RANGES, Batch, padded, unbroken_ranges
+from storage.sqlite.disk_reserve import DiskReserve
+from storage.sqlite.file_lock import FileLock, HeldElsewhere
+from storage.sqlite.migrations import migrate, read_migrations, schema_version
+from storage.sqlite.statements import Statements, sql_folder
+from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from broker.core.contract.records import Record
+
+APPLICATION_ID = 0x5065656B
+"""Written by the first migration."""
+BUSY_TIMEOUT_MS = 10_000
+"""Patience with an outsider, a shell say, that looks into the file."""
+LONGEST_LOG_BYTES = 64 << 20
+"""Beyond this the log is folded into the file even if payload reads must wait for it."""
+DRAINED_BYTES = 64 << 20
+"""A file with less than this in use and more than this free is made smaller when it is opened."""
+
+FREE_PLENTY_BYTES = 256 << 20
+"""With more than this free on the disk, room inside the file does not matter."""
+PAGE_BYTES = 4096
+
+_PRAGMAS = (
+    f"page_size = {PAGE_BYTES}",
+    "auto_vacuum = NONE",
+    "synchronous = FULL",
+    "fullfsync = ON",  # macOS, whose ordinary fsync stops at the drive's cache
+    "wal_autocheckpoint = 4000",
+    "cache_size = -16384",
+    "temp_store = MEMORY",  # so that no temporary folder is needed
+    "secure_delete = OFF",  # some builds overwrite what is deleted with zeros
+)
+_READING_PRAGMAS = ("query_only = ON", "cache_size = -65536", "temp_store = MEMORY")
+
+_DAMAGED = "is damaged or no SQLite file; move it and its -wal file away, or put a good copy back"
+_NOT_PERMITTED = "cannot be written; check the permissions of the file and its folder"
+_CAUSES: dict[int, tuple[type[StorageError], str]] = {
+    sqlite3.SQLITE_FULL: (StorageFull, "has no room to grow; free space on its disk"),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (StorageFull, "has no room to grow; free space on its disk"),
+    sqlite3.SQLITE_CORRUPT: (StoreUnusable, _DAMAGED),
+    sqlite3.SQLITE_NOTADB: (StoreUnusable, _DAMAGED),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnusable, _NOT_PERMITTED),
+    sqlite3.SQLITE_READONLY: (StoreUnusable, _NOT_PERMITTED),
+    sqlite3.SQLITE_PERM: (StoreUnusable, _NOT_PERMITTED),
+    sqlite3.SQLITE_BUSY: (StorageError, "is being written by another program; close that one"),
+    sqlite3.SQLITE_IOERR: (StorageError, "cannot be read or written; check its disk"),
+}
+
+
+class SqliteStore:
+    """A `Store` in a file."""
+
+    blocking = True
+    keeps_payloads_in_memory = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        folder = sql_folder()
+        self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
+        self._migrations = read_migrations(folder / "migrations")
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._reader_lock = threading.Lock()
+        self._log = WriteAheadLog(self.path)
+        self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
+        self._free_inside_bytes = 0
+        """Room in pages of the file that hold nothing any more, as last looked at."""
+        self._file_ids: tuple[FileId, FileId] | None = None
+        """The database file and its log as they were after the first commit."""
+
+    # --- opening and closing -------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the file, making or migrating it. Raises `StoreUnusable`."""
+        self._take_file()
+        try:
+            with self._explained():
+                self._writer = writer = self._connect(_PRAGMAS)
+                self._check_origin(writer)
+                (journal_mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
+                if journal_mode != "wal":
+                    raise StoreUnusable(f"{self.path} is on a disk without shared memory; move it")
+                migrate(writer, self._migrations)
+                self._shrink_if_drained(writer)
+                self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+                self._reader = self._connect(_READING_PRAGMAS)
+            self._reserve.take()
+        except StorageError as error:
+            self.close()
+            raise StoreUnusable(str(error)) from error
+
+    def close(self) -> None:
+        """Fold the log into the file and let others have it."""
+        with self._reader_lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+        if self._writer is not None:
+            with suppress(sqlite3.Error):  # what the log holds is durable there as well
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._writer.close()
+            self._writer = None
+        self._file_ids = None  # opened again, it makes a new log file
+        self._file_lock.release()
+
+    @property
+    def has_room(self) -> bool:
+        """False when what is left of the disk should be kept for completing messages."""
+        return not self._reserve.is_low(self._free_inside_bytes)
+
+    def _take_file(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file_lock.acquire()
+        except HeldElsewhere as held:
+            whose = "this process" if held.holder == str(os.getpid()) else f"process {held.holder}"
+            raise StoreUnusable(
+                f"{self.path} is in use by {whose}; stop that one or choose another file"
+            ) from None
+        except OSError as error:
+            raise StoreUnusable(f"{self.path} {_NOT_PERMITTED} ({error.strerror})") from error
+
+    def _check_origin(self, writer: sqlite3.Connection) -> None:
+        (application_id,) = writer.execute("PRAGMA application_id").fetchone()
+        (tables,) = writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables and application_id != APPLICATION_ID:
+            raise StoreUnusable(f"{self.path} belongs to another program; choose another file")
+        version, newest = schema_version(writer), self._migrations[-1].version
+        if version > newest:
+            raise StoreUnusable(
+                f"{self.path} has schema version {version}, and this broker knows no newer than "
+                f"{newest}; use a newer broker or another file"
+            )
+
+    def _shrink_if_drained(self, writer: sqlite3.Connection) -> None:
+        free_pages = _pragma(writer, "freelist_count")
+        used_pages = _pragma(writer, "page_count") - free_pages
+        if used_pages * PAGE_BYTES < DRAINED_BYTES < free_pages * PAGE_BYTES:
+            with suppress(sqlite3.OperationalError):  # a courtesy, for which there may be no room
+                writer.execute("VACUUM")
+
+    def _connect(self, pragmas: Sequence[str]) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            for pragma in pragmas:
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`."""
+        writer = self._open_connection(self._writer)
+        with self._explained():
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                Batch(writer, self._statements).write(records)
+                writer.execute("COMMIT")
+            except BaseException as error:
+                self._undo(writer)
+                self._log.discard_uncommitted()
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                    self._reserve.give_up()
+                raise
+        self._check_files()
+        # The commit is durable. Nothing that goes wrong from here on may make it look failed.
+        with suppress(OSError, sqlite3.Error):
+            self._keep_log_short(writer)
+
+    @staticmethod
+    def _undo(writer: sqlite3.Connection) -> None:
+        with suppress(sqlite3.Error):
+            if writer.in_transaction:  # SQLite itself rolls back some failures
+                writer.execute("ROLLBACK")
+            # With a full disk, a log that starts again from its beginning is the only room left.
+            writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _check_files(self) -> None:
+        """Raises `StoreUnusable` if what was committed went into a file that nobody finds again.
+
+        SQLite goes on writing to files that were deleted or moved while they were open.
+        """
+        try:
+            ids = file_id(self.path), file_id(self._log.path)
+        except FileNotFoundError:
+            ids = None
+        except OSError:
+            return  # a disk that cannot be asked just now has still taken the commit
+        if self._file_ids is None:
+            self._file_ids = ids
+        if ids is None or ids != self._file_ids:
+            raise StoreUnusable(
+                f"{self.path} or its -wal file was deleted or replaced while the broker ran; "
+                "put the files back, or choose another file, and start again"
+            )
+
+    def _keep_log_short(self, writer: sqlite3.Connection) -> None:
+        # SQLite folds the log by itself, unless a huge transaction made it long at once or payload
+        # reads follow each other so closely that it never finds a gap. On a disk that fills up it
+        # is folded while there is still room for what it holds.
+        log_bytes = self._log.size_bytes
+        free_bytes = self._reserve.free_bytes
+        if free_bytes < FREE_PLENTY_BYTES:
+            self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+        if log_bytes < LONGEST_LOG_BYTES and log_bytes * 2 < free_bytes:
+            return
+        with self._reader_lock:
+            writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
+            with suppress(sqlite3.Error):
+                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def load(self) -> Snapshot:
+        """All that was committed; messages and message ids are read as they are asked for."""
+        self._open_connection(self._reader)
+        one = self._statements.one
+        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+            (highest_message_id,) = reader.execute(one("highest_message_id")).fetchone()
+            return Snapshot(
+                entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
+                rules=[RuleRow(*row) for row in reader.execute(one("rules"))],
+                sequence_numbers={
+                    (entity_id, sub_queue): sequence_number
+                    for entity_id, sub_queue, sequence_number in reader.execute(
+                        one("sequence_numbers")
+                    )
+                },
+                highest_message_id=highest_message_id,
+                # A NamedTuple's own constructor takes twice as long.
+                messages=map(tuple.__new__, repeat(MessageRow), self._rows("other_messages")),
+                messages_as_sent=map(
+                    tuple.__new__, repeat(SentRow), self._rows("messages_as_sent")
+                ),
+                session_states=[
+                    SessionStateSet(*row) for row in reader.execute(one("session_states"))
+                ],
+                message_ids=self._rows("message_ids"),
+            )
+
+    def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
+        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+            yield from reader.execute(self._statements.one(name))
+
+    def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+        """(body, annotations) of those that exist. Each read ends before the next begins, so that
+        the log can always start again.
+        """
+        with self._reader_lock, self._explained():
+            reader = self._open_connection(self._reader)
+            return {
+                payload_id: (body, annotations)
+                for select, bounds in self._selects(sorted(payload_ids))
+                for payload_id, body, annotations in reader.execute(select, bounds).fetchall()
+            }
+
+    def _selects(self, ordered: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+        """Ranges where ids are neighbours, as in a queue they nearly always are: a range is read
+        in one sweep, at half the cost of looking up each."""
+        ranges = unbroken_ranges(ordered) if ordered else []
+        if len(ranges) <= MOST_RANGES:
+            select = self._statements.one("payload_range")
+            yield from ((select, bounds) for bounds in ranges)
+            return
+        for start in range(0, len(ordered), LARGEST_STATEMENT_ROWS):
+            chunk = padded(ordered[start : start + LARGEST_STATEMENT_ROWS])
+            yield self._statements.many("payloads", len(chunk)), chunk
+
+    # --- failures ------------------------------------------------------------------------------
+
+    def _open_connection(self, connection: sqlite3.Connection | None) -> sqlite3.Connection:
+        if connection is None:
+            raise StorageError(f"{self.path} is not open")
+        return connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """SQLite's errors as ours, each a sentence with the file, the cause and the fix."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            kind, sentence = (
+                _CAUSES.get(code) or _CAUSES.get(code & 0xFF) or (StorageError, "failed")
+            )
+            raise kind(f"{self.path} {sentence} ({error})") from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise StorageError(f"{self.path} cannot hold a value ({error})") from error
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
