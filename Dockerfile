@@ -17,11 +17,12 @@ COPY pyproject.toml constraints.txt ./
 RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
     && pip install --no-cache-dir --constraint constraints.txt --requirement requirements.txt
 
-COPY README.md LICENSE ./
+COPY README.md LICENSE setup.py ./
 COPY config config
 COPY storage storage
 COPY protocol protocol
 COPY broker broker
+COPY peeklock peeklock
 RUN pip install --no-cache-dir --no-deps . \
     && python -m compileall -q /opt/peeklock/lib
 

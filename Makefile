@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-PACKAGES := broker protocol storage config
+PACKAGES := broker config peeklock protocol storage
 DEFINITION := pyproject.toml constraints.txt
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	--config-settings editable_mode=compat
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench clients crash fuzz soak image clean
@@ -52,13 +52,25 @@ clean: ## forget .venv and all caches
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
-
-$(VENV)/.installed: $(DEFINITION) | $(BIN)/python
-	$(INSTALL) --editable .
+# Each step says what it does: on a fresh clone they take a minute or two together, and pip is quiet.
+# A file marks each step that was finished, so that one that was interrupted is repeated.
+$(VENV)/.created:
+	@echo "Setting up $(VENV), once; this takes a minute or two."
+	@echo "  creating the environment"
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.developed: $(DEFINITION) | $(BIN)/python
-	$(INSTALL) --editable '.[dev]'
+$(VENV)/.engine: constraints.txt | $(VENV)/.created
+	@echo "  compiling the AMQP engine, python-qpid-proton: most of the time"
+	@$(INSTALL) python-qpid-proton
+	@touch $@
+
+$(VENV)/.installed: $(DEFINITION) | $(VENV)/.engine
+	@echo "  installing the broker and its other dependencies"
+	@$(INSTALL) $(EDITABLE) .
+	@touch $@
+
+$(VENV)/.developed: $(DEFINITION) | $(VENV)/.engine
+	@echo "  installing the broker, its other dependencies and the tools that test it"
+	@$(INSTALL) $(EDITABLE) '.[dev]'
 	@touch $@ $(VENV)/.installed

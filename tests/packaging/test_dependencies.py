@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions
 
 from tests.packaging.dockerfile import ROOT
 
-PACKAGES = ("broker", "config", "protocol", "storage")
+PACKAGES = ("broker", "config", "peeklock", "protocol", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
