@@ -1,9 +1,9 @@
-"""Work that takes longer than the lock: the SDK renews it until the work is done.
+"""Work that takes longer than the lock duration. The SDK renews the lock until the work is done.
 
-    make run ARGS="--config examples/entities.yaml"     # has the queue `slow-work`
+    make run ARGS="--config examples/entities.yaml"     # declares the queue `slow-work`
     python examples/automatic_lock_renewal.py
 
-Set SERVICEBUS_CONNECTION_STRING to use another broker than the one on this machine.
+Set SERVICEBUS_CONNECTION_STRING to use a broker on another machine.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Request and reply: the requester waits for its own answer in a session of its own.
+"""Request and reply. Each requester waits for its reply in its own session.
 
-    make run ARGS="--config examples/entities.yaml"     # has the queues `requests` and `replies`
+    make run ARGS="--config examples/entities.yaml"     # declares the queues `requests` and `replies`
     python examples/request_reply_over_sessions.py
 
-Set SERVICEBUS_CONNECTION_STRING to use another broker than the one on this machine.
+Set SERVICEBUS_CONNECTION_STRING to use a broker on another machine.
 """
 
 import os
@@ -19,7 +19,7 @@ CONNECTION_STRING = os.environ.get(
 
 
 def ask(client: ServiceBusClient, question: str) -> str:
-    """Send a question and wait for its answer. The session may be accepted before it arrives."""
+    """Send a question and return the answer. A session can be accepted before it has messages."""
     session = str(uuid.uuid4())
     request = ServiceBusMessage(question, reply_to="replies", reply_to_session_id=session)
     with client.get_queue_receiver("replies", session_id=session) as replies:
@@ -29,11 +29,11 @@ def ask(client: ServiceBusClient, question: str) -> str:
         for reply in replies.receive_messages(max_wait_time=10):
             replies.complete_message(reply)
             return str(reply)
-    raise TimeoutError("nobody answered")
+    raise TimeoutError("no reply within 10 seconds")
 
 
 def serve_one(client: ServiceBusClient) -> None:
-    """Answer one question; in real life this runs in another process."""
+    """Answer one question. In a real application this runs in another process."""
     with client.get_queue_receiver("requests") as requests:
         for request in requests.receive_messages(max_wait_time=10):
             answer = ServiceBusMessage(str(request).upper(), session_id=request.reply_to_session_id)

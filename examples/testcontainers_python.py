@@ -3,7 +3,7 @@
     pip install testcontainers pytest azure-servicebus
     pytest examples/testcontainers_python.py
 
-The image is the one that `make image` builds. Like the official emulator's it says when it is ready.
+`make image` builds the image. It logs the same line as the official emulator when it is ready.
 """
 
 import pytest
@@ -18,7 +18,7 @@ AMQP_PORT, HTTP_PORT = 5672, 5300
 
 @pytest.fixture(scope="session")
 def connection_string():
-    """One broker for the whole run; Docker picks the ports."""
+    """Start one broker for the whole run. Docker picks the ports."""
     container = DockerContainer(IMAGE).with_exposed_ports(AMQP_PORT, HTTP_PORT)
     with container.with_env("PEEKLOCK_STORAGE", "memory:") as broker:
         wait_for_logs(broker, READY, timeout=30)

@@ -1,5 +1,5 @@
-// Creates a queue, sends orders, and works through them with a processor; one of them cannot be worked on
-// and ends in the dead-letter queue. The code knows nothing of Peeklock but its connection strings:
+// Creates a queue, sends three orders and processes them. One order is invalid and goes to the dead-letter
+// queue. Only the connection strings are specific to Peeklock.
 //
 //   peeklock serve
 //   cd examples/dotnet && dotnet run

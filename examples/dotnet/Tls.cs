@@ -1,6 +1,6 @@
-// For connection strings without the emulator flag, which the SDK connects to with TLS, on port 5671. The
-// broker's certificate has to be trusted: `peeklock tls` says how. Where the machine's trust must not be
-// changed, SERVICEBUS_CA_FILE names the authority, and it is trusted by this client alone.
+// Options for connection strings without the emulator flag. The SDK then uses TLS and port 5671, and must trust
+// the broker's certificate authority: `peeklock tls` prints how. If the machine's certificate store must not be
+// changed, set SERVICEBUS_CA_FILE to the file of the authority. Then only this client trusts it.
 
 using System.Net.Security;
 using System.Security.Cryptography.X509Certificates;
@@ -13,7 +13,7 @@ internal static class Tls
         var options = new ServiceBusClientOptions();
         if (Environment.GetEnvironmentVariable("SERVICEBUS_TLS_ENDPOINT") is { } endpoint)
         {
-            // Any other port than 5671; a port in the connection string is not looked at with TLS.
+            // A port other than 5671. With TLS the SDK ignores the port in the connection string.
             options.CustomEndpointAddress = new Uri(endpoint);
         }
 

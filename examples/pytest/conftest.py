@@ -1,7 +1,7 @@
-"""A broker for a test run, on free ports, and a queue of its own for every test.
+"""Fixtures: a broker on free ports for a test run, and a new queue for each test.
 
-Copy this file into your tests. It starts the `peeklock` command, which has to be on the PATH (or in
-the environment variable PEEKLOCK), and talks to it over HTTP and AMQP; it imports nothing of it.
+Copy this file into your tests. It starts the command `peeklock`, which must be on the PATH. The
+environment variable PEEKLOCK can name another command. The file does not import Peeklock.
 """
 
 import http.client
@@ -25,7 +25,7 @@ ENTRY = (
 
 @dataclass(frozen=True)
 class Broker:
-    """Where it is."""
+    """The addresses of a running broker."""
 
     connection_string: str
     http_port: int
@@ -33,7 +33,7 @@ class Broker:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """One broker for the whole run, in memory."""
+    """Start one broker for the whole run. It keeps its messages in memory."""
     arguments = ["serve", "--storage", "memory:", "--amqp-port", "0", "--http-port", "0"]
     environment = {**os.environ, "PEEKLOCK_LOG_FORMAT": "json"}
     process = subprocess.Popen(
@@ -41,14 +41,14 @@ def broker() -> Iterator[Broker]:
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if '"event": "ready"' in line:  # it also says Emulator Service is Successfully Up!
+        if '"event": "ready"' in line:  # with the text Emulator Service is Successfully Up!
             connection_string = re.search(r'"connection_string": "([^"]+)"', line)
             http_address = re.search(r'"http": "[^"]*:(\d+)"', line)
             assert connection_string and http_address, line
             break
     else:
         raise AssertionError("the broker did not start")
-    # Somebody has to read on, or the broker would stand still once the pipe is full.
+    # Read the rest of the log, or the broker would block when the pipe is full.
     threading.Thread(target=process.stdout.read, daemon=True).start()
     yield Broker(connection_string[1], int(http_address[1]))
     process.terminate()
@@ -57,7 +57,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def queue(broker: Broker) -> str:
-    """A new queue, so that tests can run side by side and never see each other's messages."""
+    """Create a new queue, so that tests can run in parallel and do not share messages."""
     name = f"test-{uuid.uuid4().hex}"
     connection = http.client.HTTPConnection("localhost", broker.http_port)
     connection.request("PUT", f"/{name}?api-version=2021-05", ENTRY)

@@ -1,4 +1,4 @@
-"""What a test with the fixtures looks like."""
+"""A test that uses the fixtures."""
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
