@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.app.network.amqp_clients import Clients
-from broker.app.network.http_server import HttpSide
+from broker.app.network.amqp_clients import AmqpClients
+from broker.app.network.http_server import HttpServer
 from broker.app.network.listener import Listener, address_text
 from broker.app.observe.dead_letter_log import log_dead_letters
 from broker.app.observe.metrics import Metrics, count
@@ -65,8 +65,8 @@ class Server:
         self._clock = clock or Clock()
         self._core = DurableCore(settings, topology, self._clock, self)
         self._access = Access(settings, topology, self._core.namespaces, self._clock)
-        self._clients = Clients(settings, self._core, self._access)
-        self._http = HttpSide(
+        self._clients = AmqpClients(settings, self._core, self._access)
+        self._http = HttpServer(
             settings, topology, self._clock, self._core, self._clients, self._access
         )
         self._metrics = Metrics(self._core.namespaces, self._clients)

@@ -16,12 +16,12 @@ from broker.core.contract.errors import BrokerError
 from broker.core.contract.message import MessageState
 from broker.core.entities.directory import Directory
 from broker.core.messages.payloads import Payloads
-from broker.core.operations.admission import Arrivals
-from broker.core.operations.entity_administration import Administration
-from broker.core.operations.link_operations import Links
-from broker.core.operations.message_requests import BodiesAwaited, Requests
+from broker.core.operations.admission import Admission
+from broker.core.operations.entity_administration import EntityAdministration
+from broker.core.operations.link_operations import LinkOperations
+from broker.core.operations.message_requests import BodiesAwaited, MessageRequests
 from broker.core.operations.rule_administration import RuleAdministration
-from broker.core.operations.scheduled_activation import Activations
+from broker.core.operations.scheduled_activation import ScheduledActivation
 from broker.core.operations.send_and_settle import Traffic
 from broker.core.operations.transactions import Transactions
 from broker.core.queues.deadlines import Due
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message, MessageReader
     from broker.core.contract.records import EntityStored, RuleRow
     from broker.core.contract.turn import Turn
-    from broker.core.entities.authorization_index import Keys
+    from broker.core.entities.authorization_index import AuthorizationIndex
     from broker.core.entities.entity import Entity
     from broker.core.messages.identifiers import MessageIds
     from broker.core.operations.transactions import Transaction
@@ -95,17 +95,17 @@ class Namespace:
         payloads = Payloads(payload_budget_bytes)
         environment = Environment(reader, new_lock_token, limits, ids, payloads, name)
         directory = Directory()
-        arrivals = Arrivals(environment)
-        links = Links(environment, directory, hold_locks=hold_locks_after_connection_loss)
+        arrivals = Admission(environment)
+        links = LinkOperations(environment, directory, hold_locks=hold_locks_after_connection_loss)
         transactions = Transactions(environment)
         traffic = Traffic(limits, links, directory, arrivals, transactions)
-        requests = Requests(environment, directory, links, arrivals, traffic, transactions)
+        requests = MessageRequests(environment, directory, links, arrivals, traffic, transactions)
         rules = RuleAdministration(limits, directory)
-        administration = Administration(name, environment, directory, links, arrivals, rules)
+        administration = EntityAdministration(name, environment, directory, links, arrivals, rules)
         self._environment = environment
         self._directory = directory
         self._arrivals = arrivals
-        self._activations = Activations(arrivals, environment.backlog)
+        self._activations = ScheduledActivation(arrivals, environment.backlog)
         self._now_ms = 0
         self._links = links
         self._transactions = transactions
@@ -263,8 +263,8 @@ class Namespace:
         environment.backlog.new_turn()
         while touched := environment.touched:
             environment.touched = {}
-            for outlet in touched:
-                outlet.dispatch(now_ms, turn)
+            for dispatcher in touched:
+                dispatcher.dispatch(now_ms, turn)
         if environment.arrived:
             arrived, environment.arrived = environment.arrived, []
             self._evict(message for message in arrived if message.lock_token is None)
@@ -301,7 +301,7 @@ class Namespace:
         return self._environment.counts
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> AuthorizationIndex:
         """The authorization rules of its entities."""
         return self._directory.keys
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     """A claim on a path; None stands for any claim."""
 
 
-class Permits:
+class ConnectionAuthorization:
     """The authorization of one connection."""
 
     def __init__(

@@ -20,14 +20,14 @@ from broker.core.contract.errors import (
     Unauthorized,
 )
 from config.model.limits import RELAXED
-from protocol.amqp.authorization import Permits
+from protocol.amqp.authorization import ConnectionAuthorization
 from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.link_log import log_detached
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
 from protocol.amqp.links.message_links import ClientReceiver, ClientSender
 from protocol.amqp.nodes.coordinator import CoordinatorLink
-from protocol.amqp.nodes.link_factory import Nodes
+from protocol.amqp.nodes.link_factory import LinkFactory
 from protocol.amqp.nodes.management import ManagementNode
 from protocol.amqp.nodes.request_response import ResponseLink
 from protocol.amqp.outcome_mapping import wire_error
@@ -101,7 +101,7 @@ class Connection:
         self._output = b""
         self._failed = False
         self._disowned = False
-        self._permits = Permits(
+        self._permits = ConnectionAuthorization(
             surroundings.identity,
             surroundings.now_ms,
             tokens_max=self._limits.links_per_connection_max,
@@ -114,7 +114,7 @@ class Connection:
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ClientReceiver] = WeakSet()
         """Receivers whose links are gone but not their locks, which keep them alive."""
-        self._nodes = Nodes(
+        self._nodes = LinkFactory(
             self._engine,
             self._permits,
             self._limits,

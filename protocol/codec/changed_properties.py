@@ -26,7 +26,7 @@ from protocol.codec.values import (
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.message_changes import MessageChanges
 
 _PROPERTIES = b"\x00\x53\x73"
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
@@ -58,8 +58,8 @@ def changed_properties(message: Message, body: bytes) -> bytes:
     time_to_live_ms = message.time_to_live_ms
     if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
         _set_expiry(fields, message.enqueued_time_ms, time_to_live_ms)
-    if message.overlay is not None:
-        for name, value in message.overlay.system.items():
+    if message.changes is not None:
+        for name, value in message.changes.system.items():
             if name in PROPERTY_FIELDS:
                 _set(fields, PROPERTY_FIELDS[name], _field_value(name, value))
     return _PROPERTIES + compound_of(0xC0, len(fields), b"".join(fields))
@@ -120,18 +120,18 @@ def _field_value(name: str, value: bytes | None) -> bytes:
     return value
 
 
-def changed_application_properties(overlay: Overlay, body: bytes, start: int) -> bytes:
+def changed_application_properties(changes: MessageChanges, body: bytes, start: int) -> bytes:
     properties = (
         map_entries(body, start + 3) if body.startswith(_APPLICATION_PROPERTIES, start) else {}
     )
-    for name, value in overlay.properties.items():
+    for name, value in changes.properties.items():
         if value is None:
             properties.pop(name, None)
         else:
             properties[name] = value
     for name, text in (
-        ("DeadLetterReason", overlay.dead_letter_reason),
-        ("DeadLetterErrorDescription", overlay.dead_letter_description),
+        ("DeadLetterReason", changes.dead_letter_reason),
+        ("DeadLetterErrorDescription", changes.dead_letter_description),
     ):
         if text is not None:
             properties[name] = encode_string(text)

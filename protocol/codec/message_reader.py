@@ -86,24 +86,24 @@ class Reader:
         return SystemProperties(message)
 
     def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        """By the sender's own spelling, overlay applied."""
+        """By the sender's own spelling, changes applied."""
         body = _body(message)
         start, end = body_sections(body)
         properties: dict[str, PropertyValue] = {}
         if end > start:
             properties = _plain_map(body, start + 3)
-        overlay = message.overlay
-        if overlay is None:
+        changes = message.changes
+        if changes is None:
             return properties
-        for name, encoded in overlay.properties.items():
+        for name, encoded in changes.properties.items():
             if encoded is None:
                 properties.pop(name, None)
             else:
                 properties[name] = plain(decode(encoded)[0])
-        if overlay.dead_letter_reason is not None:
-            properties["DeadLetterReason"] = overlay.dead_letter_reason
-        if overlay.dead_letter_description is not None:
-            properties["DeadLetterErrorDescription"] = overlay.dead_letter_description
+        if changes.dead_letter_reason is not None:
+            properties["DeadLetterReason"] = changes.dead_letter_reason
+        if changes.dead_letter_description is not None:
+            properties["DeadLetterErrorDescription"] = changes.dead_letter_description
         return properties
 
     def encode_property(self, value: PropertyValue) -> bytes:
@@ -127,9 +127,9 @@ class SystemProperties(Mapping[str, "PropertyValue"]):
     def __getitem__(self, name: str) -> PropertyValue:
         """A property by its lower-case name."""
         read = _SYSTEM_PROPERTIES[name]
-        overlay = self._message.overlay
-        if overlay is not None and name in overlay.system:
-            encoded = overlay.system[name]
+        changes = self._message.changes
+        if changes is not None and name in changes.system:
+            encoded = changes.system[name]
             return None if encoded is None else plain(decode(encoded)[0])
         return read(self._message)
 
@@ -345,7 +345,7 @@ _SYSTEM_PROPERTIES: dict[str, Callable[[Message], PropertyValue]] = {
     "sequencenumber": lambda message: message.sequence_number,
     "deliverycount": lambda message: message.delivery_count,
     "deadlettersource": lambda message: (
-        None if message.overlay is None else message.overlay.dead_letter_source
+        None if message.changes is None else message.changes.dead_letter_source
     ),
     "lockeduntilutc": lambda message: _moment_or_none(message.locked_until_ms),
     "locktoken": _lock_token,

@@ -1,6 +1,6 @@
 """Delivered messages: the broker's sections in front of the bytes the sender wrote.
 
-Owns header, annotations and what an overlay changes about a stored message; reading is
+Owns header, annotations and what changes beside the body change about a stored message; reading is
 `section_reader`'s. Every encoding has a header and a properties section, and the annotation types
 are those the SDKs cast to without looking. What the sender wrote stays as it was: the time to live
 of a message is in the header, not in the sender's creation and expiry times.
@@ -157,7 +157,7 @@ def encode_delivery(
     """
     body = message.body
     assert body is not None, "a message is delivered once its body is in memory"
-    if message.overlay is not None or message.annotations:
+    if message.changes is not None or message.annotations:
         return _encode_changed(
             message, body, lock_token, locked_until_ms, from_topic=from_topic, with_state=with_state
         )
@@ -212,8 +212,8 @@ def encode_delivery(
 
 def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
     """Which of the annotations that only some messages have this one has, but for its lock."""
-    overlay = message.overlay
-    is_forwarded = overlay is not None and overlay.hops > 0
+    changes = message.changes
+    is_forwarded = changes is not None and changes.hops > 0
     present = _WITH_STATE if with_state else 0
     if from_topic or is_forwarded or message.enqueue_sequence_number != message.sequence_number:
         present |= _WITH_NUMBER
@@ -267,7 +267,7 @@ def _encode_changed(
     from_topic: bool,
     with_state: bool,
 ) -> tuple[bytes, bytes]:
-    overlay = message.overlay
+    changes = message.changes
     time_to_live_ms = message.time_to_live_ms
     present = _present(message, from_topic=from_topic, with_state=with_state)
     if locked_until_ms:
@@ -279,15 +279,15 @@ def _encode_changed(
         _message_annotations(message, present, locked_until_ms),
     ]
     properties_end, application_properties_end = body_sections(body)
-    if overlay is not None and overlay.system:
+    if changes is not None and changes.system:
         parts.append(changed_properties(message, body))
     elif time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
         parts.append(long_lived_properties(message, time_to_live_ms, body)[0])
     else:
         parts.append(body[:properties_end] or _NO_PROPERTIES)
-    if overlay is None:
+    if changes is None:
         return b"".join(parts), body[properties_end:]
-    parts.append(changed_application_properties(overlay, body, properties_end))
+    parts.append(changed_application_properties(changes, body, properties_end))
     return b"".join(parts), body[application_properties_end:]
 
 
@@ -307,15 +307,15 @@ def _delivery_annotations(annotations: bytes, lock_token: bytes | None) -> bytes
 
 
 def _message_annotations(message: Message, present: int, locked_until_ms: int) -> bytes:
-    overlay = message.overlay
-    changes: dict[bytes, bytes | None] = {}
-    if overlay is not None and overlay.system:
-        changes = {
+    changes = message.changes
+    changed_annotations: dict[bytes, bytes | None] = {}
+    if changes is not None and changes.system:
+        changed_annotations = {
             ANNOTATIONS[name]: value
-            for name, value in overlay.system.items()
+            for name, value in changes.system.items()
             if name in ANNOTATIONS
         }
-    if ANNOTATIONS["scheduledenqueuetimeutc"] in changes:
+    if ANNOTATIONS["scheduledenqueuetimeutc"] in changed_annotations:
         present &= ~_WITH_SCHEDULE
     entries = [
         _pack_own(
@@ -325,19 +325,19 @@ def _message_annotations(message: Message, present: int, locked_until_ms: int) -
     ]
     count = 2 + 2 * len(entries)
     if message.annotations:
-        if changes:
-            own, own_count = _without(message.annotations, changes)
+        if changed_annotations:
+            own, own_count = _without(message.annotations, changed_annotations)
         else:
             first, own_count, end = compound(message.annotations, 0)
             own = message.annotations[first:end]
         entries.append(own)
         count += own_count
-    for name, value in changes.items():
+    for name, value in changed_annotations.items():
         if value is not None:
             entries += (encode_symbol(name.decode()), value)
             count += 2
-    if overlay is not None and overlay.dead_letter_source is not None:
-        entries += (_DEADLETTER_SOURCE, encode_string(overlay.dead_letter_source))
+    if changes is not None and changes.dead_letter_source is not None:
+        entries += (_DEADLETTER_SOURCE, encode_string(changes.dead_letter_source))
         count += 2
     return b"\x00\x53\x72" + compound_of(0xC1, count, b"".join(entries))
 

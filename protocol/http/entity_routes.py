@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.http import permission, request_paths
-from protocol.http.admin.administration_api import Administration
+from protocol.http.admin.administration_api import AdministrationApi
 from protocol.http.data_plane.handlers import DataPlane
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def handler(application: web.Application, services: Services) -> Handler:
     """What serves every path that no other route takes."""
-    served: dict[str, tuple[Administration, DataPlane]] = {}
+    served: dict[str, tuple[AdministrationApi, DataPlane]] = {}
 
     async def stop(application: web.Application) -> None:
         for _, data_plane in served.values():
@@ -29,12 +29,12 @@ def handler(application: web.Application, services: Services) -> Handler:
 
     application.on_shutdown.append(stop)
 
-    def planes(namespace: str) -> tuple[Administration, DataPlane]:
+    def planes(namespace: str) -> tuple[AdministrationApi, DataPlane]:
         if namespace not in served:
             within = services
             if services.in_namespace is not None:
                 within = services.in_namespace(namespace)
-            served[namespace] = Administration(within), DataPlane(within)
+            served[namespace] = AdministrationApi(within), DataPlane(within)
         return served[namespace]
 
     async def handle(request: web.Request) -> web.StreamResponse:

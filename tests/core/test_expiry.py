@@ -60,8 +60,8 @@ def test_expired_messages_can_be_dead_lettered():
     assert book >> Advance(1_000) << updated(1)
     (dead,) = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
     assert ("TTLExpiredException", "The message expired and was dead lettered.") == (
-        dead.overlay.dead_letter_reason,
-        dead.overlay.dead_letter_description,
+        dead.changes.dead_letter_reason,
+        dead.changes.dead_letter_description,
     )
     assert 0 == dead.expires_at_ms
 

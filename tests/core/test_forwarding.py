@@ -94,7 +94,7 @@ def test_four_hops_are_allowed():
     book = chain("q", "b", "c", "d")
     book.run(AttachSender(S, "q"), send("a"))
     (arrived,) = peek(book, "end")
-    assert 4 == arrived.overlay.hops
+    assert 4 == arrived.changes.hops
 
 
 def test_the_fifth_hop_dead_letters_where_it_would_begin():
@@ -103,8 +103,8 @@ def test_the_fifth_hop_dead_letters_where_it_would_begin():
     book.run(AttachSender(S, "q"), send("a"))
     assert [] == peek(book, "end")
     (dead,) = peek(book, "e/$DeadLetterQueue")
-    assert "MaxTransferHopCountExceeded" == dead.overlay.dead_letter_reason
-    assert "This value is set to 4." in dead.overlay.dead_letter_description
+    assert "MaxTransferHopCountExceeded" == dead.changes.dead_letter_reason
+    assert "This value is set to 4." in dead.changes.dead_letter_description
 
 
 def test_a_circle_ends():
@@ -135,7 +135,7 @@ def test_what_cannot_go_on_dies_at_its_source(destination, reason):
     book = Playbook(entities=entities, attach=False)
     book.run(AttachSender(S, "q"), send("x" * 2000))
     (dead,) = peek(book, "q/$DeadLetterQueue")
-    assert reason == dead.overlay.dead_letter_reason
+    assert reason == dead.changes.dead_letter_reason
 
 
 def test_a_full_destination_dead_letters_what_does_not_fit():
@@ -148,7 +148,7 @@ def test_a_full_destination_dead_letters_what_does_not_fit():
     book.run(AttachSender(S, "q"), send("x" * 600_000, "y" * 600_000, "z"))
     assert ["x", "z"] == [text_of(m)[0] for m in peek(book, "end")]
     (dead,) = peek(book, "q/$DeadLetterQueue")
-    assert "QuotaExceeded" == dead.overlay.dead_letter_reason
+    assert "QuotaExceeded" == dead.changes.dead_letter_reason
 
 
 def test_a_session_message_finds_its_session_over_there():
@@ -241,8 +241,8 @@ def test_dead_letters_are_forwarded_with_their_source():
     book = dead_letters_forwarded(end=QueueDefinition())
     (arrived,) = peek(book, "end")
     assert ("Bad", "q", 0) == (
-        arrived.overlay.dead_letter_reason,
-        arrived.overlay.dead_letter_source,
+        arrived.changes.dead_letter_reason,
+        arrived.changes.dead_letter_source,
         arrived.delivery_count,
     )
     assert 0 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
@@ -296,7 +296,7 @@ def test_subscriptions_forward_too():
     )
     book.run(AttachSender(S, "q"), send("a"))
     (arrived,) = peek(book, "end")
-    assert (2, 1) == (arrived.overlay.hops, arrived.enqueue_sequence_number)
+    assert (2, 1) == (arrived.changes.hops, arrived.enqueue_sequence_number)
 
 
 def test_a_forwarded_message_is_copied_with_one_payload():
@@ -329,7 +329,7 @@ def test_a_message_no_topic_can_read_dies_at_its_source():
     book = chain("q", last="t", t=TopicDefinition(), **{"t/Subscriptions/s": rule_reads})
     book.run(AttachSender(S, "q"), send("undecodable"))
     (dead,) = peek(book, "q/$DeadLetterQueue")
-    assert "UndecodableMessage" == dead.overlay.dead_letter_reason
+    assert "UndecodableMessage" == dead.changes.dead_letter_reason
 
 
 # --- what cannot be set up -------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_a_queue_may_forward_to_itself():
     dead = peek(book, "q/$DeadLetterQueue")
     assert ["a", "b"] == [text_of(m) for m in dead]
     assert {("MaxTransferHopCountExceeded", 4)} == {
-        (m.overlay.dead_letter_reason, m.overlay.hops) for m in dead
+        (m.changes.dead_letter_reason, m.changes.hops) for m in dead
     }
     assert [] == peek(book, "q")
     assert 2 == len(book.commit().rows)
@@ -384,7 +384,7 @@ def test_a_full_queue_forwards_to_itself():
     book = Playbook(entities={"q": definition}, attach=False)
     book.run(AttachSender(S, "q"), send("x" * 900_000))
     (dead,) = peek(book, "q/$DeadLetterQueue")
-    assert "MaxTransferHopCountExceeded" == dead.overlay.dead_letter_reason
+    assert "MaxTransferHopCountExceeded" == dead.changes.dead_letter_reason
 
 
 def test_dead_letters_may_come_back_to_their_own_queue():
@@ -396,9 +396,9 @@ def test_dead_letters_may_come_back_to_their_own_queue():
     assert [] == peek(book, "q")
     (dead,) = peek(book, "q/$DeadLetterQueue")
     assert ("Bad", "q", 4) == (
-        dead.overlay.dead_letter_reason,
-        dead.overlay.dead_letter_source,
-        dead.overlay.hops,
+        dead.changes.dead_letter_reason,
+        dead.changes.dead_letter_source,
+        dead.changes.hops,
     )
 
 
@@ -425,9 +425,9 @@ def test_a_subscription_may_forward_to_its_own_topic():
     book.ask(update)
     book.run(AttachSender(S, "t"), send("a"))
     copies = peek(book, "t/Subscriptions/all")
-    assert [0, 1, 2, 3, 4] == [m.overlay.hops if m.overlay else 0 for m in copies]
+    assert [0, 1, 2, 3, 4] == [m.changes.hops if m.changes else 0 for m in copies]
     (dead,) = peek(book, "t/Subscriptions/round/$DeadLetterQueue")
-    assert "MaxTransferHopCountExceeded" == dead.overlay.dead_letter_reason
+    assert "MaxTransferHopCountExceeded" == dead.changes.dead_letter_reason
     assert (6, 1) == (len(book.commit().rows), len(book.commit().payloads))
 
 

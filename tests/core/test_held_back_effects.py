@@ -47,7 +47,7 @@ def _first_delivery(book):
 
 def _check(effect):
     (message,) = messages_as_delivered(effect)
-    assert ("a", 0, None) == (text_of(message), message.delivery_count, message.overlay)
+    assert ("a", 0, None) == (text_of(message), message.delivery_count, message.changes)
     assert START_MS + LOCK_MS == effect.locked_until_ms
 
 

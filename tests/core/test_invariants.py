@@ -336,7 +336,7 @@ class Clients(RuleBasedStateMachine):
                 assert token == one.lock_token
                 assert one in one.lock_holder.held
                 assert one.body is not None
-                if isinstance(one.lock_holder.outlet, Session):
+                if isinstance(one.lock_holder.dispatcher, Session):
                     assert queue.sessions.of(one).holder is one.lock_holder
                 else:
                     expected.add(one)
@@ -378,8 +378,8 @@ class Clients(RuleBasedStateMachine):
     @invariant()
     def no_receiver_waits_beside_a_message_it_could_have(self):
         for queue in self.queues:
-            first = queue.outlet.ready.first
-            assert first is None or first.body is None or not queue.outlet._hungry
+            first = queue.dispatcher.ready.first
+            assert first is None or first.body is None or not queue.dispatcher._hungry
             if queue.sessions is not None:
                 for session in queue.sessions._by_id.values():
                     first = session.ready.first
@@ -438,7 +438,7 @@ def _short(definition: QueueDefinition) -> QueueDefinition:
 def _summary(book: Playbook) -> dict[str, list[tuple[object, ...]]]:
     return {
         queue.path: [
-            (m.id, m.sequence_number, m.state, m.delivery_count, m.session_id, m.overlay)
+            (m.id, m.sequence_number, m.state, m.delivery_count, m.session_id, m.changes)
             for m in queue.index.walk()
         ]
         for entity in book.namespace._directory

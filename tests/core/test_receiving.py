@@ -361,9 +361,9 @@ def test_the_tenth_failed_delivery_dead_letters():
     assert book >> Advance(30_000) << updated(1) << Deliver(R, [1], [T2])
     assert book >> Advance(30_000) << updated(1)
     (dead,) = book.ask(Peek(CLIENT, "peek", "q/$DeadLetterQueue", 0, 10))
-    assert "MaxDeliveryCountExceeded" == dead.overlay.dead_letter_reason
+    assert "MaxDeliveryCountExceeded" == dead.changes.dead_letter_reason
     assert "Message could not be consumed after 2 delivery attempts." == (
-        dead.overlay.dead_letter_description
+        dead.changes.dead_letter_description
     )
     assert 2 == dead.delivery_count
     view = book.ask(GetEntity(CLIENT, "get", "q"))

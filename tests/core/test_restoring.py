@@ -95,7 +95,7 @@ def test_numbers_and_ids_are_not_used_twice():
 
 
 def test_every_state_is_kept():
-    """Active, deferred, scheduled, dead: with overlay and times."""
+    """Active, deferred, scheduled, dead: with changes and times."""
     book = Playbook()
     scheduled = message("scheduled", at_ms=START_MS + 60_000)
     book.run(send("dead", "deferred", "active", scheduled), credit(2))
@@ -112,9 +112,9 @@ def test_every_state_is_kept():
     (dead,) = later.serve(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 9))[-1].value
     assert ("dead", "Bad", "Very", {"p": b"v"}) == (
         text_of(dead),
-        dead.overlay.dead_letter_reason,
-        dead.overlay.dead_letter_description,
-        dead.overlay.properties,
+        dead.changes.dead_letter_reason,
+        dead.changes.dead_letter_description,
+        dead.changes.properties,
     )
 
 

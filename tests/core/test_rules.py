@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.core.contract.errors import ArgumentError, UndecodableMessage
 from broker.core.contract.message import Message
-from broker.core.contract.message_changes import Overlay
+from broker.core.contract.message_changes import MessageChanges
 from broker.core.routing.compiled_rule import compile_rule
 from broker.core.routing.rule_index import Routed, TopicRules
 from broker.core.routing.sql import (
@@ -146,8 +146,8 @@ def test_every_rule_with_an_action_makes_a_copy_of_its_own():
     copies = route(rules, Reader({"x": 1}))["a"].copies
     assert (
         None,
-        Overlay(properties={"y": b"1", "RuleName": b"'first'"}),
-        Overlay(properties={"y": b"2", "RuleName": b"'second'"}),
+        MessageChanges(properties={"y": b"1", "RuleName": b"'first'"}),
+        MessageChanges(properties={"y": b"2", "RuleName": b"'second'"}),
     ) == copies
 
 
@@ -164,15 +164,15 @@ def test_copies_come_in_the_order_of_their_rules():
         ],
     )
     copies = route(rules, Reader({"x": 1}, label="l"))["a"].copies
-    assert [b"1", b"2", b"3"] == [overlay.properties["y"] for overlay in copies]
+    assert [b"1", b"2", b"3"] == [changes.properties["y"] for changes in copies]
 
 
 def test_a_true_filter_beside_actions_adds_one_plain_copy():
     """The default rule left in place delivers the message as it came as well."""
     rules = topic_rules()
     rules.set("a", [RuleDefinition("$Default"), acting("b", "1=1", "SET y = 1"), plain("c", "x=1")])
-    overlay = Overlay(properties={"y": b"1", "RuleName": b"'b'"})
-    assert (None, overlay) == route(rules, Reader({"x": 1}))["a"].copies
+    changes = MessageChanges(properties={"y": b"1", "RuleName": b"'b'"})
+    assert (None, changes) == route(rules, Reader({"x": 1}))["a"].copies
 
 
 def test_subscriptions_choose_independently():
@@ -355,7 +355,7 @@ def test_an_action_that_fails_makes_no_copy():
     rules = topic_rules()
     rules.set("a", [acting("bad", "1=1", "SET y = 1 / x"), acting("good", "1=1", "SET y = 1")])
     routed = route(rules, Reader({"x": 0}))["a"]
-    assert (Overlay(properties={"y": b"1", "RuleName": b"'good'"}),) == routed.copies
+    assert (MessageChanges(properties={"y": b"1", "RuleName": b"'good'"}),) == routed.copies
     assert "Attempted to divide by zero." == str(routed.error)
 
 
@@ -381,38 +381,38 @@ def test_an_action_changes_properties_of_its_copy():
     rules.set(
         "a", [acting("half", "x=1", "SET X = 5; REMOVE y; SET sys.To = 'z'; REMOVE sys.Label")]
     )
-    (overlay,) = route(rules, Reader({"x": 1, "y": 2}, label="l"))["a"].copies
-    expected = Overlay(
+    (changes,) = route(rules, Reader({"x": 1, "y": 2}, label="l"))["a"].copies
+    expected = MessageChanges(
         properties={"x": b"5", "y": None, "RuleName": b"'half'"},
         system={"to": b"'z'", "label": None},
     )
-    assert expected == overlay
+    assert expected == changes
 
 
 def test_an_action_keeps_what_was_changed_before():
-    """A forwarded message brings its overlay along; an action adds to it."""
+    """A forwarded message brings its changes along; an action adds to it."""
     message = Message(b"")
-    message.overlay = Overlay(
+    message.changes = MessageChanges(
         properties={"x": b"0", "w": b"w"}, system={"to": b"t"}, dead_letter_reason="why", hops=2
     )
     rules = topic_rules()
     rules.set("a", [acting("r", "1=1", "SET x = 5; SET sys.Label = 'l'")])
-    (overlay,) = route(rules, Reader({"x": 0, "w": "w"}), message)["a"].copies
-    expected = Overlay(
+    (changes,) = route(rules, Reader({"x": 0, "w": "w"}), message)["a"].copies
+    expected = MessageChanges(
         properties={"x": b"5", "w": b"w", "RuleName": b"'r'"},
         system={"to": b"t", "label": b"'l'"},
         dead_letter_reason="why",
         hops=2,
     )
-    assert expected == overlay
+    assert expected == changes
 
 
 def test_the_rule_name_is_the_last_word():
     """No action can make a copy lie about the rule it comes from."""
     rules = topic_rules()
     rules.set("a", [acting("r", "1=1", "SET rulename = 'other'")])
-    (overlay,) = route(rules, Reader({"ruleName": 1}))["a"].copies
-    assert {"ruleName": b"'r'"} == overlay.properties
+    (changes,) = route(rules, Reader({"ruleName": 1}))["a"].copies
+    assert {"ruleName": b"'r'"} == changes.properties
 
 
 # --- cost -----------------------------------------------------------------------------------------
@@ -532,7 +532,7 @@ def one_by_one(rules: list[RuleDefinition], reader: Any) -> tuple[Any, ...]:
     view = MessageProperties(Message(b""), reader, lambda: UUID(int=9))
     is_plain = False
     takes_everything = any(rule.action is None and always(rule.filter) for rule in rules)
-    overlays, failures, action_failures = [], [], []
+    message_changes, failures, action_failures = [], [], []
     for rule in rules:
         if rule.action is None and takes_everything:
             is_plain = True
@@ -553,8 +553,10 @@ def one_by_one(rules: list[RuleDefinition], reader: Any) -> tuple[Any, ...]:
             action_failures.append(str(error))
             continue
         draft.set_user("RuleName", rule.name)
-        overlays.append(Overlay(draft.changed_user(encode), draft.changed_system(encode)))
-    return [None] * is_plain + overlays, next(iter(failures + action_failures), None)
+        message_changes.append(
+            MessageChanges(draft.changed_user(encode), draft.changed_system(encode))
+        )
+    return [None] * is_plain + message_changes, next(iter(failures + action_failures), None)
 
 
 def always(rule_filter: Any) -> bool:

@@ -268,7 +268,7 @@ def test_an_expired_session_can_dead_letter(book):
     book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
     book.run(Advance(LOST_MS))
     (dead,) = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
-    assert "MaxDeliveryCountExceeded" == dead.overlay.dead_letter_reason
+    assert "MaxDeliveryCountExceeded" == dead.changes.dead_letter_reason
 
 
 def test_settling_after_the_session_is_lost_changes_nothing(book):

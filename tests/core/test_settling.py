@@ -107,10 +107,10 @@ def test_dead_letter_moves_with_reason_description_and_properties(book):
     assert book >> Settle(R, [T2], ["h"], settlement) << updated(2) << Settled(R, ["h"], settlement)
     dead = only(book, DEAD)
     assert ("Bad", "Very bad") == (
-        dead.overlay.dead_letter_reason,
-        dead.overlay.dead_letter_description,
+        dead.changes.dead_letter_reason,
+        dead.changes.dead_letter_description,
     )
-    assert {"why": b"because"} == dead.overlay.properties
+    assert {"why": b"because"} == dead.changes.properties
     assert (1, 2) == (dead.sequence_number, dead.enqueue_sequence_number)
     assert sent_ms == dead.enqueued_time_ms
 
@@ -118,7 +118,7 @@ def test_dead_letter_moves_with_reason_description_and_properties(book):
 def test_dead_lettering_without_reason_is_dead_lettering(book):
     """.NET sends none."""
     book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    assert only(book, DEAD).overlay.dead_letter_reason is None
+    assert only(book, DEAD).changes.dead_letter_reason is None
 
 
 def test_properties_to_modify_add_up(book):
@@ -127,7 +127,7 @@ def test_properties_to_modify_add_up(book):
         settlement = Settlement(SettlementKind.ABANDON, properties)
         book.run(Settle(R, [lock], ["h"], settlement), credit(3))
     first = book.ask(Peek(CLIENT, "peek", "q", 0, 1))[0]
-    assert {"x": b"1", "y": b"2", "z": None} == first.overlay.properties
+    assert {"x": b"1", "y": b"2", "z": None} == first.changes.properties
 
 
 def test_defer_sets_aside_and_counts(book):
@@ -145,7 +145,7 @@ def test_what_counts_can_be_the_last_straw(settlement):
     book = Playbook(QueueDefinition(max_delivery_count=1))
     book.run(send("a"), credit(1))
     assert book >> Settle(R, [T1], ["h"], settlement) << updated(1) << Settled(R, ["h"], settlement)
-    assert "MaxDeliveryCountExceeded" == only(book, DEAD).overlay.dead_letter_reason
+    assert "MaxDeliveryCountExceeded" == only(book, DEAD).changes.dead_letter_reason
 
 
 def test_release_never_dead_letters():
@@ -261,7 +261,7 @@ def test_a_message_that_crashes_its_consumer_ends_as_dead_letter():
     book.run(Detach([R], connection_lost=True))
     book.run(attach_receiver(R), credit(1))
     book.run(Detach([R], connection_lost=True))
-    assert "MaxDeliveryCountExceeded" == only(book, DEAD).overlay.dead_letter_reason
+    assert "MaxDeliveryCountExceeded" == only(book, DEAD).changes.dead_letter_reason
 
 
 def test_a_detached_link_leaves_its_locks_standing(book):

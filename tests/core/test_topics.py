@@ -130,10 +130,10 @@ def test_an_action_makes_a_copy_of_its_own():
     action = RuleDefinition("act", RED.filter, SqlAction("SET seen = 'yes'"))
     book = topic_book(x=having(RED, action))
     book.run(send(message("r", color="red")))
-    plain, acted = sorted(peek(book, "x"), key=lambda m: m.overlay is not None)
-    assert plain.overlay is None
-    assert b"yes" == acted.overlay.properties["seen"]
-    assert b"act" == acted.overlay.properties["RuleName"]
+    plain, acted = sorted(peek(book, "x"), key=lambda m: m.changes is not None)
+    assert plain.changes is None
+    assert b"yes" == acted.changes.properties["seen"]
+    assert b"act" == acted.changes.properties["RuleName"]
 
 
 def test_numbers_are_each_subscription_s_own():
@@ -161,7 +161,7 @@ def test_a_filter_that_fails_dead_letters():
     )
     book.run(send("a"))
     (dead,) = peek(book, "kept", "/$DeadLetterQueue")
-    assert "FilterException" == dead.overlay.dead_letter_reason
+    assert "FilterException" == dead.changes.dead_letter_reason
     assert [] == peek(book, "dropped", "/$DeadLetterQueue")
 
 
@@ -170,7 +170,7 @@ def test_a_message_without_session_dies_in_a_session_subscription():
     book = topic_book(x=SubscriptionDefinition(requires_session=True), y=SubscriptionDefinition())
     book.run(send("a", message("b", session="s")))
     (dead,) = peek(book, "x", "/$DeadLetterQueue")
-    assert ("a", "Session id is null.") == (text_of(dead), dead.overlay.dead_letter_reason)
+    assert ("a", "Session id is null.") == (text_of(dead), dead.changes.dead_letter_reason)
     assert ["b"] == texts(book, "x")
     assert ["a", "b"] == texts(book, "y")
 

@@ -546,7 +546,7 @@ def test_a_disabled_destination_leaves_it_in_the_transfer_dead_letter_queue(book
     book.ask(UpdateEntity(CLIENT, "u", "other", QueueDefinition(status=EntityStatus.DISABLED)))
     assert book >> send("b", to=VIA) << stored(2) << Accepted(VIA, ["b"])
     (dead,) = book.ask(Peek(CLIENT, "p", "q/$Transfer/$DeadLetterQueue", 0, 9))
-    assert ("b", "EntityDisabled") == (text_of(dead), dead.overlay.dead_letter_reason)
+    assert ("b", "EntityDisabled") == (text_of(dead), dead.changes.dead_letter_reason)
 
 
 def test_a_missing_destination_is_refused():

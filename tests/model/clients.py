@@ -155,7 +155,7 @@ class Clients:
             case tell.ReceiverAttached():
                 known.receivers[client] = known.asked.pop(client)
                 known.got[client] = 0
-            case tell.Refused() | tell.Detached():
+            case tell.AttachRefused() | tell.Detached():
                 for clients in (known.asked, known.senders, known.receivers):
                     clients.pop(client, None)
                 known.gone.append(client)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.contract.commands import SettlementKind
-from broker.core.contract.effects import Accepted, Deliver, Settled
+from broker.core.contract.effects import Deliver, SendAccepted, Settled
 from broker.core.contract.records import MessagesStored
 from tests.model.world import fields_of, mark_of
 
@@ -41,7 +41,7 @@ class Durable:
     def check(self, effects: Sequence[Effect], vanished: set[str]) -> None:
         """These are about to be told; `vanished` were accepted and rightly kept nowhere."""
         for effect in effects:
-            if isinstance(effect, Accepted):
+            if isinstance(effect, SendAccepted):
                 for handle in effect.handles:
                     assert isinstance(handle, Sent)
                     lost = set() if handle.held else set(handle.marks) - self._ever - vanished

@@ -53,16 +53,16 @@ def described_message(message: Message) -> str:
 
 def seen(message: Message, mark: str | None = None) -> tuple[object, ...]:
     """A real message in the words of the model."""
-    overlay = message.overlay
+    changes = message.changes
     return (
         mark or mark_of(message),
         message.sequence_number,
         message.enqueue_sequence_number,
         int(message.state),
         message.delivery_count,
-        overlay and overlay.dead_letter_reason,
-        overlay and overlay.dead_letter_source,
-        tuple(sorted(overlay.properties.items())) if overlay else (),
+        changes and changes.dead_letter_reason,
+        changes and changes.dead_letter_source,
+        tuple(sorted(changes.properties.items())) if changes else (),
         message.enqueued_time_ms,
         message.expires_at_ms,
     )
@@ -91,11 +91,11 @@ def told_by(effect: Effect, value: object) -> Iterator[tuple[object, ...]]:
         case tell.ReceiverAttached():
             locked_until_ms = effect.session_locked_until_ms
             yield "receiver attached", effect.to, effect.session_id, locked_until_ms
-        case tell.Refused():
+        case tell.AttachRefused():
             yield "refused", effect.to, type(effect.error).__name__
         case tell.Detached():
             yield "detached", effect.to, type(effect.error).__name__
-        case tell.Accepted():
+        case tell.SendAccepted():
             for handle in effect.handles:
                 yield "accepted", effect.to, handle
         case tell.SendRefused():
@@ -135,7 +135,7 @@ def check_order(effects: Sequence[Effect]) -> None:
         tell.DrainGoesOn: 2,
         tell.Drained: 2,
         tell.Detached: 3,
-        tell.Refused: 3,
+        tell.AttachRefused: 3,
     }
     last: dict[Peer, int] = {}
     for effect in effects:

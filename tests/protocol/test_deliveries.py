@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.contract.message import MessageState
-from broker.core.contract.message_changes import Overlay
+from broker.core.contract.message_changes import MessageChanges
 from config.model.definitions import UNLIMITED_MS
 from protocol.codec.sections import (
     delivery_tag,
@@ -45,8 +45,8 @@ from tests.support.amqp_messages import (
     TOKEN,
     delivered,
     encoded,
+    message_changes,
     messages,
-    overlays,
     sdk_encoded,
     sections_of,
     taken,
@@ -123,7 +123,7 @@ def test_a_delivery_has_the_annotations_the_service_gives_it(
 
 
 def test_a_forwarded_message_shows_its_first_number_even_if_it_is_the_same():
-    message = taken(enqueue_sequence_number=12, overlay=Overlay(hops=1))
+    message = taken(enqueue_sequence_number=12, changes=MessageChanges(hops=1))
     assert 12 == delivered(message)[0x72][Symbol(FROM_ELSEWHERE)]
 
 
@@ -169,21 +169,21 @@ def test_the_header_repeats_what_the_sender_said(
     assert typed(expected) == typed(delivered(message, token)[0x70])
 
 
-@pytest.mark.parametrize("overlay", [None, Overlay(dead_letter_reason="r")])
-def test_a_properties_section_is_always_there(overlay):
+@pytest.mark.parametrize("changes", [None, MessageChanges(dead_letter_reason="r")])
+def test_a_properties_section_is_always_there(changes):
     """Go reads the delivery count only where there are properties."""
-    assert [] == delivered(taken(encode(DATA), overlay=overlay))[0x73]
+    assert [] == delivered(taken(encode(DATA), changes=changes))[0x73]
 
 
 @pytest.mark.parametrize("count", range(14))
-@pytest.mark.parametrize("overlay", [None, Overlay(system={"to": encode("there")})])
-def test_a_time_to_live_leaves_the_sender_s_times_alone(count, overlay):
+@pytest.mark.parametrize("changes", [None, MessageChanges(system={"to": encode("there")})])
+def test_a_time_to_live_leaves_the_sender_s_times_alone(count, changes):
     """Creation and expiry time are the sender's, however many fields it wrote."""
     fields = [*"abcdefgh", Timestamp(1), Timestamp(2), "group", UInt(3), "reply-group"][:count]
     data = encoded(*([Described(ULong(0x73), fields)] if count else []), DATA)
-    sections = delivered(taken(data, time_to_live_ms=5000, overlay=overlay))
+    sections = delivered(taken(data, time_to_live_ms=5000, changes=changes))
     expected: list[object] = [*fields]
-    if overlay is not None:
+    if changes is not None:
         expected += [None] * (3 - count)
         expected[2] = "there"
     assert typed(expected) == typed(sections[0x73])
@@ -191,7 +191,7 @@ def test_a_time_to_live_leaves_the_sender_s_times_alone(count, overlay):
     assert b"body" == sections[0x75]
 
 
-@pytest.mark.parametrize("overlay", [None, Overlay(system={"to": encode("there")})])
+@pytest.mark.parametrize("changes", [None, MessageChanges(system={"to": encode("there")})])
 @pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
 @pytest.mark.parametrize(
     ("sent", "expected"),
@@ -203,11 +203,11 @@ def test_a_time_to_live_leaves_the_sender_s_times_alone(count, overlay):
     ],
 )
 def test_a_time_to_live_too_long_for_a_header_shows_in_the_properties(
-    overlay, annotations, sent, expected
+    changes, annotations, sent, expected
 ):
     """SDKs take it from there, and what the sender wrote is not touched."""
     data = encoded(Described(ULong(0x73), [*[None] * 8, *sent]), DATA)
-    message = taken(data, time_to_live_ms=2**40, overlay=overlay, annotations=annotations)
+    message = taken(data, time_to_live_ms=2**40, changes=changes, annotations=annotations)
     sections = delivered(message)
     assert 0xFFFFFFFF == sections[0x70][2]
     assert typed([Timestamp(at_ms) for at_ms in expected]) == typed(sections[0x73][8:])
@@ -218,15 +218,15 @@ def test_a_time_to_live_without_end_is_in_no_section_but_the_header():
     assert PROPERTIES.value == delivered(taken(time_to_live_ms=UNLIMITED_MS))[0x73]
 
 
-def test_an_overlay_changes_application_properties():
+def test_message_changes_replace_application_properties():
     """Properties are set, replaced and removed; reason and description are added as texts."""
-    overlay = Overlay(
+    changes = MessageChanges(
         properties={"colour": None, "count": encode(Long(4)), "new": encode(True), "no": None},
         dead_letter_reason="why",
         dead_letter_description="because",
     )
     data = encoded(PROPERTIES, APPLICATION_PROPERTIES, DATA, FOOTER)
-    sections = delivered(taken(data, overlay=overlay))
+    sections = delivered(taken(data, changes=changes))
     expected = {
         "count": Long(4),
         "new": True,
@@ -239,18 +239,18 @@ def test_an_overlay_changes_application_properties():
     assert FOOTER.value == sections[0x78]
 
 
-def test_an_overlay_without_properties_adds_no_section():
-    assert 0x74 not in delivered(taken(overlay=Overlay(hops=1)))
+def test_message_changes_without_properties_adds_no_section():
+    assert 0x74 not in delivered(taken(changes=MessageChanges(hops=1)))
 
 
-def test_an_overlay_that_removes_all_properties_leaves_no_section():
-    overlay = Overlay(properties={"colour": None, "count": None})
-    assert 0x74 not in delivered(taken(encoded(APPLICATION_PROPERTIES, DATA), overlay=overlay))
+def test_message_changes_that_remove_all_properties_leaves_no_section():
+    changes = MessageChanges(properties={"colour": None, "count": None})
+    assert 0x74 not in delivered(taken(encoded(APPLICATION_PROPERTIES, DATA), changes=changes))
 
 
 def test_rule_actions_change_system_properties():
     """Fields and annotations are replaced, added and removed; the content type stays a symbol."""
-    overlay = Overlay(
+    changes = MessageChanges(
         system={
             "messageid": encode("new id"),
             "label": None,
@@ -269,7 +269,7 @@ def test_rule_actions_change_system_properties():
     }
     message = taken(
         encoded(Described(ULong(0x72), annotations), PROPERTIES, DATA),
-        overlay=overlay,
+        changes=changes,
         scheduled_enqueue_time_ms=4,
     )
     sections = delivered(message)
@@ -285,7 +285,7 @@ def test_rule_actions_change_system_properties():
 
 def test_schedule_and_dead_letter_source_are_shown():
     message = taken(
-        scheduled_enqueue_time_ms=NOW_MS - 5, overlay=Overlay(dead_letter_source="orders")
+        scheduled_enqueue_time_ms=NOW_MS - 5, changes=MessageChanges(dead_letter_source="orders")
     )
     annotations = delivered(message)[0x72]
     expected = typed(Timestamp(NOW_MS - 5))
@@ -343,10 +343,10 @@ def test_a_delivery_tag_is_the_token_in_mixed_order(token):
     assert token == lock_token(delivery_tag(token))
 
 
-@given(messages, st.none() | overlays, st.none() | st.integers(1, 2**40))
-def test_what_could_be_read_can_be_delivered(data, overlay, time_to_live_ms):
+@given(messages, st.none() | message_changes, st.none() | st.integers(1, 2**40))
+def test_what_could_be_read_can_be_delivered(data, changes, time_to_live_ms):
     """Whatever was accepted and whatever changed since, the delivery decodes."""
-    message = taken(data, overlay=overlay, time_to_live_ms=time_to_live_ms)
+    message = taken(data, changes=changes, time_to_live_ms=time_to_live_ms)
     encoding = encode_message(message, TOKEN, LOCKED_UNTIL_MS)
     position = 0
     codes = []
@@ -427,7 +427,7 @@ def test_the_python_sdk_shows_what_the_broker_says():
         )
     )
     message = taken(data, delivery_count=3, state=MessageState.DEFERRED)
-    message.overlay = Overlay(
+    message.changes = MessageChanges(
         dead_letter_reason="why", dead_letter_description="because", dead_letter_source="orders"
     )
     received = ServiceBusReceivedMessage.from_bytes(encode_message(message, TOKEN, LOCKED_UNTIL_MS))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.contract.errors import UndecodableMessage
-from broker.core.contract.message_changes import Overlay
+from broker.core.contract.message_changes import MessageChanges
 from broker.core.routing.sql.system_properties import READ_ONLY, SETTABLE
 from protocol.codec.message_reader import Reader
 from protocol.codec.values import (
@@ -35,8 +35,8 @@ from tests.support.amqp_messages import (
     NOW_MS,
     TOKEN,
     encoded,
+    message_changes,
     messages,
-    overlays,
     sdk_encoded,
     taken,
 )
@@ -217,8 +217,8 @@ def test_without_a_section_there_are_no_application_properties():
     assert {} == READER.application_properties(taken())
 
 
-def test_application_properties_show_the_overlay():
-    overlay = Overlay(
+def test_application_properties_show_message_changes():
+    changes = MessageChanges(
         properties={"a": None, "b": encode(Long(2)), "missing": None},
         dead_letter_reason="why",
         dead_letter_description="because",
@@ -228,7 +228,7 @@ def test_application_properties_show_the_overlay():
         "c": 3,
         "DeadLetterReason": "why",
         "DeadLetterErrorDescription": "because",
-    } == READER.application_properties(with_properties({"a": 1, "b": 1, "c": 3}, overlay=overlay))
+    } == READER.application_properties(with_properties({"a": 1, "b": 1, "c": 3}, changes=changes))
 
 
 def test_a_property_that_cannot_be_read_is_refused():
@@ -261,7 +261,7 @@ def test_system_properties_of_a_full_message():
         delivery_count=2,
         lock_token=TOKEN,
         locked_until_ms=LOCKED_UNTIL_MS,
-        overlay=Overlay(dead_letter_source="orders"),
+        changes=MessageChanges(dead_letter_source="orders"),
     )
     assert {
         "messageid": "id",
@@ -304,9 +304,9 @@ def test_an_unknown_system_property_is_an_error():
         READER.system_properties(taken())["colour"]
 
 
-def test_system_properties_show_the_overlay():
-    overlay = Overlay(system={"label": encode("new"), "to": None})
-    found = READER.system_properties(taken(overlay=overlay))
+def test_system_properties_show_message_changes():
+    changes = MessageChanges(system={"label": encode("new"), "to": None})
+    found = READER.system_properties(taken(changes=changes))
     assert "new" == found["label"]
     assert found["to"] is None
     assert "an id" == found["messageid"]
@@ -334,17 +334,17 @@ def test_a_rule_action_s_value_is_encoded_as_dotnet_would(value, expected):
     """Integers are long, times are timestamps, spans are .NET's."""
     encoded_value = READER.encode_property(value)
     assert typed(expected) == typed(decode(encoded_value)[0])
-    overlay = Overlay(properties={"name": encoded_value})
-    assert value == READER.application_properties(taken(overlay=overlay))["name"]
+    changes = MessageChanges(properties={"name": encoded_value})
+    assert value == READER.application_properties(taken(changes=changes))["name"]
 
 
 # --- hostile input ------------------------------------------------------------------------------
 
 
-@given(messages, st.none() | overlays)
-def test_what_was_accepted_can_be_read(data, overlay):
+@given(messages, st.none() | message_changes)
+def test_what_was_accepted_can_be_read(data, changes):
     """Every question has an answer for every well-formed message."""
-    message = taken(data, overlay=overlay)
+    message = taken(data, changes=changes)
     READER.session_id(message.body)
     READER.message_id(message.body)
     READER.partition_key(message.annotations)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.contract.errors import UndecodableMessage
-from broker.core.contract.message_changes import Overlay
+from broker.core.contract.message_changes import MessageChanges
 from protocol.codec.sections import encode_message, pack_header, read_batch, read_message
 from protocol.codec.values import (
     Described,
@@ -443,7 +443,7 @@ def _refused_or_deliverable(data):
     except UndecodableMessage:
         return
     message.time_to_live_ms = 5
-    message.overlay = Overlay(
+    message.changes = MessageChanges(
         properties={"a": encode(1)}, system={"messageid": encode("m"), "partitionkey": None}
     )
     again = read_message(encode_message(message, TOKEN, LOCKED_UNTIL_MS))

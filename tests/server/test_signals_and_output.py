@@ -71,7 +71,7 @@ def test_closed_streams_are_not_taken_by_files_or_sockets(tmp_path: Path) -> Non
     script = tmp_path / "probe.py"
     script.write_text(
         "import os\n"
-        "from broker.app.logs import open_standard_streams\n"
+        "from broker.app.observe.logs import open_standard_streams\n"
         "open_standard_streams()\n"
         "descriptor = os.open(os.devnull, os.O_RDWR)\n"
         f"open({str(tmp_path / 'answer')!r}, 'w').write(str(descriptor))\n"

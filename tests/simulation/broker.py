@@ -11,7 +11,7 @@ import json
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from broker.app.network.amqp_clients import Clients
+from broker.app.network.amqp_clients import AmqpClients
 from broker.app.runtime.durable_core import DurableCore
 from broker.app.security.access import Access
 from config.files import yaml_reader
@@ -88,7 +88,7 @@ class BrokerProcess:
         """It has stopped by itself, because its store failed."""
         self.is_up = False
         self.core: DurableCore
-        self.clients: Clients
+        self.clients: AmqpClients
 
     async def start(self) -> None:
         """Begin; ready when this returns. Raises what keeps the broker from it."""
@@ -100,7 +100,7 @@ class BrokerProcess:
             self._settings, self._topology, self._clock, self, self._store, random_bytes
         )
         access = Access(self._settings, self._topology, self.core.namespaces, self._clock)
-        self.clients = Clients(self._settings, self.core, access, random_bytes)
+        self.clients = AmqpClients(self._settings, self.core, access, random_bytes)
         await self.core.open()
         await self.core.begin()
         self._network.listen(self._accept, self._context)

@@ -40,7 +40,7 @@ def row(message_id: int, **changes: Any) -> MessageRow:
         size=5,
         payload_id=message_id,
         session_id=None,
-        overlay=None,
+        changes=None,
     )
     return plain._replace(**changes)
 

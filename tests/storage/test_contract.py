@@ -78,7 +78,7 @@ def test_a_stored_message_is_found_again_after_reopening(store):
         header=0xFF04,
         size=12,
         session_id="seat 12",
-        overlay=b"\x00\x01",
+        changes=b"\x00\x01",
     )
     store.commit([MessagesStored([message], [payload(7, b"body", b"annotations")])])
     reopen(store)
@@ -89,8 +89,8 @@ def test_a_stored_message_is_found_again_after_reopening(store):
 def test_a_time_to_live_of_zero_is_not_none(store):
     """Zero, empty and absent are three different things."""
     kept = [
-        row(1, time_to_live_ms=0, session_id="", overlay=b""),
-        row(2, time_to_live_ms=None, session_id=None, overlay=None),
+        row(1, time_to_live_ms=0, session_id="", changes=b""),
+        row(2, time_to_live_ms=None, session_id=None, changes=None),
     ]
     store.commit([MessagesStored(kept, [])])
     assert kept == messages(store)
@@ -110,7 +110,7 @@ def test_a_time_to_live_of_zero_is_not_none(store):
         {"header": 3},
         {"payload_id": 9},
         {"session_id": ""},
-        {"overlay": b""},
+        {"changes": b""},
     ],
     ids=lambda unusual: next(iter(unusual), "nothing"),
 )
@@ -124,7 +124,7 @@ def test_a_message_comes_back_whatever_is_unusual_about_it(store, unusual):
 def test_an_updated_message_has_its_new_row_and_its_old_payload(store):
     """An update changes all it says and leaves the payload alone."""
     store.commit([stored([1])])
-    dead = row(1, sub_queue=1, delivery_count=10, session_id="s", overlay=b"reason")
+    dead = row(1, sub_queue=1, delivery_count=10, session_id="s", changes=b"reason")
     store.commit([MessagesUpdated([dead])])
     reopen(store)
     assert [dead] == messages(store)

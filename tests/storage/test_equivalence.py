@@ -46,7 +46,7 @@ rows = st.builds(
     sequence_number=st.integers(1, 60),
     payload_id=IDS,
     session_id=SESSIONS,
-    overlay=st.none() | st.binary(max_size=3),
+    changes=st.none() | st.binary(max_size=3),
 )
 payloads = st.builds(payload, IDS, st.binary(max_size=4), st.binary(max_size=2))
 times = st.integers(1, 20)

@@ -13,7 +13,7 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from hypothesis import strategies as st
 
-from broker.core.contract.message_changes import Overlay
+from broker.core.contract.message_changes import MessageChanges
 from protocol.codec.sections import encode_delivery, read_message
 from protocol.codec.values import Described, Int, Long, Symbol, UByte, UInt, ULong, decode, encode
 from tests.support.amqp_values import scalars, texts, values
@@ -80,8 +80,8 @@ def sdk_encoded(message):
     return bytes(output)
 
 
-overlays = st.builds(
-    Overlay,
+message_changes = st.builds(
+    MessageChanges,
     properties=st.dictionaries(texts, st.none() | scalars.map(encode), max_size=3),
     system=st.dictionaries(
         st.sampled_from(["messageid", "label", "contenttype", "sessionid", "partitionkey"]),

@@ -172,14 +172,14 @@ def attach_receiver(
 # --- outcomes ------------------------------------------------------------------------------------
 
 # Effects as tests write them, with numbers for messages and classes for errors: typed loosely.
-Accepted: Any = effects.Accepted
+Accepted: Any = effects.SendAccepted
 Deliver: Any = effects.Deliver
 Detached: Any = effects.Detached
 Drained: Any = effects.Drained
 DrainGoesOn: Any = effects.DrainGoesOn
 PayloadsNeeded: Any = effects.PayloadsNeeded
 ReceiverAttached: Any = effects.ReceiverAttached
-Refused: Any = effects.Refused
+Refused: Any = effects.AttachRefused
 Reply: Any = effects.Reply
 SenderAttached: Any = effects.SenderAttached
 SendRefused: Any = effects.SendRefused

@@ -40,7 +40,7 @@ class ConnectionForced(BrokerError):
     status = 503
 
 
-class Clients:
+class AmqpClients:
     """Every AMQP connection, over TCP, TLS or WebSocket."""
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    from broker.app.network.amqp_clients import Clients
+    from broker.app.network.amqp_clients import AmqpClients
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
@@ -32,7 +32,7 @@ HEADER_MAX_BYTES = 65_536
 SHUTDOWN_TIMEOUT_S = 1.0
 
 
-class HttpSide:
+class HttpServer:
     """The application, and the protocol of every connection that speaks HTTP."""
 
     def __init__(
@@ -41,7 +41,7 @@ class HttpSide:
         topology: Topology,
         clock: Clock,
         core: DurableCore,
-        clients: Clients,
+        clients: AmqpClients,
         access: Access,
     ) -> None:
         self._settings = settings

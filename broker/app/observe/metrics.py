@@ -21,7 +21,7 @@ from protocol.refusals import refusal_counts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from broker.app.network.amqp_clients import Clients
+    from broker.app.network.amqp_clients import AmqpClients
     from broker.core.contract.counting import Counts
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
@@ -43,7 +43,7 @@ def count(turn: Turn) -> None:
 class Metrics:
     """All figures of one broker."""
 
-    def __init__(self, namespaces: Mapping[str, Namespace], clients: Clients) -> None:
+    def __init__(self, namespaces: Mapping[str, Namespace], clients: AmqpClients) -> None:
         self._namespaces = namespaces
         self._clients = clients
         self._commit_seconds = Histogram(

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import Peer, Settlement
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.message_changes import MessageChanges
     from config.model.definitions import EntityDefinition
 
 
 _LOCK_TOKEN = attrgetter("lock_token")
 
-Content = tuple[int, "Overlay | None", bytes | None, bytes]
+Content = tuple[int, "MessageChanges | None", bytes | None, bytes]
 """What can change about a message in a queue: see `content_of`."""
 
 
@@ -40,7 +40,7 @@ class ReceiverAttached(NamedTuple):
     session_locked_until_ms: int = 0
 
 
-class Refused(NamedTuple):
+class AttachRefused(NamedTuple):
     """The attach is refused."""
 
     to: Peer
@@ -54,7 +54,7 @@ class Detached(NamedTuple):
     error: BrokerError
 
 
-class Accepted(NamedTuple):
+class SendAccepted(NamedTuple):
     """These sends are stored."""
 
     to: Peer
@@ -165,9 +165,9 @@ class PayloadsNeeded(NamedTuple):
 Effect = (
     SenderAttached
     | ReceiverAttached
-    | Refused
+    | AttachRefused
     | Detached
-    | Accepted
+    | SendAccepted
     | SendRefused
     | Deliver
     | Drained

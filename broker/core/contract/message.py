@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.message_changes import MessageChanges
     from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.queue import Queue
 
@@ -38,6 +38,7 @@ class Message:
     __slots__ = (
         "annotations",
         "body",
+        "changes",
         "delivery_count",
         "enqueue_sequence_number",
         "enqueued_time_ms",
@@ -47,7 +48,6 @@ class Message:
         "lock_holder",
         "lock_token",
         "locked_until_ms",
-        "overlay",
         "payload_id",
         "queue",
         "scheduled_enqueue_time_ms",
@@ -97,7 +97,7 @@ class Message:
         """Earlier unsuccessful deliveries: 0 when it is handed out for the first time."""
         self.state = MessageState.ACTIVE
         self.session_id: str | None = None
-        self.overlay: Overlay | None = None
+        self.changes: MessageChanges | None = None
         """What settlements and rule actions changed about it; None for most messages."""
         # --- while locked --------------------------------------------------------------------
         self.lock_token: bytes | None = None
@@ -130,20 +130,20 @@ class Message:
         twin.delivery_count = self.delivery_count
         twin.state = self.state
         twin.session_id = self.session_id
-        twin.overlay = self.overlay
+        twin.changes = self.changes
         twin.lock_token = None
         twin.locked_until_ms = 0
         twin.lock_holder = None
         return twin
 
-    def copy_with(self, content: tuple[int, Overlay | None, bytes | None, bytes]) -> Message:
+    def copy_with(self, content: tuple[int, MessageChanges | None, bytes | None, bytes]) -> Message:
         """A copy with what `content_of` said about it earlier."""
         twin = self.copy()
-        twin.delivery_count, twin.overlay, twin.body, twin.annotations = content
+        twin.delivery_count, twin.changes, twin.body, twin.annotations = content
         return twin
 
 
-content_of = attrgetter("delivery_count", "overlay", "body", "annotations")
+content_of = attrgetter("delivery_count", "changes", "body", "annotations")
 """What can change about a message while it is in a queue, but for its state and its lock: settlements
 change the first two, and leaving memory for the store the others. See `Message.copy_with`."""
 
@@ -170,7 +170,7 @@ class MessageReader(Protocol):
         """What SQL filters call `sys.*`, by the names of the .NET message class, lower-cased."""
 
     def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        """The sender's own properties, overlay applied."""
+        """The sender's own properties, changes applied."""
 
     def encode_property(self, value: PropertyValue) -> bytes:
-        """A value a rule action sets, in the form an overlay holds it."""
+        """A value a rule action sets, in the form message changes holds it."""

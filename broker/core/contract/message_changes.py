@@ -1,7 +1,7 @@
 """What has been changed about a message since it was sent, kept apart from its bytes.
 
 Settlements add application properties, dead-lettering adds a reason, forwarding a source, rule
-actions change both. The stored body is never rewritten; the edge merges an overlay on delivery.
+actions change both. The stored body is never rewritten; the edge merges message changes on delivery.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LENGTH = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
+class MessageChanges:
     """Changes to apply on top of a stored message. Values are encoded by the edge: opaque here."""
 
     properties: Mapping[str, bytes | None] = field(default_factory=dict)
@@ -31,8 +31,8 @@ class Overlay:
     hops: int = 0
     """How many times it has been auto-forwarded."""
 
-    def with_properties(self, properties: Mapping[str, bytes | None]) -> Overlay:
-        """This overlay with more application properties set."""
+    def with_properties(self, properties: Mapping[str, bytes | None]) -> MessageChanges:
+        """This changes with more application properties set."""
         return replace(self, properties={**self.properties, **properties})
 
     def to_bytes(self) -> bytes:
@@ -52,11 +52,11 @@ class Overlay:
         return b"".join(parts)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Overlay:
+    def from_bytes(cls, data: bytes) -> MessageChanges:
         """The inverse of `to_bytes`."""
         version, hops = struct.unpack_from(">BI", data)
         if version != 1:
-            raise ValueError(f"overlay version {version} is unknown")
+            raise ValueError(f"changes version {version} is unknown")
         position = 5
         texts: list[str | None] = []
         for _ in range(3):
@@ -75,7 +75,7 @@ class Overlay:
         return cls(mappings[0], mappings[1], texts[0], texts[1], texts[2], hops)
 
 
-EMPTY = Overlay()
+EMPTY = MessageChanges()
 
 _ABSENT = 0xFFFFFFFF
 

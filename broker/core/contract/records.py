@@ -31,7 +31,7 @@ class MessageRow(NamedTuple):
     size: int
     payload_id: int
     session_id: str | None
-    overlay: bytes | None
+    changes: bytes | None
 
 
 class SentRow(NamedTuple):
@@ -63,7 +63,7 @@ class MessagesStored(NamedTuple):
 
 
 class MessagesUpdated(NamedTuple):
-    """Messages whose row changed (count, state, queue, overlay, number); payloads never do."""
+    """Messages whose row changed (count, state, queue, changes, number); payloads never do."""
 
     rows: Sequence[MessageRow]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from config.model.definitions import AuthorizationRule, EntityDefinition
 
 
-class Keys:
+class AuthorizationIndex:
     """Rules by name, whatever its case, and by the path of their entity."""
 
     __slots__ = ("_by_name", "revision")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.contract.errors import EntityNotFound
-from broker.core.entities.authorization_index import Keys
+from broker.core.entities.authorization_index import AuthorizationIndex
 from broker.core.entities.subscription import Subscription
 from broker.core.entities.topic import Topic
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS
@@ -36,7 +36,7 @@ class Directory:
         self._count_below: dict[str, int] = {}
         """How many entities have a path that continues this one, by path in lower case."""
         self.queue_and_topic_count = 0
-        self.keys = Keys()
+        self.keys = AuthorizationIndex()
         """Who may do what, by the entities' own rules."""
 
     def __iter__(self) -> Iterator[Entity]:

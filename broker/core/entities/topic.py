@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.effects import EntityView
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
     from broker.core.entities.subscription import Subscription
     from broker.core.queues.environment import Environment
@@ -252,16 +252,16 @@ class _Copies:
         """One copy for each that was asked for, with ids from this one on. Of a message that is
         new, and so nowhere else, it may itself be the first."""
         next_id = first_id
-        own_overlay = message.overlay
-        for subscription, overlays, error in routed:
+        own_changes = message.changes
+        for subscription, message_changes, error in routed:
             main = subscription.main
-            for overlay in overlays:
+            for changes in message_changes:
                 copy = message if is_new and next_id == first_id else message.copy()
                 copy.id = next_id
                 next_id += 1
                 copy.delivery_count = 0
                 copy.expires_at_ms = 0
-                copy.overlay = own_overlay if overlay is None else overlay
+                copy.changes = own_changes if changes is None else changes
                 if main.sessions is not None and copy.session_id is None:
                     cause = DeadLetterCause.NO_SESSION_ID
                     self._dead_letter(
@@ -274,7 +274,7 @@ class _Copies:
                 copy = message.copy()
                 copy.id = next_id
                 next_id += 1
-                copy.overlay = own_overlay
+                copy.changes = own_changes
                 cause = DeadLetterCause.FILTER
                 self._dead_letter(copy, subscription, error.reason, str(error), cause)
                 self.all.append(copy)
@@ -298,9 +298,9 @@ class _Copies:
         description: str,
         cause: DeadLetterCause,
     ) -> None:
-        overlay: Overlay = copy.overlay or EMPTY
-        copy.overlay = replace(
-            overlay, dead_letter_reason=reason, dead_letter_description=description
+        changes: MessageChanges = copy.changes or EMPTY
+        copy.changes = replace(
+            changes, dead_letter_reason=reason, dead_letter_description=description
         )
         self._dead.setdefault(subscription.dead_letters, []).append(copy)
         self._causes.setdefault((subscription.main, reason, cause), []).append(copy)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.core.contract.message import Message, MessageState
-from broker.core.contract.message_changes import Overlay
+from broker.core.contract.message_changes import MessageChanges
 from broker.core.contract.records import MessageRow, SentRow
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
     """One row a message, as it is now, in the queue it is in now."""
     make = tuple.__new__  # a NamedTuple's own constructor takes twice as long
     rows = []
-    overlay: Overlay | None = None
-    overlay_bytes: bytes | None = None
+    changes: MessageChanges | None = None
+    changes_bytes: bytes | None = None
     for message in messages:
         queue = message.queue
         assert queue is not None
-        if message.overlay is not overlay:  # messages that were moved together share theirs
-            overlay = message.overlay
-            overlay_bytes = None if overlay is None else overlay.to_bytes()
+        if message.changes is not changes:  # messages that were moved together share theirs
+            changes = message.changes
+            changes_bytes = None if changes is None else changes.to_bytes()
         rows.append(
             make(
                 MessageRow,
@@ -48,7 +48,7 @@ def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
                     message.size,
                     message.payload_id,
                     message.session_id,
-                    overlay_bytes,
+                    changes_bytes,
                 ),
             )
         )
@@ -78,7 +78,7 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
             message.size,
             payload_id,
             message.session_id,
-            overlay,
+            changes,
         ) = row
         message.id = number
         message.sequence_number = sequence_number
@@ -90,7 +90,7 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
             else enqueue_sequence_number
         )
         message.state = _STATES[state] if state else active
-        message.overlay = None if overlay is None else Overlay.from_bytes(overlay)
+        message.changes = None if changes is None else MessageChanges.from_bytes(changes)
         message.body = None
         message.annotations = b""
         message.queue = None
@@ -120,7 +120,7 @@ def messages_as_sent(rows: Iterable[SentRow]) -> list[Message]:
         message.delivery_count = 0
         message.state = active
         message.session_id = None
-        message.overlay = None
+        message.changes = None
         message.body = None
         message.annotations = b""
         message.queue = None

@@ -1,6 +1,6 @@
 """Which bodies are in memory, which are only in the store, and how many messages share one.
 
-Owns the budget, the reference counts and the reading back; the order of delivery is the outlet's.
+Owns the budget, the reference counts and the reading back; the order of delivery is the dispatcher's.
 A body leaves memory only once its record is on its way to the store, and never while locked.
 """
 

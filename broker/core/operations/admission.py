@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NOBODY: Mapping[int, BrokerError] = {}
 
 
-class Arrivals:
+class Admission:
     """Screens messages and lets them in."""
 
     __slots__ = ("_environment",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.contract.effects import Detached, EntityView, Refused
+from broker.core.contract.effects import AttachRefused, Detached, EntityView
 from broker.core.contract.errors import (
     ArgumentError,
     BrokerError,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from broker.core.contract.records import EntityStored, RuleRow
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
-    from broker.core.operations.admission import Arrivals
-    from broker.core.operations.link_operations import Links
+    from broker.core.operations.admission import Admission
+    from broker.core.operations.link_operations import LinkOperations
     from broker.core.operations.rule_administration import RuleAdministration
     from broker.core.queues.environment import Environment
     from broker.core.queues.queue import Queue
@@ -60,7 +60,7 @@ _FIXED = {
 attempt to change one, with the kind of the entity in it. The Go SDK's tests look for the texts."""
 
 
-class Administration:
+class EntityAdministration:
     """Changes which entities there are and how they behave."""
 
     __slots__ = ("_directory", "_environment", "_forwarding", "_links", "_namespace", "_rules")
@@ -70,8 +70,8 @@ class Administration:
         namespace: str,
         environment: Environment,
         directory: Directory,
-        links: Links,
-        arrivals: Arrivals,
+        links: LinkOperations,
+        arrivals: Admission,
         rules: RuleAdministration,
     ) -> None:
         self._namespace = namespace
@@ -275,7 +275,7 @@ class Administration:
             entity.check_receiving()
         except BrokerError as error:
             self._detach_receivers(entity, error, now_ms, turn)
-        if entity.main.outlet.forwarder is not None:
+        if entity.main.dispatcher.forwarder is not None:
             forwarded = NotAllowed("Messages of this entity are forwarded, not received here.")
             self._detach_receivers(entity, forwarded, now_ms, turn, entity.main)
 
@@ -289,9 +289,9 @@ class Administration:
     ) -> None:
         for receiver in list(entity.receivers):
             if queue is None or receiver.queue is queue:
-                waiting = receiver.outlet is None
+                waiting = receiver.dispatcher is None
                 self._links.release(receiver, now_ms, turn)
-                effect = Refused if waiting else Detached
+                effect = AttachRefused if waiting else Detached
                 turn.effects.append(effect(receiver.peer, error))
 
     def delete(self, entity: Entity, now_ms: int, turn: Turn) -> None:

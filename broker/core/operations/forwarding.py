@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
-    from broker.core.operations.admission import Arrivals
-    from broker.core.queues.dispatcher import Outlet
+    from broker.core.operations.admission import Admission
+    from broker.core.queues.dispatcher import Dispatcher
     from broker.core.queues.queue import Queue
     from broker.core.queues.ready_messages import ReadyMessages
     from config.model.definitions import EntityDefinition
@@ -48,7 +48,7 @@ class Forwarder:
     __slots__ = ("_arrivals", "_destination", "_directory", "_queue")
 
     def __init__(
-        self, queue: Queue, destination: str, directory: Directory, arrivals: Arrivals
+        self, queue: Queue, destination: str, directory: Directory, arrivals: Admission
     ) -> None:
         self._queue = queue
         self._destination = destination
@@ -110,7 +110,7 @@ class Forwarder:
     ) -> tuple[str, str] | None:
         """Why a message cannot go on: reason and description, as a dead letter shows them."""
         hops_max = self._queue.environment.limits.forward_hops_max
-        if message.overlay is not None and message.overlay.hops >= hops_max:
+        if message.changes is not None and message.changes.hops >= hops_max:
             description = (
                 "The maximum number of allowed hops when forwarding between queues has been "
                 f"exceeded. This value is set to {hops_max}."
@@ -136,20 +136,20 @@ class Forwarder:
         twins = []
         before, after = EMPTY, self._one_hop_on(EMPTY)
         for message in messages:
-            overlay = message.overlay or EMPTY
-            if overlay is not before:
-                before, after = overlay, self._one_hop_on(overlay)
+            changes = message.changes or EMPTY
+            if changes is not before:
+                before, after = changes, self._one_hop_on(changes)
             twin = message.copy()
-            twin.overlay = after
+            twin.changes = after
             twin.delivery_count = 0
             twin.expires_at_ms = 0
             twins.append(twin)
         return twins
 
-    def _one_hop_on(self, overlay: Overlay) -> Overlay:
-        if self._queue.sub_queue != MAIN and overlay.dead_letter_source is None:
-            overlay = replace(overlay, dead_letter_source=self._queue.entity.path)
-        return replace(overlay, hops=overlay.hops + 1)
+    def _one_hop_on(self, changes: MessageChanges) -> MessageChanges:
+        if self._queue.sub_queue != MAIN and changes.dead_letter_source is None:
+            changes = replace(changes, dead_letter_source=self._queue.entity.path)
+        return replace(changes, hops=changes.hops + 1)
 
     def _refuse(
         self, messages: Sequence[Message], reason: str, description: str, turn: Turn
@@ -167,13 +167,13 @@ class Forwarder:
 class Forwarding:
     """Which queues forward, and to where."""
 
-    __slots__ = ("_arrivals", "_directory", "_outlets")
+    __slots__ = ("_arrivals", "_directory", "_dispatchers")
 
-    def __init__(self, directory: Directory, arrivals: Arrivals) -> None:
+    def __init__(self, directory: Directory, arrivals: Admission) -> None:
         self._directory = directory
         self._arrivals = arrivals
-        self._outlets: dict[Outlet, None] = {}
-        """Outlets whose messages go elsewhere: tried again when an entity appears or changes."""
+        self._dispatchers: dict[Dispatcher, None] = {}
+        """Dispatchers whose messages go elsewhere: tried again when an entity appears or changes."""
 
     def check(
         self, path: str, definition: EntityDefinition, before: EntityDefinition | None
@@ -209,36 +209,36 @@ class Forwarding:
         ):
             if destination is None:
                 _set_forwarder(queue, None)
-                self._outlets.pop(queue.outlet, None)
+                self._dispatchers.pop(queue.dispatcher, None)
             else:
                 _set_forwarder(
                     queue, Forwarder(queue, destination, self._directory, self._arrivals)
                 )
-                self._outlets[queue.outlet] = None
+                self._dispatchers[queue.dispatcher] = None
 
     def end(self, queue: Queue) -> None:
         """A queue is being deleted."""
-        self._outlets.pop(queue.outlet, None)
-        queue.outlet.forwarder = None
+        self._dispatchers.pop(queue.dispatcher, None)
+        queue.dispatcher.forwarder = None
 
     def retry(self) -> None:
         """Try again what could not be forwarded: an entity has appeared or changed, or there is
         room again."""
-        for outlet in self._outlets:
-            if len(outlet.ready):
-                outlet.touch()
+        for dispatcher in self._dispatchers:
+            if len(dispatcher.ready):
+                dispatcher.touch()
 
 
 def _set_forwarder(queue: Queue, forwarder: Forwarder | None) -> None:
     """Begin or end forwarding; ready messages of sessions move to where they wait from now on."""
     before = queue.delivery_source
-    queue.outlet.forwarder = forwarder
+    queue.dispatcher.forwarder = forwarder
     if queue.sessions is not None and queue.delivery_source is not before:
         if forwarder is None:
-            queue.sessions.give_back(queue.outlet.ready.take_all())
+            queue.sessions.give_back(queue.dispatcher.ready.take_all())
         else:
-            queue.outlet.give_back(queue.sessions.take_ready())
-    queue.outlet.touch()
+            queue.dispatcher.give_back(queue.sessions.take_ready())
+    queue.dispatcher.touch()
 
 
 def _destinations(definition: EntityDefinition) -> list[str]:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from broker.core.contract.commands import ReceiveMode
 from broker.core.contract.counting import Outcome
-from broker.core.contract.effects import ReceiverAttached, Refused, SenderAttached
+from broker.core.contract.effects import AttachRefused, ReceiverAttached, SenderAttached
 from broker.core.contract.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
 from broker.core.entities.topic import Topic
 from broker.core.queues.dispatcher import Receiver
@@ -40,7 +40,7 @@ class Sender(NamedTuple):
     connection: object = None
 
 
-class Links:
+class LinkOperations:
     """All attached links of a namespace."""
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Links:
             if queue.sessions is not None and command.session is not None:
                 queue.sessions.request(receiver, command.session, now_ms, turn)
             else:
-                receiver.outlet = queue.outlet
+                receiver.dispatcher = queue.dispatcher
                 turn.effects.append(ReceiverAttached(command.peer))
         except BrokerError as error:
             self._refuse(command, error, turn)
@@ -149,7 +149,7 @@ class Links:
         except EntityNotFound:
             counts = self._environment.counts  # names that clients make up get none of their own
         turn.count(counts, Outcome.ATTACH_REFUSED, 1)
-        turn.effects.append(Refused(command.peer, error.as_value()))
+        turn.effects.append(AttachRefused(command.peer, error.as_value()))
 
     def _check_receivers(self, queue: Queue, *, sessionful: bool) -> None:
         queue.entity.check_receiving()
@@ -163,7 +163,7 @@ class Links:
                 "It is not possible for an entity that requires sessions to create a "
                 "non-sessionful message receiver."
             )
-        if queue.outlet.forwarder is not None and queue.sub_queue != DEAD_LETTERS:
+        if queue.dispatcher.forwarder is not None and queue.sub_queue != DEAD_LETTERS:
             raise NotAllowed(
                 "Cannot create a message receiver on an entity with auto-forwarding enabled."
             )
@@ -180,8 +180,8 @@ class Links:
         receiver = self._receivers.get(command.peer)
         if receiver is not None:
             receiver.grant(command.limit, drain=command.drain)
-            if receiver.outlet is not None:
-                receiver.outlet.grant(receiver)
+            if receiver.dispatcher is not None:
+                receiver.dispatcher.grant(receiver)
 
     # --- detaching --------------------------------------------------------------------------
 
@@ -216,12 +216,12 @@ class Links:
             return
         entity.accessed_time_ms = now_ms
         sessions = receiver.queue.sessions
-        if isinstance(receiver.outlet, Session):
+        if isinstance(receiver.dispatcher, Session):
             assert sessions is not None
-            sessions.close(receiver.outlet, now_ms, turn)
-        elif receiver.outlet is not None:
-            receiver.outlet.forget(receiver)
-            receiver.outlet = None
+            sessions.close(receiver.dispatcher, now_ms, turn)
+        elif receiver.dispatcher is not None:
+            receiver.dispatcher.forget(receiver)
+            receiver.dispatcher = None
         elif sessions is not None:
             sessions.stop_waiting(receiver)
 

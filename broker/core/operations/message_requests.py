@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
-    from broker.core.operations.admission import Arrivals
-    from broker.core.operations.link_operations import Links
+    from broker.core.operations.admission import Admission
+    from broker.core.operations.link_operations import LinkOperations
     from broker.core.operations.send_and_settle import Traffic
     from broker.core.operations.transactions import Transactions
     from broker.core.queues.dispatcher import Receiver
@@ -56,7 +56,7 @@ class BodiesAwaited(Exception):
         self.messages = messages
 
 
-class Requests:
+class MessageRequests:
     """Answers requests about messages and sessions."""
 
     __slots__ = ("_arrivals", "_directory", "_environment", "_links", "_traffic", "_transactions")
@@ -65,8 +65,8 @@ class Requests:
         self,
         environment: Environment,
         directory: Directory,
-        links: Links,
-        arrivals: Arrivals,
+        links: LinkOperations,
+        arrivals: Admission,
         traffic: Traffic,
         transactions: Transactions,
     ) -> None:
@@ -295,7 +295,7 @@ class ScheduledLater:
 
     __slots__ = ("_arrivals", "_messages", "_queue", "operations", "partition_keys", "size_bytes")
 
-    def __init__(self, queue: Queue, messages: Sequence[Message], arrivals: Arrivals) -> None:
+    def __init__(self, queue: Queue, messages: Sequence[Message], arrivals: Admission) -> None:
         self._queue = queue
         self._messages = messages
         self._arrivals = arrivals

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
-    from broker.core.operations.admission import Arrivals
+    from broker.core.operations.admission import Admission
     from broker.core.queues.backlog import Backlog
     from broker.core.queues.queue import Queue
 
 
-class Crowd(NamedTuple):
+class DueMessages(NamedTuple):
     """Messages of one queue that are due since the same moment, in the order of their numbers."""
 
     queue: Queue
@@ -29,17 +29,17 @@ class Crowd(NamedTuple):
     due_since_ms: int
 
 
-class Activations:
+class ScheduledActivation:
     """A line of crowds."""
 
     __slots__ = ("_arrivals", "_backlog", "_line")
 
-    def __init__(self, arrivals: Arrivals, backlog: Backlog) -> None:
+    def __init__(self, arrivals: Admission, backlog: Backlog) -> None:
         self._arrivals = arrivals
         self._backlog = backlog
         """Says how much a turn may do; a queue that has scheduled messages waiting here goes on
         delivering the others."""
-        self._line: deque[Crowd] = deque()
+        self._line: deque[DueMessages] = deque()
 
     @property
     def due_since_ms(self) -> int | None:
@@ -55,7 +55,7 @@ class Activations:
         at_a_time = max(1, self._backlog.part_messages // copies)
         for start in range(0, len(messages), at_a_time):
             part = messages[start : start + at_a_time]
-            self._line.append(Crowd(queue, part, due_since_ms))
+            self._line.append(DueMessages(queue, part, due_since_ms))
 
     def go_on(self, turn: Turn) -> None:
         """Let the next ones in; some may have been cancelled while they waited."""

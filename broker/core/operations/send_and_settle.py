@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import (
-    Accepted,
+    SendAccepted,
     SendRefused,
     Settled,
     SettlementHeld,
@@ -27,7 +27,7 @@ from broker.core.contract.errors import (
     TransactionUnknown,
 )
 from broker.core.operations.partition_keys import partition_keys, via_partition_keys
-from broker.core.operations.transactional_settlement import HeldSettlement
+from broker.core.operations.transactional_settlement import TransactionalSettlement
 from broker.core.queues.settlement import check_settlement, return_locked, settle_locked
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
-    from broker.core.operations.admission import Arrivals
-    from broker.core.operations.link_operations import Links, Sender
+    from broker.core.operations.admission import Admission
+    from broker.core.operations.link_operations import LinkOperations, Sender
     from broker.core.operations.transactions import Transactions
     from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.queue import Queue
@@ -57,9 +57,9 @@ class Traffic:
     def __init__(
         self,
         limits: Limits,
-        links: Links,
+        links: LinkOperations,
         directory: Directory,
-        arrivals: Arrivals,
+        arrivals: Admission,
         transactions: Transactions,
     ) -> None:
         self._limits = limits
@@ -88,7 +88,7 @@ class Traffic:
             self._refuse_sending(command, handles, error, turn)
             return
         if answered := _answered(handles):
-            turn.effects.append(Accepted(command.peer, answered))
+            turn.effects.append(SendAccepted(command.peer, answered))
 
     def send_batch(self, command: SendBatch, now_ms: int, turn: Turn) -> None:
         """Take in messages, all or none."""
@@ -105,7 +105,7 @@ class Traffic:
             self._refuse_sending(command, [command.handle], error, turn)
             return
         if command.handle is not None:
-            turn.effects.append(Accepted(command.peer, [command.handle]))
+            turn.effects.append(SendAccepted(command.peer, [command.handle]))
 
     def _hold_shipment(self, transaction_id: bytes, shipment: Shipment) -> None:
         transaction = self._transactions.find(transaction_id, shipment.connection)
@@ -195,7 +195,7 @@ class Traffic:
             elif handle is None:
                 held.stop_answering(token)
         if new:
-            step = HeldSettlement(
+            step = TransactionalSettlement(
                 transaction.id,
                 receiver.queue,
                 list(new),
@@ -211,10 +211,12 @@ class Traffic:
         transaction = self._transactions.find(command.transaction_id, command.connection)
         if any(token in transaction.settlements for token in tokens):
             raise MessageLockLost
-        step = HeldSettlement(transaction.id, queue, tokens, command.settlement)
+        step = TransactionalSettlement(transaction.id, queue, tokens, command.settlement)
         self._hold(transaction.id, command.connection, step)
 
-    def _hold(self, transaction_id: bytes, connection: object, step: HeldSettlement) -> None:
+    def _hold(
+        self, transaction_id: bytes, connection: object, step: TransactionalSettlement
+    ) -> None:
         self._transactions.hold(transaction_id, connection, step)
         transaction = self._transactions.find(transaction_id, connection)
         transaction.settlements.update(dict.fromkeys(step.tokens, step))

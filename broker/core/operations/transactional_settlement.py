@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
 
 
-class HeldSettlement:
+class TransactionalSettlement:
     """Locks of one queue that are settled alike when their transaction commits."""
 
     __slots__ = (

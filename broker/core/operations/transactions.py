@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Declare, Discharge, DoomTransaction, Peer
     from broker.core.contract.turn import Turn
-    from broker.core.operations.transactional_settlement import HeldSettlement
+    from broker.core.operations.transactional_settlement import TransactionalSettlement
     from broker.core.queues.environment import Environment
 
 
@@ -89,7 +89,7 @@ class Transaction:
         self.connection = connection
         self.deadline_ms = deadline_ms
         self.steps: list[Step] = []
-        self.settlements: dict[bytes, HeldSettlement] = {}
+        self.settlements: dict[bytes, TransactionalSettlement] = {}
         """By the lock they will settle: no other step may."""
         self.partitions: dict[int, str] = {}
         """By id of a partitioned entity: the key of the one partition this is about."""

@@ -31,7 +31,7 @@ class Work(Protocol):
         """Do as much as concerns so many messages; False when nothing is left."""
 
 
-class Crowd:
+class PendingMessages:
     """Messages of one queue that the same thing happens to at the same moment, in order."""
 
     __slots__ = ("_act", "_at_ms", "_done", "_messages", "_queue")
@@ -58,7 +58,7 @@ class Backlog:
 
     def __init__(self) -> None:
         self.part_messages = PART_MESSAGES
-        self._queues: dict[Queue, deque[Crowd]] = {}
+        self._queues: dict[Queue, deque[PendingMessages]] = {}
         self._others: deque[Work] = deque()
         """Work that no queue waits for: what it concerns is gone for everybody."""
         self._spent = 0
@@ -92,7 +92,7 @@ class Backlog:
                 act(queue, messages, at_ms, turn)
                 return True
             waiting = self._queues[queue] = deque()
-        waiting.append(Crowd(act, queue, messages, at_ms))
+        waiting.append(PendingMessages(act, queue, messages, at_ms))
         queue.overdue_ms = max(queue.overdue_ms, at_ms)
         return False
 

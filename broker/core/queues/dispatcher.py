@@ -1,4 +1,4 @@
-"""Receivers and the outlet they draw from: credit meets messages here.
+"""Receivers and the dispatcher they draw from: credit meets messages here.
 
 Owns credit and the fairness between receivers; the order of messages is `ready_messages.py`'s, locking and
 counting are the queue's. No receiver ever gets more than it has asked for.
@@ -37,12 +37,12 @@ class Receiver:
         "burst_bytes",
         "connection",
         "delivered",
+        "dispatcher",
         "draining",
         "gave_up_locks",
         "held",
         "limit",
         "locks",
-        "outlet",
         "paused",
         "peer",
         "queue",
@@ -55,7 +55,7 @@ class Receiver:
         self.connection = connection
         self.queue = queue
         self.locks = mode is ReceiveMode.PEEK_LOCK
-        self.outlet: Outlet | Session | None = None
+        self.dispatcher: Dispatcher | Session | None = None
         """None while it waits for a session, and once it is detached."""
         self.limit = 0
         """How many messages it takes in all, counted from attach."""
@@ -110,7 +110,7 @@ class Receiver:
         turn.effects.append(Drained(self.peer))
 
 
-class Outlet:
+class Dispatcher:
     """The ready messages of a queue, and its receivers in turn."""
 
     __slots__ = ("_draining", "_hungry", "forwarder", "queue", "ready")

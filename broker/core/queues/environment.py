@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message, MessageReader
     from broker.core.messages.identifiers import MessageIds
     from broker.core.messages.payloads import Payloads
-    from broker.core.queues.dispatcher import Outlet
+    from broker.core.queues.dispatcher import Dispatcher
     from broker.core.queues.sessions import Session, Sessions
     from config.model.limits import Limits
 
@@ -38,7 +38,7 @@ class Environment:
     """Of what concerns no entity, such as an attach to a name that does not exist."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     backlog: Backlog = field(default_factory=Backlog)
-    touched: dict[Outlet | Session | Sessions, None] = field(default_factory=dict)
+    touched: dict[Dispatcher | Session | Sessions, None] = field(default_factory=dict)
     """Where credit, messages or receivers have changed: dispatched at the end of the turn."""
     arrived: list[Message] = field(default_factory=list)
     """Messages that came in over the budget: unless delivered in this turn, their bodies go."""

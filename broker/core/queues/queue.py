@@ -2,7 +2,7 @@
 
 Owns arriving, waiting and leaving: numbers, counts, expiry, and who gets a lock. What a settlement
 does is in `settlement.py`; who may send here and where a message goes next is the entity's; the
-order of delivery is the outlet's. Each message is in exactly one queue and has at most one lock.
+order of delivery is the dispatcher's. Each message is in exactly one queue and has at most one lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from broker.core.contract.records import (
 from broker.core.contract.turn import DeadLetter, DeadLettered
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.deadlines import Due
-from broker.core.queues.dispatcher import Outlet, Receiver
+from broker.core.queues.dispatcher import Dispatcher, Receiver
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
 from broker.core.queues.message_index import BLOCK_BITS, MessageIndex
 from broker.core.queues.sessions import Session, Sessions
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.counting import Counts
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import Overlay
+    from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
 
@@ -64,6 +64,7 @@ class Queue:
         "dead_letters_expired",
         "default_time_to_live_ms",
         "deferred_count",
+        "dispatcher",
         "entity",
         "entity_id",
         "environment",
@@ -72,7 +73,6 @@ class Queue:
         "lock_duration_ms",
         "locks",
         "max_delivery_count",
-        "outlet",
         "overdue_ms",
         "path",
         "scheduled_count",
@@ -96,9 +96,9 @@ class Queue:
         self.default_time_to_live_ms = UNLIMITED_MS
         self.dead_letters_expired = False
         self.index = MessageIndex()
-        self.outlet = Outlet(self)
+        self.dispatcher = Dispatcher(self)
         self.sessions: Sessions | None = None
-        """If there are sessions, messages are delivered through them and not the outlet."""
+        """If there are sessions, messages are delivered through them and not the dispatcher."""
         self.locks = Locks(entity.environment)
         self.overdue_ms = 0
         """Locks and lives that ended up to this moment are over, though not all that follows from it
@@ -128,10 +128,10 @@ class Queue:
         self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
     ) -> None:
         """Take in messages nobody has stored yet, into this sub-queue, saying why."""
-        overlay = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
+        changes = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
         for message in messages:
             message.enqueued_time_ms = now_ms
-            message.overlay = overlay
+            message.changes = changes
         self._give_ids(messages)
         self.admit_dead(messages)
         self.entity.main.note_dead_letters(messages, reason, turn, DeadLetterCause.FORWARDING)
@@ -289,24 +289,24 @@ class Queue:
     # --- delivery ---------------------------------------------------------------------------
 
     @property
-    def delivery_source(self) -> Sessions | Outlet:
+    def delivery_source(self) -> Sessions | Dispatcher:
         """Where ready messages wait: in their sessions, unless there are none or messages are
         forwarded, which takes them in the order of their numbers whatever session they are in."""
-        if self.sessions is None or self.outlet.forwarder is not None:
-            return self.outlet
+        if self.sessions is None or self.dispatcher.forwarder is not None:
+            return self.dispatcher
         return self.sessions
 
     def touch(self, messages: Iterable[Message]) -> None:
         """Look again at where these messages wait: what was in the way may be gone."""
-        if self.sessions is None or self.outlet.forwarder is not None:
-            self.outlet.touch()
+        if self.sessions is None or self.dispatcher.forwarder is not None:
+            self.dispatcher.touch()
         else:
             for message in messages:
                 self.sessions.of(message).touch()
 
     def touch_all(self) -> None:
         """Look again at everything that waits."""
-        self.outlet.touch()
+        self.dispatcher.touch()
         if self.sessions is not None:
             self.sessions.touch_all()
 
@@ -328,7 +328,7 @@ class Queue:
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock messages that nobody holds; their tokens, in order."""
-        if isinstance(holder.outlet, Session):
+        if isinstance(holder.dispatcher, Session):
             return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
         return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
 
@@ -388,16 +388,16 @@ class Queue:
         self.note_dead_letters(messages, reason, turn, cause)
         self.withdraw(messages)
         moved = []
-        before: Overlay | None = None
+        before: MessageChanges | None = None
         after = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
         for message in messages:
-            if message.overlay is not before:
-                before = message.overlay
+            if message.changes is not before:
+                before = message.changes
                 after = replace(
                     before or EMPTY, dead_letter_reason=reason, dead_letter_description=description
                 )
             twin = message.copy()
-            twin.overlay = after
+            twin.changes = after
             moved.append(twin)
         self.dead_letters.admit_dead(moved)
         turn.records.append(MessagesUpdated(rows_of(moved)))

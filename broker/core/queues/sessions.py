@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.counting import Outcome
-from broker.core.contract.effects import Detached, ReceiverAttached, Refused
+from broker.core.contract.effects import AttachRefused, Detached, ReceiverAttached
 from broker.core.contract.errors import OperationTimeout, SessionCannotBeLocked, SessionLockLost
 from broker.core.contract.records import SessionStateSet
 from broker.core.messages.session_ids import session_key
@@ -269,12 +269,12 @@ class Sessions:
             f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}."
         )
         turn.count(self._queue.counts, Outcome.ATTACH_REFUSED, 1)
-        turn.effects.append(Refused(receiver.peer, error))
+        turn.effects.append(AttachRefused(receiver.peer, error))
 
     def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         self._available.pop(session, None)
         session.holder = receiver
-        receiver.outlet = session
+        receiver.dispatcher = session
         self.renew(session, now_ms)
         turn.effects.append(ReceiverAttached(receiver.peer, session.id, session.locked_until_ms))
         session.touch()
@@ -316,7 +316,7 @@ class Sessions:
         )
         session.holder = None
         session.locked_until_ms = 0
-        receiver.outlet = None
+        receiver.dispatcher = None
         return receiver
 
     def _after_hold(self, session: Session) -> None:

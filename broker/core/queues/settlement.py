@@ -56,8 +56,8 @@ def settle_locked(
         return
     if settlement.properties:
         for message in messages:
-            overlay = message.overlay or EMPTY
-            message.overlay = overlay.with_properties(settlement.properties)
+            changes = message.changes or EMPTY
+            message.changes = changes.with_properties(settlement.properties)
     if kind is SettlementKind.DEAD_LETTER:
         queue.dead_letter(
             messages,

@@ -1,6 +1,6 @@
 """Which subscriptions of a topic take a message, and as how many copies.
 
-Owns the index of all rules of a topic and the overlays of actions; what one rule selects is in
+Owns the index of all rules of a topic and the message changes that actions make; what one rule selects is in
 `compiled_rule.py`. Rules that demand equalities are found by hash, so thousands of them cost one lookup for
 each set of fields they test; only what cannot be found so is evaluated one by one, over one decoded
 view. Adding or removing a rule touches that rule alone, however many there are.
@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from broker.core.contract.message_changes import EMPTY, Overlay
+from broker.core.contract.message_changes import EMPTY, MessageChanges
 from broker.core.routing.compiled_rule import EVERYTHING, key_of
 from broker.core.routing.sql.message_properties import Draft, MessageProperties
 from broker.core.routing.sql.sql_errors import FilterError
@@ -37,8 +37,8 @@ class Routed(NamedTuple, Generic[SubscriptionT]):
     """What one subscription takes of a message."""
 
     subscription: SubscriptionT
-    copies: Sequence[Overlay | None]
-    """One for each copy: the overlay it gets, or None for the message as it came."""
+    copies: Sequence[MessageChanges | None]
+    """One for each copy: the changes it gets, or None for the message as it came."""
     error: FilterError | None = None
     """Why, besides, the message belongs in the subscription's dead-letter queue."""
 
@@ -305,12 +305,12 @@ class TopicRules(Generic[SubscriptionT]):
         for rule in sorted(acting, key=lambda rule: rule.order):
             subscription = rule.subscription
             try:
-                overlay = self._act(rule, message, view)
+                changes = self._act(rule, message, view)
             except FilterError as error:
                 failed.setdefault(subscription, error)
                 continue
             copies = routed[subscription].copies if subscription in routed else ()
-            routed[subscription] = Routed(subscription, (*copies, overlay))
+            routed[subscription] = Routed(subscription, (*copies, changes))
         for subscription, failure in failed.items():
             copies = routed[subscription].copies if subscription in routed else ()
             routed[subscription] = Routed(subscription, copies, failure)
@@ -318,13 +318,13 @@ class TopicRules(Generic[SubscriptionT]):
 
     def _act(
         self, rule: _Placed[SubscriptionT], message: Message, view: MessageProperties
-    ) -> Overlay:
+    ) -> MessageChanges:
         """What the rule's action, and its name, change about the message."""
         assert rule.action is not None
         draft = Draft(view)
         rule.action(draft)
         draft.set_user(RULE_NAME_PROPERTY, rule.name)
-        before = message.overlay or EMPTY
+        before = message.changes or EMPTY
         return replace(
             before,
             properties={**before.properties, **draft.changed_user(self._encode_property)},

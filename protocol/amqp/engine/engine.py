@@ -1,6 +1,6 @@
 """The Proton engine: bytes of one connection in, calls on a handler, bytes out.
 
-Owns what we do on a connection and its links; `Dispatch` owns what the client does. Not what links
+Owns what we do on a connection and its links; `ProtonEvents` owns what the client does. Not what links
 are for or what messages mean. Nothing a client sends raises, and memory that Proton has freed is
 never touched: a link knows when it is gone, and a delivery is only known through its link.
 """
@@ -35,7 +35,7 @@ from protocol.amqp.engine.outcomes import (
     set_condition,
     write_outcome,
 )
-from protocol.amqp.engine.proton_events import Dispatch, Proton
+from protocol.amqp.engine.proton_events import Proton, ProtonEvents
 from protocol.amqp.engine.proton_log import log_through_us
 from protocol.amqp.frames.frame_scan import FrameScan
 from protocol.amqp.frames.incoming_sessions import IncomingSessions
@@ -150,7 +150,7 @@ class Engine:
         lib.pn_connection_collect(connection, collector)
         lib.pn_transport_bind(transport, connection)
         self._proton = Proton(transport, connection, collector)
-        self._dispatch = Dispatch(
+        self._dispatch = ProtonEvents(
             self._proton,
             handler,
             self._sessions,

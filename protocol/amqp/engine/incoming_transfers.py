@@ -64,7 +64,7 @@ class _CopyBuffer(threading.local):
 copy_buffer = _CopyBuffer()
 
 
-class Arrivals:
+class IncomingTransfers:
     """Takes deliveries off one connection's event queue."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from cproton_ffi import lib
 
 from protocol.amqp.engine.attach import decoded_map, read_attach, write_refusal
-from protocol.amqp.engine.incoming_transfers import Arrivals, too_much
+from protocol.amqp.engine.incoming_transfers import IncomingTransfers, too_much
 from protocol.amqp.engine.interface import EngineLink, EngineSession
 from protocol.amqp.engine.outcomes import WireError, set_condition, set_info, text
 from protocol.amqp.frames.incoming_sessions import Violation
@@ -45,7 +45,7 @@ class Proton(NamedTuple):
     collector: Any
 
 
-class Dispatch:
+class ProtonEvents:
     """Works through one connection's event queue."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Dispatch:
         self._incoming = sessions
         self._memory = memory
         self._links_max = links_max
-        self._arrivals = Arrivals(
+        self._arrivals = IncomingTransfers(
             proton.collector, handler, sessions, max_message_size_bytes, memory
         )
         self._links: dict[Any, EngineLink] = {}
@@ -349,7 +349,9 @@ class Dispatch:
             self.end()
             self._handler.on_transport_error(*violation)
 
-    _ACTIONS: ClassVar[dict[int, tuple[Callable[[Any], Any], Callable[[Dispatch, Any], None]]]] = {
+    _ACTIONS: ClassVar[
+        dict[int, tuple[Callable[[Any], Any], Callable[[ProtonEvents, Any], None]]]
+    ] = {
         lib.PN_CONNECTION_REMOTE_OPEN: (lib.pn_event_connection, _opened),
         lib.PN_CONNECTION_REMOTE_CLOSE: (lib.pn_event_connection, _closed),
         lib.PN_SESSION_REMOTE_OPEN: (lib.pn_event_session, _session_begun),

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from broker.core.contract.commands import Credit, Detach, DoomTransaction, Send, SendBatch, Settle
 from broker.core.contract.effects import (
-    Accepted,
+    AttachRefused,
     Deliver,
     Detached,
     Drained,
     DrainGoesOn,
     Effect,
     ReceiverAttached,
-    Refused,
+    SendAccepted,
     SenderAttached,
     SendRefused,
     Settled,
@@ -184,7 +184,7 @@ class ClientSender:
             properties={"com.microsoft:max-message-batch-size": encode(ULong(batch_max_bytes))},
         )
 
-    def _refused(self, effect: Refused) -> None:
+    def _refused(self, effect: AttachRefused) -> None:
         error = wire_error(
             effect.error, entity=self.path, operation="attach sender", host=self._link.host
         )
@@ -196,7 +196,7 @@ class ClientSender:
         )
         self._engine.detach(self._link, error)
 
-    def _accepted(self, effect: Accepted) -> None:
+    def _accepted(self, effect: SendAccepted) -> None:
         handles = effect.handles
         if self._transactions:
             for handle in handles:
@@ -435,7 +435,7 @@ class ClientReceiver:
             )
         self._offer_credit(self._engine.draining(self._link))
 
-    def _refused(self, effect: Refused) -> None:
+    def _refused(self, effect: AttachRefused) -> None:
         error = wire_error(
             effect.error, entity=self.path, operation="attach receiver", host=self._link.host
         )
@@ -455,16 +455,16 @@ class ClientReceiver:
 
 _SENDER_EFFECTS: dict[type, Callable[[ClientSender, Any], None]] = {
     SenderAttached: ClientSender._attached,
-    Refused: ClientSender._refused,
+    AttachRefused: ClientSender._refused,
     Detached: ClientSender._detached,
-    Accepted: ClientSender._accepted,
+    SendAccepted: ClientSender._accepted,
     SendRefused: ClientSender._send_refused,
     TransactionRefused: ClientSender._transaction_refused,
 }
 
 _RECEIVER_EFFECTS: dict[type, Callable[[ClientReceiver, Any], None]] = {
     ReceiverAttached: ClientReceiver._attached,
-    Refused: ClientReceiver._refused,
+    AttachRefused: ClientReceiver._refused,
     Detached: ClientReceiver._detached,
     Deliver: ClientReceiver._deliver,
     Drained: ClientReceiver._drained,

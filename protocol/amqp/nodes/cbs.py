@@ -23,7 +23,7 @@ from protocol.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.amqp.authorization import Permits
+    from protocol.amqp.authorization import ConnectionAuthorization
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
 DELETE_TOKEN = "delete-token"  # noqa: S105
@@ -39,7 +39,7 @@ class CbsNode:
 
     def __init__(
         self,
-        permits: Permits,
+        permits: ConnectionAuthorization,
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
         respond: Callable[[Request, bytes], None],

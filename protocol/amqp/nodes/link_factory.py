@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command, Declare
     from config.model.limits import Limits
-    from protocol.amqp.authorization import Permits
+    from protocol.amqp.authorization import ConnectionAuthorization
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.engine import Engine, EngineLink
     from protocol.amqp.nodes.request_response import RequestNode
@@ -69,13 +69,13 @@ class ClientLink(Protocol):
     def on_detach(self) -> None: ...
 
 
-class Nodes:
+class LinkFactory:
     """The nodes of the broker as one connection sees them."""
 
     def __init__(
         self,
         engine: Engine,
-        permits: Permits,
+        permits: ConnectionAuthorization,
         limits: Limits,
         submit: Callable[[Command], None],
         submit_later: Callable[[Declare], bool],

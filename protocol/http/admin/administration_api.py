@@ -44,7 +44,7 @@ FORWARDING_TOKENS = {
 Answer = TypeVar("Answer")
 
 
-class Administration:
+class AdministrationApi:
     """Serves entity, rule and namespace requests."""
 
     def __init__(self, services: Services) -> None:

@@ -17,12 +17,12 @@ from aiohttp import web
 from broker.core.contract import commands
 from broker.core.contract.commands import ABANDON, COMPLETE, ReceiveMode
 from broker.core.contract.effects import (
-    Accepted,
+    AttachRefused,
     Deliver,
     Detached,
     Drained,
     ReceiverAttached,
-    Refused,
+    SendAccepted,
     SenderAttached,
     SendRefused,
     messages_as_delivered,
@@ -57,8 +57,8 @@ MODES = {"POST": ReceiveMode.PEEK_LOCK, "DELETE": ReceiveMode.RECEIVE_AND_DELETE
 SETTLEMENTS = {"DELETE": COMPLETE, "PUT": ABANDON}
 """What the verb on a locked message means; POST renews its lock."""
 
-Event = SenderAttached | ReceiverAttached | Accepted | Drained | Received | BrokerError
-Expected = TypeVar("Expected", SenderAttached, ReceiverAttached, Accepted)
+Event = SenderAttached | ReceiverAttached | SendAccepted | Drained | Received | BrokerError
+Expected = TypeVar("Expected", SenderAttached, ReceiverAttached, SendAccepted)
 
 
 class DataPlane:
@@ -105,7 +105,7 @@ class DataPlane:
                     body, request.headers.get("Content-Type"), request.headers.items()
                 )
                 self._services.submit(commands.Send(exchange, [message], [exchange]))
-            await exchange.expect(Accepted)
+            await exchange.expect(SendAccepted)
         return web.Response(status=201)
 
     async def _read_batch(self, body: bytes) -> list[Message]:
@@ -193,9 +193,9 @@ class Exchange:
                 (message,) = messages_as_delivered(effect)
                 (token,) = effect.tokens
                 self.events.put_nowait(rest_messages.write(message, token, effect.locked_until_ms))
-            case Refused() | Detached() | SendRefused():
+            case AttachRefused() | Detached() | SendRefused():
                 self.events.put_nowait(effect.error)
-            case SenderAttached() | ReceiverAttached() | Accepted() | Drained():
+            case SenderAttached() | ReceiverAttached() | SendAccepted() | Drained():
                 self.events.put_nowait(effect)
 
     async def next(self) -> Event:

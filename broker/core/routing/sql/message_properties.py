@@ -83,7 +83,7 @@ class Draft:
         self.system.read = source.system.__getitem__
         self.new_id = source.new_id
         self._names = {name.lower(): name for name in source.application}
-        # Dictionaries for their order: the same action makes the same overlay every time.
+        # Dictionaries for their order: the same action makes the same changes every time.
         self._set_user: dict[str, None] = {}
         self._set_system: dict[str, None] = {}
 
