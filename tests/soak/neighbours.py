@@ -1,28 +1,26 @@
 """What a well-behaved client feels of its neighbours.
 
 One client sends and receives a message at a time, from a process of its own, while another does on
-purpose what takes a broker long. Owns the table of such abuses; each is bounded in time. The figures
-are the first client's round trips during the abuse, and how large the broker got.
+purpose what takes a broker long (`abuses.py`). The figures are the first client's round trips during
+the abuse, and how large the broker got. Other work on the machine makes both clients and the broker
+slower, so the load average is shown beside them.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
 import multiprocessing
-import socket
+import os
 import statistics
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cproton_ffi import lib
 
 from tests.bench.observe import resident_megabytes
-from tests.support import wire
+from tests.soak.abuses import ABUSES, SMALL_MESSAGE
 from tests.support.proton_client import ProtonClient
 from tests.support.server import HOST, BrokerProcess
 
@@ -33,15 +31,9 @@ if TYPE_CHECKING:
 VICTIM = "victim"
 LATENCY_LIMIT_MS = 50.0
 MEMORY_LIMIT_MEGABYTES = 300.0
-ABUSE_MAX_S = 60.0
-"""After so long an abuse is over, however far it got."""
 CALM_S = 1.0
 """How long the victim goes on after an abuse: parts of it may be left to do."""
 ARRIVALS_EVERY_S = 0.005
-FILL_BATCH = 5_000
-ANSWER_TIMEOUT_S = 120.0
-_BODY = b"\x00\x53\x75\xa0\x04body"
-_BATCHED = b"\x00\x53\x75\xa0" + bytes([len(_BODY)]) + _BODY
 
 
 class Felt(NamedTuple):
@@ -57,237 +49,30 @@ class Felt(NamedTuple):
     megabytes: float
     """The most there was during it."""
 
+    load: float
+    """Processes that wanted to run, on average over the last minute."""
+
     @property
     def failed(self) -> bool:
-        return self.p99_ms > LATENCY_LIMIT_MS
+        return bool(self.missed)
+
+    @property
+    def missed(self) -> list[str]:
+        """The bounds that did not hold."""
+        missed = []
+        if self.p99_ms > LATENCY_LIMIT_MS:
+            missed.append(f"p99 over {LATENCY_LIMIT_MS:g} ms")
+        if self.megabytes > MEMORY_LIMIT_MEGABYTES:
+            missed.append(f"more than {MEMORY_LIMIT_MEGABYTES:g} MB")
+        return missed
 
     def __str__(self) -> str:
         return (
             f"{self.name:<16} {self.seconds:6.1f} s {self.rounds:>6} rounds  "
             f"p50 {self.p50_ms:7.1f}  p99 {self.p99_ms:8.1f}  max {self.max_ms:8.1f} ms  "
-            f"{self.megabytes_before:6.0f} -> {self.megabytes:6.0f} MB"
+            f"{self.megabytes_before:6.0f} -> {self.megabytes:6.0f} MB  "
+            f"load {self.load:.1f}{'  MISSED: ' if self.missed else ''}{', '.join(self.missed)}"
         )
-
-
-class Abuse(NamedTuple):
-    """Something a client does that concerns many messages or links at once."""
-
-    entities: Callable[[], list[dict[str, Any]]]
-    topics: Callable[[], list[dict[str, Any]]]
-    prepare: Callable[[BrokerProcess], Any]
-    act: Callable[[BrokerProcess, Any], None]
-
-
-# --- a client by hand: nothing on its side takes time ------------------------------------------
-
-
-class RawClient:
-    """A connection whose frames are written by hand."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._rest = b""
-        self.is_closed = False
-        self.say(wire.HEADER + wire.open_frame() + wire.begin_frame(incoming_window=1 << 30))
-
-    def say(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def listen(self) -> list[tuple[int, bytes]]:
-        """The next whole frames: performative code and frame."""
-        read = self._socket.recv(1 << 20)
-        self.is_closed = not read
-        data = self._rest + read
-        found = []
-        position = 0
-        while len(data) - position >= 8:
-            if data[position : position + 4] == b"AMQP":
-                position += 8
-                continue
-            size = int.from_bytes(data[position : position + 4])
-            if len(data) - position < size:
-                break
-            if size > 11:
-                found.append((data[position + 10], data[position : position + size]))
-            position += size
-        self._rest = data[position:]
-        return found
-
-    def wait_for(self, name: str, count: int, deadline_s: float) -> int:
-        """Until so many frames of a kind have come, or the time is over; how many came."""
-        code = wire.PERFORMATIVES[name]
-        seen = 0
-        while seen < count and time.monotonic() < deadline_s and not self.is_closed:
-            seen += sum(1 for kind, _ in self.listen() if kind == code)
-        return seen
-
-    def wait_until_settled(self, last_id: int, deadline_s: float) -> None:
-        """Until the broker has accepted the delivery with this id."""
-        code = wire.PERFORMATIVES["disposition"]
-        while time.monotonic() < deadline_s and not self.is_closed:
-            for kind, data in self.listen():
-                if kind == code:
-                    disposition = wire.frames(data)[0]
-                    if max(disposition[1], disposition[2] or 0) >= last_id:
-                        return
-
-    def drop(self) -> None:
-        self._socket.close()
-
-
-def fill(broker: BrokerProcess, path: str, count: int) -> None:
-    """So many small messages in a queue."""
-    client = RawClient(broker.amqp_port)
-    client.say(wire.attach_sender(address=path))
-    client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
-    for number in range(0, count, FILL_BATCH):
-        size = min(FILL_BATCH, count - number)
-        payload = _BATCHED * size
-        delivery_id = number // FILL_BATCH
-        pieces = [payload[at : at + 60_000] for at in range(0, len(payload), 60_000)]
-        for index, piece in enumerate(pieces):
-            client.say(
-                wire.transfer(
-                    delivery_id,
-                    piece,
-                    message_format=wire.BATCH_FORMAT,
-                    more=True if index < len(pieces) - 1 else None,
-                )
-            )
-        client.wait_until_settled(delivery_id, time.monotonic() + ANSWER_TIMEOUT_S)
-    client.drop()
-
-
-def _http(broker: BrokerProcess, method: str, path: str, body: bytes = b"", **headers: str) -> int:
-    connection = http.client.HTTPConnection(HOST, broker.http_port, timeout=ANSWER_TIMEOUT_S)
-    try:
-        named = {name.replace("_", "-"): text for name, text in headers.items()}
-        connection.request(method, path, body, named)
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
-    finally:
-        connection.close()
-
-
-# --- the abuses --------------------------------------------------------------------------------
-
-
-def _queue(**properties: Any) -> Callable[[], list[dict[str, Any]]]:
-    return lambda: [{"Name": "abused", "Properties": properties}]
-
-
-def _nothing() -> list[dict[str, Any]]:
-    return []
-
-
-def _prepare_nothing(broker: BrokerProcess) -> None:
-    del broker
-
-
-def _wide_topic() -> list[dict[str, Any]]:
-    return [{"Name": "wide", "Subscriptions": [{"Name": f"s{n}"} for n in range(2_000)]}]
-
-
-def _fan_out(broker: BrokerProcess, prepared: Any) -> None:
-    del prepared
-    deadline_s = time.monotonic() + 15
-    client = RawClient(broker.amqp_port)
-    client.say(wire.attach_sender(address="wide"))
-    client.wait_for("flow", 1, deadline_s)
-    client.say(b"".join(wire.transfer(number, _BODY) for number in range(3_000)))
-    client.wait_until_settled(2_999, deadline_s)
-    client.drop()
-
-
-def _filled(count: int) -> Callable[[BrokerProcess], None]:
-    return lambda broker: fill(broker, "abused", count)
-
-
-def _expire(broker: BrokerProcess, prepared: Any) -> None:
-    del prepared
-    broker.request("POST", "/$peeklock/clock", {"advance_ms": 3_600_000}, timeout_s=60)
-    deadline_s = time.monotonic() + ABUSE_MAX_S
-    while time.monotonic() < deadline_s and _active_messages(broker):
-        time.sleep(0.2)
-
-
-def _active_messages(broker: BrokerProcess) -> bool:
-    """Whether the abused queue still has any but dead letters."""
-    connection = http.client.HTTPConnection(HOST, broker.http_port, timeout=ANSWER_TIMEOUT_S)
-    try:
-        connection.request("GET", "/abused?api-version=2021-05")
-        return b"ActiveMessageCount>0<" not in connection.getresponse().read()
-    finally:
-        connection.close()
-
-
-def _hold_locks(broker: BrokerProcess) -> RawClient:
-    fill(broker, "abused", 200_000)
-    client = RawClient(broker.amqp_port)
-    client.say(wire.attach_receiver(address="abused", rcv_settle_mode=1))
-    client.say(wire.flow(200_000, incoming_window=1 << 30))
-    client.wait_for("transfer", 200_000, time.monotonic() + ANSWER_TIMEOUT_S)
-    return client
-
-
-def _drop_holder(broker: BrokerProcess, prepared: RawClient) -> None:
-    del broker
-    prepared.drop()
-    time.sleep(3)
-
-
-def _delete_queue(broker: BrokerProcess, prepared: Any) -> None:
-    del prepared
-    status = _http(broker, "DELETE", "/abused?api-version=2021-05")
-    assert status == http.HTTPStatus.OK, status
-    time.sleep(5)
-
-
-def _post_batch(broker: BrokerProcess, prepared: Any) -> None:
-    del prepared
-    body = json.dumps([{"Body": ""}] * 100_001).encode()
-    kind = "application/vnd.microsoft.servicebus.json"
-    _http(broker, "POST", "/abused/messages", body, Content_Type=kind)
-
-
-def _say_all(client: RawClient, data: bytes) -> None:
-    with suppress(OSError):  # the broker may end a connection with too many links
-        client.say(data)
-
-
-def _attach_many(broker: BrokerProcess, prepared: Any) -> None:
-    del prepared
-    client = RawClient(broker.amqp_port)
-    attaches = [wire.attach_sender(f"to-{number}", number, "abused") for number in range(20_000)]
-    speaking = threading.Thread(target=_say_all, args=(client, b"".join(attaches)))
-    speaking.start()
-    client.wait_for("attach", 20_000, time.monotonic() + ABUSE_MAX_S)
-    client.drop()
-    speaking.join()
-    time.sleep(1)
-
-
-def _rest(broker: BrokerProcess, prepared: Any) -> None:
-    del broker, prepared
-    time.sleep(3)
-
-
-ABUSES: dict[str, Abuse] = {
-    "nothing": Abuse(_queue(), _nothing, _prepare_nothing, _rest),
-    "fan-out": Abuse(_nothing, _wide_topic, _prepare_nothing, _fan_out),
-    "mass-expiry": Abuse(
-        _queue(DefaultMessageTimeToLive="PT10M", DeadLetteringOnMessageExpiration=True),
-        _nothing,
-        _filled(200_000),
-        _expire,
-    ),
-    "lock-holder": Abuse(_queue(LockDuration="PT5M"), _nothing, _hold_locks, _drop_holder),
-    "deletion": Abuse(_queue(), _nothing, _filled(500_000), _delete_queue),
-    "json-batch": Abuse(_queue(), _nothing, _prepare_nothing, _post_batch),
-    "attaches": Abuse(_queue(), _nothing, _prepare_nothing, _attach_many),
-}
 
 
 # --- the victim --------------------------------------------------------------------------------
@@ -308,7 +93,7 @@ def _live(port: int, pipe: Connection) -> None:
     while not pipe.poll():
         number += 1
         began_s = time.monotonic()
-        client.send(sender, _BODY, b"%d" % number)
+        client.send(sender, SMALL_MESSAGE, b"%d" % number)
         client.flush()
         accepted = received = False
         while not (accepted and received):
@@ -395,6 +180,7 @@ def _feel(name: str, broker: BrokerProcess, act: Callable[[], None]) -> Felt:
         felt[-1],
         before,
         max(sizes),
+        os.getloadavg()[0],
     )
 
 

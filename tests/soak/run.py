@@ -1,9 +1,10 @@
 """`make soak`: the model for at least 100,000 random steps, the simulation of the whole broker from
-10,000 seeds, a broker under load for minutes, then what a client feels of neighbours that ask for much.
+10,000 seeds, a broker under load for minutes, then what a client feels of neighbours that ask for much,
+and of those that make the broker hold much.
 
-`python -m tests.soak.run [model|simulation|broker|neighbours] [--seed N] [--steps N] [--seeds N]
-[--minutes M] [--disk]`. It ends with 1 if anything differed, failed, kept growing or kept others
-waiting. Without a seed it takes a new one, and says which.
+`python -m tests.soak.run [model|simulation|broker|neighbours|hoarding] [--seed N] [--steps N]
+[--seeds N] [--minutes M] [--disk]`. It ends with 1 if anything differed, failed, kept growing, took
+too much memory or kept others waiting. Without a seed it takes a new one, and says which.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 
 from tests.simulation.run import run_many as simulate_many
 from tests.soak.broker_run import GROWTH_ALLOWED_MEGABYTES, run_broker
+from tests.soak.hoarding import run_hoarding
 from tests.soak.model_runs import run_many
 from tests.soak.neighbours import run_neighbours
 
@@ -29,7 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("model", "simulation", "broker", "neighbours", "all"),
+        choices=("model", "simulation", "broker", "neighbours", "hoarding", "all"),
         default="all",
     )
     parser.add_argument("--seed", type=int, default=None)
@@ -51,6 +53,9 @@ def main(arguments: list[str]) -> int:
     if options.what in ("neighbours", "all"):
         print("--- neighbours, on sqlite", flush=True)
         failed |= any(felt.failed for felt in run_neighbours())
+    if options.what in ("hoarding", "all"):
+        print("--- hoarding, on sqlite", flush=True)
+        failed |= run_hoarding()
     return int(failed)
 
 

@@ -33,7 +33,7 @@ SLICE_S = 0.004
 """How long one client's bytes may keep everybody else waiting. How many bytes that is depends on what
 they say: an attach of a hundred bytes takes longer than a message of a hundred kilobytes."""
 SLICE_MIN_BYTES = 1024
-SLICE_FIRST_BYTES = 16 * 1024
+SLICE_FIRST_BYTES = 4 * 1024
 SLICE_MAX_BYTES = 1024 * 1024
 
 LINGER_S = 2.0

@@ -147,6 +147,11 @@ class DurableCore:
         """True when nothing waits for the store."""
         return self._committer.idle
 
+    @property
+    def turn_count(self) -> int:
+        """How many turns there were since the start."""
+        return self._committer.submitted
+
     # --- asking --------------------------------------------------------------------------------
 
     def enter(self, name: str) -> Callable[[Command], None]:

@@ -1,0 +1,343 @@
+"""What a client does on purpose that takes a broker long, and the client that does it.
+
+Owns the table of such abuses; each is bounded in time. `neighbours.py` measures what others feel of it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.support import wire
+from tests.support.server import HOST, BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ABUSE_MAX_S = 60.0
+"""After so long an abuse is over, however far it got."""
+FILL_BATCH = 5_000
+BATCH_LARGEST = 100_000
+"""As many messages as the broker takes at once, on all subscriptions together."""
+PIECE_BYTES = 60_000
+ANSWER_TIMEOUT_S = 120.0
+SMALL_MESSAGE = b"\x00\x53\x75\xa0\x04body"
+_BATCHED = b"\x00\x53\x75\xa0" + bytes([len(SMALL_MESSAGE)]) + SMALL_MESSAGE
+
+
+class Abuse(NamedTuple):
+    """Something a client does that concerns many messages or links at once."""
+
+    entities: Callable[[], list[dict[str, Any]]]
+    topics: Callable[[], list[dict[str, Any]]]
+    prepare: Callable[[BrokerProcess], Any]
+    act: Callable[[BrokerProcess, Any], None]
+
+
+# --- a client by hand: nothing on its side takes time ------------------------------------------
+
+
+class RawClient:
+    """A connection whose frames are written by hand."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._rest = b""
+        self.is_closed = False
+        self.say(wire.HEADER + wire.open_frame() + wire.begin_frame(incoming_window=1 << 30))
+
+    def say(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def listen(self) -> list[tuple[int, bytes]]:
+        """The next whole frames: performative code and frame."""
+        read = self._socket.recv(1 << 20)
+        self.is_closed = not read
+        data = self._rest + read
+        found = []
+        position = 0
+        while len(data) - position >= 8:
+            if data[position : position + 4] == b"AMQP":
+                position += 8
+                continue
+            size = int.from_bytes(data[position : position + 4])
+            if len(data) - position < size:
+                break
+            if size > 11:
+                found.append((data[position + 10], data[position : position + size]))
+            position += size
+        self._rest = data[position:]
+        return found
+
+    def wait_for(self, name: str, count: int, deadline_s: float) -> int:
+        """Until so many frames of a kind have come, or the time is over; how many came."""
+        code = wire.PERFORMATIVES[name]
+        seen = 0
+        while seen < count and time.monotonic() < deadline_s and not self.is_closed:
+            seen += sum(1 for kind, _ in self.listen() if kind == code)
+        return seen
+
+    def wait_until_settled(self, last_id: int, deadline_s: float) -> None:
+        """Until the broker has accepted the delivery with this id."""
+        code = wire.PERFORMATIVES["disposition"]
+        while time.monotonic() < deadline_s and not self.is_closed:
+            for kind, data in self.listen():
+                if kind == code:
+                    disposition = wire.frames(data)[0]
+                    if max(disposition[1], disposition[2] or 0) >= last_id:
+                        return
+
+    def send_batch(self, delivery_id: int, count: int) -> None:
+        """Send so many small messages as one batch, and wait until it is accepted."""
+        payload = _BATCHED * count
+        pieces = [payload[at : at + PIECE_BYTES] for at in range(0, len(payload), PIECE_BYTES)]
+        for index, piece in enumerate(pieces):
+            self.say(
+                wire.transfer(
+                    delivery_id,
+                    piece,
+                    message_format=wire.BATCH_FORMAT,
+                    more=True if index < len(pieces) - 1 else None,
+                )
+            )
+        self.wait_until_settled(delivery_id, time.monotonic() + ANSWER_TIMEOUT_S)
+
+    def drop(self) -> None:
+        with suppress(OSError):  # the broker may have ended it already
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that listens
+        self._socket.close()
+
+
+def fill(broker: BrokerProcess, path: str, count: int) -> None:
+    """So many small messages in a queue."""
+    client = RawClient(broker.amqp_port)
+    client.say(wire.attach_sender(address=path))
+    client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
+    for number in range(0, count, FILL_BATCH):
+        client.send_batch(number // FILL_BATCH, min(FILL_BATCH, count - number))
+    client.drop()
+
+
+def _http(broker: BrokerProcess, method: str, path: str, body: bytes = b"", **headers: str) -> int:
+    connection = http.client.HTTPConnection(HOST, broker.http_port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        connection.request(method, path, body, named)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
+# --- the abuses --------------------------------------------------------------------------------
+
+
+def _queue(**properties: Any) -> Callable[[], list[dict[str, Any]]]:
+    return lambda: [{"Name": "abused", "Properties": properties}]
+
+
+def _two_queues() -> list[dict[str, Any]]:
+    return [{"Name": "abused"}, {"Name": "spare"}]
+
+
+def _nothing() -> list[dict[str, Any]]:
+    return []
+
+
+def _prepare_nothing(broker: BrokerProcess) -> None:
+    del broker
+
+
+def _wide_topic() -> list[dict[str, Any]]:
+    return [{"Name": "wide", "Subscriptions": [{"Name": f"s{n}"} for n in range(2_000)]}]
+
+
+def _fan_out(broker: BrokerProcess, prepared: Any) -> None:
+    del prepared
+    deadline_s = time.monotonic() + 15
+    client = RawClient(broker.amqp_port)
+    client.say(wire.attach_sender(address="wide"))
+    client.wait_for("flow", 1, deadline_s)
+    client.say(b"".join(wire.transfer(number, SMALL_MESSAGE) for number in range(3_000)))
+    client.wait_until_settled(2_999, deadline_s)
+    client.drop()
+
+
+def _filled(count: int) -> Callable[[BrokerProcess], None]:
+    return lambda broker: fill(broker, "abused", count)
+
+
+def _expire(broker: BrokerProcess, prepared: Any) -> None:
+    del prepared
+    broker.request("POST", "/$peeklock/clock", {"advance_ms": 3_600_000}, timeout_s=60)
+    deadline_s = time.monotonic() + ABUSE_MAX_S
+    while time.monotonic() < deadline_s and _active_messages(broker):
+        time.sleep(0.2)
+
+
+def _active_messages(broker: BrokerProcess) -> bool:
+    """Whether the abused queue still has any but dead letters."""
+    connection = http.client.HTTPConnection(HOST, broker.http_port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("GET", "/abused?api-version=2021-05")
+        return b"ActiveMessageCount>0<" not in connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def _hold_locks(broker: BrokerProcess) -> RawClient:
+    fill(broker, "abused", 200_000)
+    client = RawClient(broker.amqp_port)
+    client.say(wire.attach_receiver(address="abused", rcv_settle_mode=1))
+    client.say(wire.flow(200_000, incoming_window=1 << 30))
+    client.wait_for("transfer", 200_000, time.monotonic() + ANSWER_TIMEOUT_S)
+    return client
+
+
+def _drop_holder(broker: BrokerProcess, prepared: RawClient) -> None:
+    del broker
+    prepared.drop()
+    time.sleep(3)
+
+
+def _delete_queue(broker: BrokerProcess, prepared: Any) -> None:
+    del prepared
+    status = _http(broker, "DELETE", "/abused?api-version=2021-05")
+    assert status == http.HTTPStatus.OK, status
+    time.sleep(5)
+
+
+def _post_batch(count: int) -> Callable[[BrokerProcess, Any], None]:
+    def post(broker: BrokerProcess, prepared: Any) -> None:
+        del prepared
+        body = json.dumps([{"Body": ""}] * count).encode()
+        kind = "application/vnd.microsoft.servicebus.json"
+        _http(broker, "POST", "/abused/messages", body, Content_Type=kind)
+
+    return post
+
+
+def _send_batch(address: str, count: int) -> Callable[[BrokerProcess, Any], None]:
+    def send(broker: BrokerProcess, prepared: Any) -> None:
+        del prepared
+        client = RawClient(broker.amqp_port)
+        client.say(wire.attach_sender(address=address))
+        client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
+        client.send_batch(0, count)
+        client.drop()
+
+    return send
+
+
+def _forward_backlog(broker: BrokerProcess, prepared: Any) -> None:
+    """Have a queue forward what it holds to another."""
+    del prepared
+    description = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+    body = (
+        '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
+        f'<QueueDescription xmlns="{description}"><ForwardTo>spare</ForwardTo></QueueDescription>'
+        "</content></entry>"
+    )
+    path = "/abused?api-version=2021-05"
+    status = _http(
+        broker, "PUT", path, body.encode(), If_Match="*", Content_Type="application/atom+xml"
+    )
+    assert status == http.HTTPStatus.OK, status
+    deadline_s = time.monotonic() + ABUSE_MAX_S
+    while time.monotonic() < deadline_s and _active_messages(broker):
+        time.sleep(0.2)
+
+
+def _say_all(client: RawClient, data: bytes) -> None:
+    with suppress(OSError):  # the broker may end a connection with too many links
+        client.say(data)
+
+
+def _attach_many(broker: BrokerProcess, prepared: Any) -> None:
+    del prepared
+    client = RawClient(broker.amqp_port)
+    attaches = [wire.attach_sender(f"to-{number}", number, "abused") for number in range(20_000)]
+    speaking = threading.Thread(target=_say_all, args=(client, b"".join(attaches)))
+    speaking.start()
+    client.wait_for("attach", 20_000, time.monotonic() + ABUSE_MAX_S)
+    client.drop()
+    speaking.join()
+    time.sleep(1)
+
+
+def _attach_everywhere(broker: BrokerProcess, prepared: Any) -> None:
+    """20,000 links on each of four connections."""
+    del prepared
+    attaches = b"".join(
+        wire.attach_receiver(f"from-{number}", number, "abused") for number in range(20_000)
+    )
+    _say_on_many(broker, attaches)
+
+
+def _begin_everywhere(broker: BrokerProcess, prepared: Any) -> None:
+    """8,000 AMQP sessions on each of four connections, with a link each."""
+    del prepared
+    begins = b"".join(
+        wire.begin_frame(channel) + wire.attach_sender("to", 0, "$cbs", channel=channel)
+        for channel in range(1, 8_000)
+    )
+    _say_on_many(broker, begins)
+
+
+def _say_on_many(broker: BrokerProcess, data: bytes) -> None:
+    """The same on four connections at once; each reads what it is told until it is over."""
+    clients = [RawClient(broker.amqp_port) for _ in range(4)]
+    speaking = [threading.Thread(target=_say_all, args=(client, data)) for client in clients]
+    listening = [threading.Thread(target=_listen_all, args=(client,)) for client in clients]
+    for thread in (*speaking, *listening):
+        thread.start()
+    for thread in speaking:
+        thread.join()
+    time.sleep(2)
+    for client in clients:
+        client.drop()
+    for thread in listening:
+        thread.join()
+    time.sleep(1)
+
+
+def _listen_all(client: RawClient) -> None:
+    with suppress(OSError):
+        while not client.is_closed:
+            client.listen()
+
+
+def _rest(broker: BrokerProcess, prepared: Any) -> None:
+    del broker, prepared
+    time.sleep(3)
+
+
+ABUSES: dict[str, Abuse] = {
+    "nothing": Abuse(_queue(), _nothing, _prepare_nothing, _rest),
+    "fan-out": Abuse(_nothing, _wide_topic, _prepare_nothing, _fan_out),
+    "mass-expiry": Abuse(
+        _queue(DefaultMessageTimeToLive="PT10M", DeadLetteringOnMessageExpiration=True),
+        _nothing,
+        _filled(200_000),
+        _expire,
+    ),
+    "lock-holder": Abuse(_queue(LockDuration="PT5M"), _nothing, _hold_locks, _drop_holder),
+    "deletion": Abuse(_queue(), _nothing, _filled(500_000), _delete_queue),
+    "json-batch": Abuse(_queue(), _nothing, _prepare_nothing, _post_batch(BATCH_LARGEST + 1)),
+    "json-batch-max": Abuse(_queue(), _nothing, _prepare_nothing, _post_batch(BATCH_LARGEST)),
+    "batch-max": Abuse(_queue(), _nothing, _prepare_nothing, _send_batch("abused", BATCH_LARGEST)),
+    "wide-batch-max": Abuse(
+        _nothing, _wide_topic, _prepare_nothing, _send_batch("wide", BATCH_LARGEST // 2_000)
+    ),
+    "forwarding": Abuse(_two_queues, _nothing, _filled(200_000), _forward_backlog),
+    "attaches": Abuse(_queue(), _nothing, _prepare_nothing, _attach_many),
+    "many-links": Abuse(_queue(), _nothing, _prepare_nothing, _attach_everywhere),
+    "many-sessions": Abuse(_queue(), _nothing, _prepare_nothing, _begin_everywhere),
+}
