@@ -1,7 +1,8 @@
 """The command line: `peeklock serve`, `check`, `export`, `tls` and `env`.
 
-Parses and reports; what is served is the server's business. Exit codes: 0 done, 1 failed, 2 wrong
-usage or configuration. Imports stay late, so that only what is asked for is paid for.
+`peeklock/__main__.py` calls it. Parses and reports; what is served is the server's business. Exit
+codes: 0 done, 1 failed, 2 wrong usage or configuration. Imports stay late, so that only what is asked
+for is paid for.
 """
 
 from __future__ import annotations

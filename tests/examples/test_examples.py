@@ -59,7 +59,7 @@ def test_automatic_lock_renewal(broker: BrokerProcess) -> None:
 
 def test_pytest_fixture() -> None:
     """The fixture starts the command, and the test that uses it passes."""
-    command = f"{sys.executable} -m broker"
+    command = f"{sys.executable} -m peeklock"
     printed = run(
         "-m",
         "pytest",

@@ -76,7 +76,7 @@ def installers(folder: Path) -> None:
     (folder / "pipx").write_text("#!/bin/sh\n")
     (folder / "pip").write_text("#!/bin/sh\n")
     (folder / "peeklock").write_text(
-        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m broker "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m peeklock "$@"\n'
     )
     (folder / "pytest").write_text(f'#!/bin/sh\nexec {sys.executable} -m pytest "$@"\n')
     for one in folder.iterdir():

@@ -82,7 +82,7 @@ def test_a_file_without_usable_keys_stops_the_start(tmp_path: Path):
     path.write_text("{}")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "broker", "serve", "--storage", "memory:"),
+            *(sys.executable, "-m", "peeklock", "serve", "--storage", "memory:"),
             *("--amqp-port", "0", "--http-port", "0"),
             *("--authorization", "strict", "--jwt-keys", str(path)),
         ],

@@ -265,7 +265,7 @@ def test_default_azure_credential_sends_receives_and_administers(
         }
         clean = {name: value for name, value in os.environ.items() if name[:6] != "AZURE_"}
         printed = subprocess.run(
-            [sys.executable, "-m", "broker", "env", "--form", "json"],
+            [sys.executable, "-m", "peeklock", "env", "--form", "json"],
             env=clean | given | ports,
             cwd=ROOT,
             capture_output=True,

@@ -129,7 +129,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     image.pop("PATH", None)
     world = ["sh", "-c", MAKE_WORLD, "world", str(folder / "root"), str(folder / "Config.json")]
     python = [sys.executable, "-m"]
-    user = [*python, "tests.server.emulator_user", *python, "broker", "serve"]
+    user = [*python, "tests.server.emulator_user", *python, "peeklock", "serve"]
     done = subprocess.run(
         [*WORLD, *world, *user],
         cwd=ROOT,

@@ -23,7 +23,7 @@ QUEUE = "queue.1"
 def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `peeklock serve` where it is expected to fail at once."""
     return subprocess.run(
-        [sys.executable, "-m", "broker", "serve", *arguments],
+        [sys.executable, "-m", "peeklock", "serve", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """A broker in a process of its own, for tests, measurements and crash runs.
 
-It starts, watches, kills and restarts `python -m broker serve`; what is said to the broker then is
+It starts, watches, kills and restarts `python -m peeklock serve`; what is said to the broker then is
 the caller's business. Ports stay the same over restarts, and no process outlives its `with` block.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[2]
-"""Where `python -m broker` finds the packages."""
+"""Where `python -m peeklock` finds the packages."""
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
@@ -94,7 +94,7 @@ class BrokerProcess:
         if testing_api:
             self._environment["PEEKLOCK_TESTING_API"] = "true"
         self._environment.update(environment or {})
-        self._command = [*prefix, python, "-m", "broker", "serve", "--host", HOST]
+        self._command = [*prefix, python, "-m", "peeklock", "serve", "--host", HOST]
         self._command += ["--amqp-port", str(self.amqp_port), "--http-port", str(self.http_port)]
         self._command += ["--storage", storage]
         if config is not None:
