@@ -17,8 +17,10 @@ import yaml
 
 from broker import __version__
 from broker.__main__ import main, read_arguments
+from config.files import emulator_reader
 from config.files.yaml_reader import TOP_LEVEL
 from config.loader import load
+from config.model.definitions import UNLIMITED_MS, QueueDefinition
 from config.settings.sources import CONFIG_VARIABLE, SETTINGS
 from tests.conftest import UNAVAILABLE
 from tests.packaging import limits_table, settings_table
@@ -111,6 +113,24 @@ def test_every_file_name_exists(page):
         ):
             missing.append(code)
     assert [] == missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_names_are_in_the_file_that_the_page_says(page):
+    """Such as "`Store` in `storage/contract.py`"."""
+    prose = re.sub(r"\s+", " ", page.prose())
+    found = re.findall(r"`(\w+)` in `([\w/.]+\.\w+)`", prose)
+    assert [] == [(name, path) for name, path in found if name not in (ROOT / path).read_text()]
+
+
+@pytest.mark.parametrize(
+    "what", ["setting", "property of an entity", "management operation", "storage backend", "fault"]
+)
+def test_contributing_says_how_to_add(what):
+    headings = [
+        line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if "## " in line
+    ]
+    assert f"## How to add a {what}" in headings
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -293,6 +313,21 @@ def test_the_table_of_settings_is_current():
 def test_the_table_of_limits_is_current():
     """`python -m tests.packaging.limits_table` writes it."""
     assert limits_table.table() == limits_table.written()
+
+
+def test_the_table_of_defaults_is_current():
+    """It compares a queue of our own with one in the emulator's file."""
+    page = Page(ROOT / "docs" / "limits.md").text
+    ours, theirs = QueueDefinition(), emulator_reader.QUEUE
+    assert (30_000, 60_000) == (ours.lock_duration_ms, theirs.lock_duration_ms)
+    assert "| lock duration | 30 seconds, or `default_lock_duration` | 1 minute |" in page
+    assert (10, 3) == (ours.max_delivery_count, theirs.max_delivery_count)
+    assert "| maximum delivery count | 10 | 3 |" in page
+    hour_ms = 3_600_000
+    assert (UNLIMITED_MS, hour_ms) == (ours.default_time_to_live_ms, theirs.default_time_to_live_ms)
+    assert "| time to live | unlimited | 1 hour |" in page
+    assert (600_000, 20_000) == (ours.duplicate_window_ms, theirs.duplicate_window_ms)
+    assert "| duplicate detection window | 10 minutes | 20 seconds |" in page
 
 
 @cache
