@@ -41,7 +41,7 @@ PROGRAMS = {
     "pre-commit", "pytest", "python", "sqlite3",
 }  # fmt: skip
 """What the shell blocks may start."""
-FILES_OF_USERS = {"Config.json", "entities.yaml", "peeklock.db", "ca.pem"}
+FILES_OF_USERS = {"Config.json", "ca.pem", "config.py", "entities.yaml", "peeklock.db"}
 """Names of files that the reader has and the repository need not have."""
 _FILE = re.compile(r"[\w.\-/]*\w\.(?:c|cs|json|md|py|pyi|sql|toml|txt|yaml|yml)")
 _FOLDER = re.compile(r"(?:[\w.\-]+/)+")
