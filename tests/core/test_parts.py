@@ -19,10 +19,11 @@ from broker.core.contract.commands import (
     SendBatch,
     Settle,
     Tick,
+    UpdateEntity,
 )
 from broker.core.contract.effects import Reply, Settled, SettleRefused
 from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExceeded
-from broker.core.contract.records import MessagesDeleted
+from broker.core.contract.records import MessagesDeleted, MessagesUpdated
 from broker.core.operations.send_and_settle import ATOMIC_COPIES_MAX
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.playbook import (
@@ -234,3 +235,75 @@ def test_requests_that_waited_for_a_queue_that_was_deleted_are_refused(count):
     book.run(DeleteEntity(CLIENT, "d", "q"))
     (reply,) = [one for one in catch_up(book) if isinstance(one, Reply)]
     assert isinstance(reply.error, BrokerError)
+
+
+def forward_in_parts(book: Playbook, size: int = 2) -> Playbook:
+    book.namespace._environment.backlog.forwarded_max = size
+    return book
+
+
+def test_what_waits_in_a_queue_is_forwarded_in_parts_and_in_order():
+    """Each part is one tick; what is sent meanwhile comes behind."""
+    book = forward_in_parts(
+        Playbook(entities={"q": QueueDefinition(), "to": QueueDefinition()}, attach=False)
+    )
+    book.tell(AttachSender(S, "q"))
+    book.run(send(*names(7)))
+    turns = [
+        book.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to"))),
+        book.run(send("later")),
+    ]
+    while is_behind(book):
+        turns.append(book.run(Tick()))
+    records = [record for turn in turns for record in turn.records]
+    parts = [len(record.rows) for record in records if isinstance(record, MessagesUpdated)]
+    assert max(parts) <= 2
+    assert 8 == sum(parts)
+    moved = book.ask(Peek(CLIENT, "p", "to", 0, 100))
+    assert [*names(7), "later"] == [text_of(one) for one in moved]
+    assert 0 == book.ask(GetEntity(CLIENT, "get", "q")).active_count
+    assert book.namespace.next_deadline_ms() is None
+
+
+def test_a_receiver_gets_nothing_that_is_still_to_be_forwarded():
+    """It was attached before the queue began to forward."""
+    book = forward_in_parts(Playbook(entities={"q": QueueDefinition(), "to": QueueDefinition()}))
+    book.run(send(*names(7)))
+    book.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to")))
+    assert is_behind(book)
+    assert [] == book.deliveries(credit(10))
+    assert [] == [effect for effect in catch_up(book) if isinstance(effect, Deliver)]
+
+
+def test_forwarding_to_a_topic_counts_the_copies_on_its_subscriptions():
+    """A message is still forwarded whole, however many copies it has."""
+    subscriptions: dict[str, Any] = {
+        f"t/subscriptions/s{number}": SubscriptionDefinition() for number in range(5)
+    }
+    entities = {"q": QueueDefinition(), "t": TopicDefinition(), **subscriptions}
+    book = forward_in_parts(Playbook(entities=entities, attach=False))
+    book.tell(AttachSender(S, "q"))
+    book.run(send(*names(3)))
+    ticks = 0
+    book.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="t")))
+    while is_behind(book):
+        book.run(Tick())
+        ticks += 1
+    assert 2 == ticks
+    for path in subscriptions:
+        copies = book.ask(Peek(CLIENT, "p", path, 0, 100))
+        assert names(3) == [text_of(one) for one in copies]
+
+
+def test_dead_letters_that_cannot_go_on_do_not_keep_the_broker_busy():
+    """They are looked at again when something has changed, not in every tick."""
+    definition = QueueDefinition(dead_lettering_on_expiration=True, forward_dead_letters_to="small")
+    small = QueueDefinition(requires_session=True)
+    book = forward_in_parts(Playbook(entities={"small": small, "q": definition}, attach=False))
+    book.tell(AttachSender(S, "q"))
+    book.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
+    book.run(Advance(100))
+    catch_up(book)
+    assert book.namespace.next_deadline_ms() is None
+    dead = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 100))
+    assert names(7) == [text_of(one) for one in dead]

@@ -79,7 +79,7 @@ class EntityAdministration:
         self._directory = directory
         self._links = links
         self._rules = rules
-        self._forwarding = Forwarding(directory, arrivals)
+        self._forwarding = Forwarding(directory, arrivals, environment.backlog)
 
     def retry_forwarding(self) -> None:
         """What waits to be forwarded goes on with the next turn: there is room again."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
     from broker.core.operations.admission import Admission
+    from broker.core.queues.backlog import Backlog
     from broker.core.queues.dispatcher import Dispatcher
     from broker.core.queues.queue import Queue
     from broker.core.queues.ready_messages import ReadyMessages
@@ -42,39 +43,85 @@ KEPT_MAX_MESSAGES = 10_000
 """How many dead letters that cannot go on are looked at in one dispatch, for others behind them."""
 
 
+class ForwardedLater:
+    """Queues that had more to forward than a turn may: they go on in the next tick."""
+
+    __slots__ = ("_backlog", "_dispatchers")
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._dispatchers: dict[Dispatcher, None] = {}
+
+    def add(self, dispatcher: Dispatcher) -> None:
+        """Look at this one again in the next tick."""
+        if not self._dispatchers:
+            self._backlog.add(self)
+        self._dispatchers[dispatcher] = None
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """See `Work`. The dispatch of this turn does it, and comes back here if there is more."""
+        del count, turn
+        dispatchers, self._dispatchers = self._dispatchers, {}
+        for dispatcher in dispatchers:
+            dispatcher.touch()
+        return False
+
+
 class Forwarder:
     """Takes whatever becomes ready in one queue, and sends it on."""
 
-    __slots__ = ("_arrivals", "_destination", "_directory", "_queue")
+    __slots__ = ("_arrivals", "_destination", "_directory", "_later", "_queue")
 
     def __init__(
-        self, queue: Queue, destination: str, directory: Directory, arrivals: Admission
+        self,
+        queue: Queue,
+        destination: str,
+        directory: Directory,
+        arrivals: Admission,
+        later: ForwardedLater,
     ) -> None:
         self._queue = queue
         self._destination = destination
         self._directory = directory
         self._arrivals = arrivals
+        self._later = later
 
-    def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> None:
-        """Send on all that waits. Dead letters that cannot go on keep their places, and everything
-        waits while there is no room to store it elsewhere: that passes, see `Forwarding.retry`."""
+    def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> bool:
+        """Send on all that waits, or as much as a turn may; whether that was all. Dead letters that
+        cannot go on keep their places, and everything waits while there is no room to store it
+        elsewhere: that passes, see `Forwarding.retry`."""
         if self._queue.environment.sends_refused is not None:
-            return
+            return True
+        backlog = self._queue.environment.backlog
+        target = self._directory.get(self._destination)
+        copies = 1 if target is None else target.copies_per_message
         kept: list[Message] = []
+        is_done = True
         while len(kept) < KEPT_MAX_MESSAGES:
-            messages = ready.take(BURST_MAX_MESSAGES, BURST_MAX_BYTES)
+            count = min(backlog.may_forward(copies), BURST_MAX_MESSAGES)
+            if count <= 0:
+                is_done = not len(ready)
+                break
+            messages = ready.take(count, BURST_MAX_BYTES)
             if not messages:
                 break
+            staying: Sequence[Message]
             try:
                 destination = self._directory.entity(self._destination)
                 destination.check_sending()
             except BrokerError as error:
-                kept += self._refuse(messages, type(error).__name__, str(error), turn)
-                if kept:
+                staying = self._refuse(messages, type(error).__name__, str(error), turn)
+                if staying:
+                    kept += staying
                     break  # the others would be refused, too
             else:
-                kept += self._move(messages, destination, now_ms, turn)
+                staying = self._move(messages, destination, now_ms, turn)
+                kept += staying
+            backlog.forwarded((len(messages) - len(staying)) * copies)
         ready.give_back(kept)
+        if not is_done:
+            self._later.add(self._queue.dispatcher)
+        return is_done
 
     def _move(
         self,
@@ -167,11 +214,12 @@ class Forwarder:
 class Forwarding:
     """Which queues forward, and to where."""
 
-    __slots__ = ("_arrivals", "_directory", "_dispatchers")
+    __slots__ = ("_arrivals", "_directory", "_dispatchers", "_later")
 
-    def __init__(self, directory: Directory, arrivals: Admission) -> None:
+    def __init__(self, directory: Directory, arrivals: Admission, backlog: Backlog) -> None:
         self._directory = directory
         self._arrivals = arrivals
+        self._later = ForwardedLater(backlog)
         self._dispatchers: dict[Dispatcher, None] = {}
         """Dispatchers whose messages go elsewhere: tried again when an entity appears or changes."""
 
@@ -211,9 +259,10 @@ class Forwarding:
                 _set_forwarder(queue, None)
                 self._dispatchers.pop(queue.dispatcher, None)
             else:
-                _set_forwarder(
-                    queue, Forwarder(queue, destination, self._directory, self._arrivals)
+                forwarder = Forwarder(
+                    queue, destination, self._directory, self._arrivals, self._later
                 )
+                _set_forwarder(queue, forwarder)
                 self._dispatchers[queue.dispatcher] = None
 
     def end(self, queue: Queue) -> None:

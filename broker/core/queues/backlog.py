@@ -54,7 +54,7 @@ class PendingMessages:
 class Backlog:
     """What is left to do, by queue."""
 
-    __slots__ = ("_others", "_queues", "_spent", "part_messages")
+    __slots__ = ("_forwarded", "_others", "_queues", "_spent", "forwarded_max", "part_messages")
 
     def __init__(self) -> None:
         self.part_messages = PART_MESSAGES
@@ -63,6 +63,9 @@ class Backlog:
         """Work that no queue waits for: what it concerns is gone for everybody."""
         self._spent = 0
         """How many messages were acted on in this turn."""
+        self.forwarded_max = PART_MESSAGES
+        self._forwarded = 0
+        """How many messages were forwarded in this dispatch, as copies on subscriptions."""
 
     def __bool__(self) -> bool:
         return bool(self._queues or self._others)
@@ -73,6 +76,7 @@ class Backlog:
     def new_turn(self) -> None:
         """Another turn may act on as much again."""
         self._spent = 0
+        self._forwarded = 0
 
     def may_act(self, message_count: int) -> bool:
         """Whether this turn may act on so many more, which are counted then."""
@@ -80,6 +84,15 @@ class Backlog:
             return False
         self._spent += message_count
         return True
+
+    def may_forward(self, copies: int) -> int:
+        """How many messages may still be forwarded in this turn, with so many copies of each."""
+        room = (self.forwarded_max - self._forwarded) // copies
+        return room if self._forwarded else max(1, room)
+
+    def forwarded(self, message_count: int) -> None:
+        """So many, copies included, were forwarded or refused."""
+        self._forwarded += message_count
 
     def act(
         self, act: Act, queue: Queue, messages: Sequence[Message], at_ms: int, turn: Turn

@@ -161,8 +161,8 @@ class Dispatcher:
         ready = self.ready
         if self.queue.overdue_ms:
             return  # it is looked at again when what is overdue has been done
-        if self.forwarder is not None:
-            self.forwarder.forward(ready, now_ms, turn)
+        if self.forwarder is not None and not self.forwarder.forward(ready, now_ms, turn):
+            return  # the rest is forwarded in the next ticks
         served: dict[Receiver, None] = {}
         while self._hungry and len(ready):
             if not self._serve_round(served) or ready.blocked:
