@@ -23,7 +23,7 @@ from tests.crash.workload import NO_LIFE, Surroundings, Workload
 from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable, Iterator
     from typing import Any
 
     from tests.crash.clients.answers import Arrival
@@ -42,6 +42,8 @@ MAX_HELD = 20
 STRAYS_SHOWN = 20
 BUSY = "com.microsoft:server-busy"
 """Whoever is told so tries again later, as with a full disk."""
+FORCED = "amqp:connection:forced"
+"""So a broker closes that stops, or starts again after a failed commit."""
 
 Note = Callable[[MessageKey, int, Link, bytes], bool]
 """Hears of a message that was received: which, its number, over which link, and all of it. It says
@@ -58,7 +60,7 @@ class Outgoing(NamedTuple):
 class Unkept(Book):
     """What clients expect of every broker that is up."""
 
-    kinds = ("unanswered", "link refused")
+    kinds = ("unanswered", "link refused", "closed with an error")
 
 
 class Pace:
@@ -123,6 +125,9 @@ class ClientWorkload(Workload):
                     group.create_task(task)
         except* (PeerFailed, OSError) as failures:
             self.note_failure(life, failures.exceptions[0], *self.ledgers)
+            unexplained = failures.subgroup(_is_unexplained_close)
+            if unexplained is not None:
+                self._note_unkept(life, "closed with an error", unexplained)
         except* Unanswered as failures:
             self._note_unkept(life, "unanswered", failures)
         except* Refused as failures:
@@ -135,9 +140,9 @@ class ClientWorkload(Workload):
         await asyncio.sleep(RETRY_INTERVAL_S)
 
     def _note_unkept(self, life: int, kind: str, failures: BaseExceptionGroup[Exception]) -> None:
-        is_excused = kind == "link refused" and self.surroundings.faulty.value
+        is_excused = kind != "unanswered" and self.surroundings.faulty.value
         if self.surroundings.is_still(life) and not is_excused:
-            for failure in failures.exceptions:
+            for failure in _leaves(failures):
                 self._unkept.violate(kind, str(failure))
 
     async def empty_and_audit(self) -> Report:
@@ -258,6 +263,23 @@ class ClientWorkload(Workload):
                 found.append(key)
                 from_number = number + 1
         return found
+
+
+def _leaves(failures: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    """What failed, in whatever groups it comes."""
+    for failure in failures.exceptions:
+        if isinstance(failure, BaseExceptionGroup):
+            yield from _leaves(failure)
+        else:
+            yield failure
+
+
+def _is_unexplained_close(failure: BaseException) -> bool:
+    """Whether the broker closed a connection or session for a mistake that it sees in the client.
+    Groups are asked about, too."""
+    text = str(failure)
+    closed = text.startswith(("connection closed", "session closed"))
+    return isinstance(failure, PeerFailed) and closed and FORCED not in text
 
 
 def _is_final(failure: BaseException) -> bool:

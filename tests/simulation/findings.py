@@ -21,6 +21,7 @@ FOUND_CHARACTERS = 300
 NO_MISTAKES = "the broker meets no error but those that a fault explains"
 AN_END = "every client and the broker come to their end"
 NOTHING_LEFT = "a broker that everybody has left holds nothing of them, and what its store holds"
+NOT_HUNG_UP = "the broker ends no connection that no fault gives it a reason to end"
 NOTHING_UNHANDLED = "no exception is left without somebody who handles it"
 
 

@@ -200,7 +200,7 @@ class BrokerWire:
 
     def abort(self) -> None:
         self._is_closing = True
-        self._connection.break_off()
+        self._connection.broker_aborts()
 
     def can_write_eof(self) -> bool:
         return True
@@ -261,7 +261,12 @@ class Connection:
         else:
             self.up.end()
 
+    def broker_aborts(self) -> None:
+        self._network.ended_by_broker(self)
+        self.break_off()
+
     def broker_closes(self) -> None:
+        self._network.ended_by_broker(self)
         self.down.end()
         self.up.cut()
         self._over()
@@ -302,10 +307,14 @@ class Connection:
 class Network:
     """All connections; `dial` is how a client makes one."""
 
-    def __init__(self, loop: VirtualLoop, seed: int, trace: Trace) -> None:
+    def __init__(
+        self, loop: VirtualLoop, seed: int, trace: Trace, on_ended_by_broker: Callable[[int], None]
+    ) -> None:
         self.loop = loop
         self.seed = seed
         self.trace = trace
+        self._on_ended_by_broker = on_ended_by_broker
+        """Hears the number of a connection that the broker ends and its client does not."""
         self.context = copy_context()
         self._number = 0
         self._accept: Callable[[BrokerWire], Any] | None = None
@@ -331,6 +340,10 @@ class Network:
         self.open[connection] = None
         self.loop.call_soon(self._accept, connection.wire, context=self._broker_context)
         return connection.client
+
+    def ended_by_broker(self, connection: Connection) -> None:
+        if not connection.is_over:
+            self._on_ended_by_broker(connection.number)
 
     def over(self, connection: Connection) -> None:
         self.open.pop(connection, None)

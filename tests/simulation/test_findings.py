@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import re
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+import structlog
 
 from tests.crash.ledgers.promises import PROMISES
 from tests.crash.ledgers.report import Book
 from tests.simulation.findings import Finding, failure, sentences
 from tests.simulation.run import run_many
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 SEEDS = 3
 """The mistake shows in nearly every run."""
 TESTS = Path(__file__).parents[1]
 VIOLATED = re.compile(r"""violate\(\s*"([^"]+)\"""")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """One that is not run."""
+    world = World(0)
+    yield world
+    world.loop.close()
 
 
 def test_every_kind_of_contradiction_names_its_promise() -> None:
@@ -65,3 +78,34 @@ def test_an_exception_is_told_by_its_last_line() -> None:
     finding = failure("there is none", "turn.failed", trace)
     assert finding.sentence == "promised: there is none; found: turn.failed: KeyError: 5"
     assert finding.details == trace
+
+
+@pytest.mark.parametrize(
+    ("event", "faults", "count"),
+    [
+        ("turn.failed", ["fail commit", "crash"], 1),
+        ("commit.failed", [], 1),
+        ("commit.failed", ["lose room"], 1),
+        ("commit.failed", ["crash", "fail commit"], 0),
+        ("something.new", ["fail commit"], 1),
+    ],
+)
+def test_an_error_in_the_log_needs_a_fault_that_explains_it(
+    world: World, event: str, faults: list[str], count: int
+) -> None:
+    world.faults += faults
+    with pytest.raises(structlog.DropEvent):
+        world.note_log_line(None, "error", {"event": event})
+    assert len(world.findings) == count
+
+
+@pytest.mark.parametrize(("faults", "count"), [([], 1), (["crash"], 1), (["stop in order"], 0)])
+def test_a_connection_that_the_broker_ends_needs_a_fault_that_explains_it(
+    world: World, faults: list[str], count: int
+) -> None:
+    world.faults += faults
+    world.network.listen(lambda _: None, copy_context())
+    world.network.dial()
+    (connection,) = world.network.open
+    connection.wire.close()
+    assert len(world.findings) == count

@@ -34,6 +34,7 @@ from tests.simulation.broker import BrokerProcess, topology_of
 from tests.simulation.findings import (
     AN_END,
     NO_MISTAKES,
+    NOT_HUNG_UP,
     NOTHING_UNHANDLED,
     Finding,
     failure,
@@ -72,10 +73,18 @@ PATIENCE_S = 300.0
 SETTLED_S = 3.0
 RESTART_S = 0.05
 """How often somebody looks whether the broker has to be started again."""
-OUR_MISTAKES = frozenset(
-    ("turn.failed", "effect.failed", "flush.failed", "connection.broken", "rule.not_compiled")
-)
-"""Lines in the log that no fault of the disk or the network explains."""
+COMMIT_FAULTS = frozenset(("fail commit", "fill disk"))
+EXPLAINED_BY = {
+    "commit.failed": COMMIT_FAULTS,
+    "starting_again": COMMIT_FAULTS,
+    "start.failed": COMMIT_FAULTS | {"fail read"},
+    "start_again.failed": COMMIT_FAULTS | {"fail read"},
+    "storage.failed": COMMIT_FAULTS | {"fail read"},
+    "storage.full": COMMIT_FAULTS | {"lose room"},
+}
+"""Errors that the broker may log, and the faults that each needs. No fault explains any other."""
+ENDING_FAULTS = COMMIT_FAULTS | {"fail read", "stop in order", "stall connection"}
+"""Those after which the broker may end a connection by itself."""
 PAYLOAD_MEMORIES_BYTES = (128 * 1024 * 1024, 4 * 1024)
 
 
@@ -118,7 +127,7 @@ class World:
         self.loop = VirtualLoop(self._thread_delays_s)
         self.trace = Trace(self.loop.time, show)
         self.clock = VirtualClock(self.loop)
-        self.network = Network(self.loop, seed, self.trace)
+        self.network = Network(self.loop, seed, self.trace, self._ended_by_broker)
         self.store = SimulatedStore(self.trace)
         self.findings: list[Finding] = []
         self.faults: list[str] = []
@@ -259,11 +268,15 @@ class World:
     ) -> Mapping[str, Any]:
         """What the broker logs as an error; those that no fault explains are findings."""
         self.trace.note(f"log: {event['event']}")
-        if event["event"] in OUR_MISTAKES:
+        if not EXPLAINED_BY.get(event["event"], frozenset()) & set(self.faults):
             error = event.get("exc_info")
             text = traceback.format_exc() if error is True else str(error)
             self._found(failure(NO_MISTAKES, event["event"], text))
         raise structlog.DropEvent
+
+    def _ended_by_broker(self, number: int) -> None:
+        if not ENDING_FAULTS & set(self.faults):
+            self._found(Finding(NOT_HUNG_UP, f"connection {number} was ended by the broker"))
 
     def _found(self, finding: Finding) -> None:
         self.trace.note_finding(finding.sentence)

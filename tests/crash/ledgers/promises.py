@@ -52,6 +52,7 @@ PROMISES = {
     "message back": "what was received for good never comes again",
     # Clients.
     "unanswered": "every request of a client is answered, or its connection ends",
+    "closed with an error": "the broker finds no mistake in what a correct client sends",
     "link refused": "an attach to an entity that exists is answered with a link",
     # A disk after a power cut.
     "unreadable": "a store can be opened after a power cut at any moment",
