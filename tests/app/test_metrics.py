@@ -11,7 +11,7 @@ from broker.app.observe import metrics
 from broker.app.observe.metrics import Metrics
 from broker.core.contract.turn import Turn
 from config.model.definitions import QueueDefinition
-from tests.support.playbook import Playbook
+from tests.support.core_dialogue import Playbook
 
 MANY = 500
 

@@ -24,7 +24,7 @@ from config.model.definitions import (
     TopicDefinition,
 )
 from config.model.limits import RELAXED
-from tests.support.playbook import Playbook
+from tests.support.core_dialogue import Playbook
 
 SUBSCRIPTION = "t/Subscriptions/s"
 LONG = " OR ".join(f"colour = '{number}'" for number in range(200))

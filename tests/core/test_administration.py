@@ -41,7 +41,7 @@ from config.model.definitions import (
     TopicDefinition,
 )
 from config.model.limits import Limits
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

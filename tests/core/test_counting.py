@@ -25,7 +25,7 @@ from broker.core.contract.commands import (
 )
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

@@ -23,7 +23,7 @@ from broker.core.contract.errors import ArgumentOutOfRange, MessageNotFound
 from broker.core.contract.message import MessageState
 from config.model.definitions import QueueDefinition
 from config.model.limits import Limits
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     T1,
     T2,

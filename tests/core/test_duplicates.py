@@ -8,7 +8,7 @@ from broker.core.contract.commands import AttachSender, GetEntity, Peek, Schedul
 from broker.core.contract.errors import ArgumentError
 from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
 from config.model.definitions import QueueDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     Accepted,

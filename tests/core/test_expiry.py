@@ -14,7 +14,7 @@ from broker.core.contract.commands import (
     Settle,
 )
 from config.model.definitions import QueueDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     T1,
     Advance,

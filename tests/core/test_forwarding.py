@@ -26,7 +26,7 @@ from config.model.definitions import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

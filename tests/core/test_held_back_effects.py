@@ -19,7 +19,7 @@ from broker.core.contract.commands import (
 )
 from broker.core.contract.effects import messages_as_delivered
 from broker.core.contract.message import MessageState
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

@@ -26,7 +26,7 @@ from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExcee
 from broker.core.contract.records import MessagesDeleted, MessagesUpdated
 from broker.core.operations.send_and_settle import ATOMIC_COPIES_MAX
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     Advance,
     Deliver,

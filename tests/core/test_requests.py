@@ -17,7 +17,7 @@ from broker.core.contract.errors import ArgumentOutOfRange, EntityDisabled, Enti
 from broker.core.operations.message_requests import PEEK_MAX_BYTES
 from config.model.definitions import EntityStatus, QueueDefinition
 from config.model.limits import Limits
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

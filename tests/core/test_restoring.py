@@ -40,7 +40,7 @@ from config.model.definitions import (
     TopicDefinition,
 )
 from config.model.ticks import DateTimeTicks, TimeSpanTicks
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

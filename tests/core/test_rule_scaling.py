@@ -19,7 +19,7 @@ from config.model.definitions import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from tests.support.playbook import CLIENT, Playbook, S, message, send
+from tests.support.core_dialogue import CLIENT, Playbook, S, message, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from broker.core.contract.message import MessageState
 from broker.core.contract.records import MessagesDeleted
 from broker.core.queues.backlog import PART_MESSAGES as AT_A_TIME
 from config.model.definitions import EntityStatus, QueueDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

@@ -20,7 +20,7 @@ from broker.core.contract.errors import NotAllowed, SessionCannotBeLocked
 from broker.core.contract.records import SessionStateSet
 from broker.core.messages.session_ids import session_key
 from config.model.definitions import QueueDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

@@ -36,7 +36,7 @@ from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
 from broker.core.queues.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
 from config.model.definitions import QueueDefinition
 from config.model.limits import Limits
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

@@ -21,7 +21,7 @@ from broker.core.contract.commands import (
 from broker.core.contract.errors import EntityNotFound, MessageLockLost, NotAllowed
 from broker.core.contract.message import MessageState
 from config.model.definitions import QueueDefinition
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     T1,
     T2,

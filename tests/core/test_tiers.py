@@ -8,7 +8,7 @@ from broker.core.contract.commands import AttachSender, CreateEntity, Declare, S
 from broker.core.contract.errors import ArgumentError, NotAllowed
 from config.model.definitions import EntityDefinition, QueueDefinition, TopicDefinition
 from config.model.limits import Tier, relaxed, strict
-from tests.support.playbook import CLIENT, Accepted, Named, Playbook, Refused, S, message
+from tests.support.core_dialogue import CLIENT, Accepted, Named, Playbook, Refused, S, message
 
 
 @pytest.fixture(params=[relaxed, strict])

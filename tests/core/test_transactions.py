@@ -37,7 +37,7 @@ from broker.core.contract.errors import (
 )
 from config.model.definitions import EntityStatus, QueueDefinition
 from config.model.limits import Limits
-from tests.support.playbook import (
+from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,

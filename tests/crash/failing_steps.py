@@ -25,8 +25,8 @@ from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.statements import Statements
 from storage.sqlite.store import SqliteStore
 from storage.sqlite.write_ahead_log import WriteAheadLog
-from tests.crash.sabotage import SABOTAGES
-from tests.crash.sabotage import VARIABLE as SABOTAGE
+from tests.crash.injected_bugs import SABOTAGES
+from tests.crash.injected_bugs import VARIABLE as SABOTAGE
 
 if TYPE_CHECKING:
     import random

@@ -1,6 +1,6 @@
 """Faults that a life of the broker meets, chosen by the seed: file calls or steps that fail.
 
-Owns the choice and the arming; whether the broker bore it is judged by `lives.py`, and whether it
+Owns the choice and the arming; whether the broker bore it is judged by `broker_runs.py`, and whether it
 told the truth by the ledgers.
 """
 

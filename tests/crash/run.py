@@ -17,12 +17,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.crash import remains
+from tests.crash import recovered_state
+from tests.crash.broker_runs import UPTIME_S, MortalBroker, Reaper
+from tests.crash.injected_bugs import SABOTAGES
 from tests.crash.ledgers.promises import PROMISES
 from tests.crash.ledgers.report import Report
-from tests.crash.lives import UPTIME_S, MortalBroker, Reaper
 from tests.crash.power import run as power
-from tests.crash.sabotage import SABOTAGES
 from tests.crash.workload import Surroundings, Workload, run_workload
 from tests.crash.workloads.administration import Administration
 from tests.crash.workloads.batches import Batches
@@ -73,7 +73,7 @@ class Crew:
         # Forked from a process that has everything imported: a dozen imports take their time.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
-            ["tests.crash.sabotage", *(kind.__module__ for kind in WORKLOADS.values())]
+            ["tests.crash.injected_bugs", *(kind.__module__ for kind in WORKLOADS.values())]
         )
         self.life = context.Value("i", 0)
         self.faulty = context.Value("i", 0)
@@ -134,7 +134,7 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
         broker.kill()
         log = reaper.complaints()
     complaints = {"complaints in the log": [log] if log else [], **reaper.violations}
-    return [*reports, remains.look_at(database).plus(Report({}, complaints))]
+    return [*reports, recovered_state.look_at(database).plus(Report({}, complaints))]
 
 
 def receive_report(pipe: Connection[Any, Any]) -> Report:

@@ -20,7 +20,7 @@ from protocol.codec.values import (
     ULong,
     encode,
 )
-from tests.support import wire
+from tests.support import amqp_frames
 
 if TYPE_CHECKING:
     import random
@@ -90,8 +90,8 @@ class Author:
     def dialogue(self) -> bytes:
         """All that one client says."""
         chance = self._chance
-        parts = [self._beginning(), wire.open_frame(hostname=chance.choice(TEXTS))]
-        parts += [wire.begin_frame(channel) for channel in range(chance.randint(1, 2))]
+        parts = [self._beginning(), amqp_frames.open_frame(hostname=chance.choice(TEXTS))]
+        parts += [amqp_frames.begin_frame(channel) for channel in range(chance.randint(1, 2))]
         steps = [
             self._sensible_link,
             self._sensible_transfers,
@@ -106,13 +106,13 @@ class Author:
     def _beginning(self) -> bytes:
         chance = self._chance
         if chance.random() < 0.5:
-            return wire.HEADER
+            return amqp_frames.HEADER
         mechanism = Symbol(
             chance.choice(("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS", "", "x" * 99))
         )
         response = chance.choice((None, b"", b"\0u\0p", b"\0" * 5, chance.randbytes(200)))
         body = encode(Described(ULong(0x41), [mechanism, response, chance.choice(TEXTS)]))
-        return wire.SASL_HEADER + wire.raw_frame(body, kind=1) + wire.HEADER
+        return amqp_frames.SASL_HEADER + amqp_frames.raw_frame(body, kind=1) + amqp_frames.HEADER
 
     # ---- sensible, so that there is something to upset ------------------------------------------
 
@@ -121,23 +121,23 @@ class Author:
         handle, name = chance.randrange(4), f"link-{chance.randrange(6)}"
         address = chance.choice(ADDRESSES)
         if chance.random() < 0.5:
-            return wire.attach_sender(name, handle, address)
+            return amqp_frames.attach_sender(name, handle, address)
         filters: Any = chance.choice(
             (None, {Symbol("com.microsoft:session-filter"): self._value(1)}, {Symbol("x"): 1})
         )
-        return wire.attach_receiver(
+        return amqp_frames.attach_receiver(
             name, handle, address, filters=filters, rcv_settle_mode=chance.choice((None, 0, 1))
-        ) + wire.flow(chance.choice((1, 100, 0xFFFFFFFF)), handle=handle)
+        ) + amqp_frames.flow(chance.choice((1, 100, 0xFFFFFFFF)), handle=handle)
 
     def _sensible_transfers(self) -> bytes:
         chance = self._chance
         first = chance.choice((0, 0, 1, 0xFFFFFFFE))
         return b"".join(
-            wire.transfer(
+            amqp_frames.transfer(
                 (first + number) & 0xFFFFFFFF,
                 self._message(),
                 handle=chance.randrange(4),
-                message_format=chance.choice((0, 0, wire.BATCH_FORMAT, 7)),
+                message_format=chance.choice((0, 0, amqp_frames.BATCH_FORMAT, 7)),
                 more=chance.choice((None, None, True)),
                 settled=chance.choice((None, True)),
                 aborted=chance.choice((None, None, None, True)),
@@ -147,7 +147,7 @@ class Author:
 
     def _sensible_flow(self) -> bytes:
         chance = self._chance
-        return wire.flow(
+        return amqp_frames.flow(
             chance.choice((0, 1, 1000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)),
             handle=chance.randrange(4),
             delivery_count=chance.choice((0, 1, 0xFFFFFFFF)),
@@ -171,10 +171,10 @@ class Author:
             Described(ULong(0x77), body),
         ]
         return (
-            wire.attach_sender("requests", 10, node)
-            + wire.attach_receiver("reply", 11, node)
-            + wire.flow(10, handle=11)
-            + wire.transfer(0, b"".join(map(encode, sections)), handle=10)
+            amqp_frames.attach_sender("requests", 10, node)
+            + amqp_frames.attach_receiver("reply", 11, node)
+            + amqp_frames.flow(10, handle=11)
+            + amqp_frames.transfer(0, b"".join(map(encode, sections)), handle=10)
         )
 
     def _message(self) -> bytes:
@@ -191,13 +191,13 @@ class Author:
 
     def _any_performative(self) -> bytes:
         chance = self._chance
-        code = chance.choice([*wire.PERFORMATIVES.values(), chance.randrange(256)])
+        code = chance.choice([*amqp_frames.PERFORMATIVES.values(), chance.randrange(256)])
         fields = [self._value(DEEPEST) for _ in range(chance.randint(0, 16))]
         body = encode(Described(ULong(code), fields))
         channel = chance.choice((0, 0, 0, 1, 7, 65_535))
         if chance.random() < 0.05:
             return struct.pack(">IBBH", chance.getrandbits(32), 2, 0, channel) + body
-        return wire.raw_frame(body, channel, kind=chance.choice((0, 0, 0, 1, 9)))
+        return amqp_frames.raw_frame(body, channel, kind=chance.choice((0, 0, 0, 1, 9)))
 
     def _value(self, depth: int) -> object:
         chance = self._chance

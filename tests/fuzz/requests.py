@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from protocol.codec.values import Described, ULong, encode
 from protocol.identity import sas
 from tests.fuzz.mutations import mutate
-from tests.support import wire
+from tests.support import amqp_frames
 
 if TYPE_CHECKING:
     import random
@@ -129,9 +129,11 @@ def put_token(chance: random.Random) -> bytes:
             ),
         )
     )
-    beginning = wire.HEADER + wire.open_frame() + wire.begin_frame()
-    links = wire.attach_sender("requests", 0, "$cbs") + wire.attach_receiver("reply", 1, "$cbs")
-    data = beginning + links + wire.flow(10, handle=1) + wire.transfer(0, request)
+    beginning = amqp_frames.HEADER + amqp_frames.open_frame() + amqp_frames.begin_frame()
+    links = amqp_frames.attach_sender("requests", 0, "$cbs") + amqp_frames.attach_receiver(
+        "reply", 1, "$cbs"
+    )
+    data = beginning + links + amqp_frames.flow(10, handle=1) + amqp_frames.transfer(0, request)
     return mutate(data, [data], chance) if chance.random() < 0.2 else data
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.fuzz import recordings, run
 from tests.fuzz.cases import Cases
 from tests.fuzz.mutations import frames
-from tests.support.wire import HEADER, begin_frame, open_frame
+from tests.support.amqp_frames import HEADER, begin_frame, open_frame
 
 if TYPE_CHECKING:
     import pytest

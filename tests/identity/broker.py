@@ -27,13 +27,13 @@ from protocol.amqp.held_memory import MemoryBudgets
 from protocol.codec.message_reader import Reader
 from protocol.codec.values import Described, Symbol, UInt, ULong, decode, encode
 from protocol.identity import sas
-from tests.support import wire
+from tests.support import amqp_frames
 
 if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Effect
     from config.model.definitions import EntityDefinition
-    from tests.support.wire import Frame
+    from tests.support.amqp_frames import Frame
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -194,12 +194,12 @@ class Client:
         properties: dict[Any, object] | None = None
         if product is not None:
             properties = {Symbol("product"): product}
-        opening = wire.open_frame(hostname=hostname, properties=properties)
-        start = wire.HEADER + opening + wire.begin_frame()
+        opening = amqp_frames.open_frame(hostname=hostname, properties=properties)
+        start = amqp_frames.HEADER + opening + amqp_frames.begin_frame()
         if plain is not None:
             response = b"\0" + "\0".join(plain).encode()
             init = encode(Described(ULong(0x41), [Symbol("PLAIN"), response]))
-            start = wire.SASL_HEADER + wire.raw_frame(init, kind=1) + start
+            start = amqp_frames.SASL_HEADER + amqp_frames.raw_frame(init, kind=1) + start
         self.greeting = self.say(start)
 
     def _wake_at(self, at_ms: int) -> None:
@@ -214,7 +214,7 @@ class Client:
 
     def listen(self) -> list[Frame]:
         """What came since."""
-        answer = wire.frames(self.connection.take_output())
+        answer = amqp_frames.frames(self.connection.take_output())
         self.heard += answer
         return answer
 
@@ -230,10 +230,10 @@ class Client:
         properties = None
         if via is not None:
             properties = {Symbol("com.microsoft:transfer-destination-address"): via}
-        return self.attach(wire.attach_sender, address, properties=properties)
+        return self.attach(amqp_frames.attach_sender, address, properties=properties)
 
     def attach_receiver(self, address: str) -> str | None:
-        return self.attach(wire.attach_receiver, address)
+        return self.attach(amqp_frames.attach_receiver, address)
 
     # --- transactions ----------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Client:
         """Begin one, on a coordinator link of its own; its id."""
         assert self.attach(_attach_coordinator, "") is None
         self._coordinator = self.last_handle
-        outcome = self._transact(wire.described(0x31))
+        outcome = self._transact(amqp_frames.described(0x31))
         assert outcome.descriptor == 0x33, outcome
         (transaction_id,) = outcome.value
         assert isinstance(transaction_id, bytes)
@@ -249,24 +249,24 @@ class Client:
 
     def declare_again(self) -> int:
         """Begin another on the same link; the code of the outcome."""
-        return int(self._transact(wire.described(0x31)).descriptor)
+        return int(self._transact(amqp_frames.described(0x31)).descriptor)
 
     def send_in_transaction(self, transaction_id: bytes, message: bytes) -> int:
         """Send on the link attached last; the code of the outcome."""
-        state = wire.described(0x34, transaction_id)
+        state = amqp_frames.described(0x34, transaction_id)
         outcome = self._transfer(self.last_handle, message, state)
         assert outcome.descriptor == 0x34, outcome
         return int(outcome.value[1].descriptor)
 
     def commit(self, transaction_id: bytes) -> int:
         """The code of the outcome."""
-        return int(self._transact(wire.described(0x32, transaction_id, False)).descriptor)
+        return int(self._transact(amqp_frames.described(0x32, transaction_id, False)).descriptor)
 
     def _transact(self, request: Described) -> Any:
         return self._transfer(self._coordinator, encode(Described(ULong(0x77), request)))
 
     def _transfer(self, handle: int, payload: bytes, state: object = None) -> Any:
-        sent = wire.transfer(next(self._deliveries), payload, handle=handle, state=state)
+        sent = amqp_frames.transfer(next(self._deliveries), payload, handle=handle, state=state)
         (answer,) = [frame for frame in self.say(sent) if frame.name == "disposition"]
         return answer[4]
 
@@ -285,7 +285,7 @@ class Client:
                 encode(Described(ULong(0x77), body)),
             )
         )
-        sent = wire.transfer(self.next_delivery(), message, handle=handle)
+        sent = amqp_frames.transfer(self.next_delivery(), message, handle=handle)
         (answer,) = [frame for frame in self.say(sent) if frame.name == "transfer"]
         return self.application_properties(answer)
 
@@ -294,7 +294,7 @@ class Client:
         if node not in self._nodes:
             if refusal := self.attach_receiver(node):
                 raise LinkRefused(refusal)
-            self.say(wire.flow(credit, handle=self.last_handle))
+            self.say(amqp_frames.flow(credit, handle=self.last_handle))
             assert self.attach_sender(node) is None
             self._nodes[node] = self.last_handle
         return self._nodes[node]
@@ -333,9 +333,9 @@ class Client:
 
 
 def _attach_coordinator(name: str, handle: int, _address: str) -> bytes:
-    here, coordinator = wire.source("here"), wire.described(0x30)
+    here, coordinator = amqp_frames.source("here"), amqp_frames.described(0x30)
     settle_modes = (None, None)
-    return wire.frame(
+    return amqp_frames.frame(
         "attach", name, UInt(handle), False, *settle_modes, here, coordinator, None, None, UInt(0)
     )
 

@@ -12,7 +12,7 @@ from protocol.amqp.nodes.management import OPERATIONS
 from protocol.codec.values import Array, ArrayCode, Int, Long, Timestamp
 from protocol.identity import sas
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client, LinkRefused
-from tests.support import wire
+from tests.support import amqp_frames
 from tests.support.amqp_messages import DATA, encoded
 
 if TYPE_CHECKING:
@@ -304,8 +304,8 @@ def test_few_transactions_are_promised_before_a_token():
     client.declare_transaction()
     outcomes = [client.declare_again() for _ in range(RELAXED.transactions_without_token_max)]
     assert [*[0x33] * (RELAXED.transactions_without_token_max - 1), REJECTED] == outcomes
-    client.say(wire.detach(client.last_handle))
-    client.say(wire.frame("close"))
+    client.say(amqp_frames.detach(client.last_handle))
+    client.say(amqp_frames.frame("close"))
     assert not namespace._transactions._open
 
 

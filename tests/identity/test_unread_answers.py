@@ -11,10 +11,10 @@ from protocol.amqp.nodes.request_intake import ANSWERS_MAX_BYTES
 from protocol.amqp.nodes.request_response import REQUEST_CREDIT
 from protocol.codec.values import Described, Int, Long, ULong, encode
 from tests.identity.broker import Broker, Client
-from tests.support import wire
+from tests.support import amqp_frames
 
 if TYPE_CHECKING:
-    from tests.support.wire import Frame
+    from tests.support.amqp_frames import Frame
 
 NODE = "orders/$management"
 LARGE_BYTES = 800_000
@@ -73,7 +73,7 @@ def send(client: Client, handle: int, message: bytes) -> list[Frame]:
     starts = range(0, len(message), IN_PARTS_BYTES)
     return client.say(
         *(
-            wire.transfer(
+            amqp_frames.transfer(
                 number,
                 message[start : start + IN_PARTS_BYTES],
                 handle=handle,
@@ -113,9 +113,9 @@ def test_peeks_without_credit_for_answers_wait(broker: CountingBroker):
     # The Python SDK, for one, counts an outcome as the beginning of work.
     assert broker.count(Peek) == sum(frame.name == "disposition" for frame in heard)
 
-    frames = say_and_listen(client, wire.flow(10, handle=response_handle))
+    frames = say_and_listen(client, amqp_frames.flow(10, handle=response_handle))
     assert [b"%03d" % number for number in range(10)] == answers(frames)
-    frames = say_and_listen(client, wire.flow(1000, handle=response_handle))
+    frames = say_and_listen(client, amqp_frames.flow(1000, handle=response_handle))
     assert [b"%03d" % number for number in range(10, REQUEST_CREDIT)] == answers(frames)
     assert any(frame.name == "flow" and frame[4] == handle for frame in frames)
 
@@ -137,7 +137,7 @@ def test_answers_that_nobody_can_take_make_room(broker: CountingBroker):
     handle = client.reach(NODE, credit=0)
     for number in range(50):
         send(client, handle, peek(f"id-{number:03}"))
-    client.say(wire.detach(handle - 1))
+    client.say(amqp_frames.detach(handle - 1))
     assert 50 == broker.count(Peek)
 
 
@@ -148,8 +148,8 @@ def test_requests_that_wait_are_not_done_when_their_link_ends(broker: CountingBr
     for number in range(50):
         send(client, handle, peek(f"id-{number:03}"))
     begun = broker.count(Peek)
-    client.say(wire.detach(handle))
-    client.say(wire.flow(1000, handle=handle - 1))
+    client.say(amqp_frames.detach(handle))
+    client.say(amqp_frames.flow(1000, handle=handle - 1))
     assert begun == broker.count(Peek)
 
 

@@ -15,7 +15,7 @@ from protocol.amqp.nodes.link_factory import (
 )
 from protocol.codec.values import Described, ULong, encode
 from tests.identity.broker import Broker, Client, error_of
-from tests.support import wire
+from tests.support import amqp_frames
 
 DECLARED = "queues: {orders: }"
 NODES = ["$cbs", "orders/$management"]
@@ -33,12 +33,14 @@ def section(code: int, value: object) -> bytes:
     return encode(Described(ULong(code), value))
 
 
-def in_frames(client: Client, node: str, message: bytes, piece_bytes: int) -> list[wire.Frame]:
+def in_frames(
+    client: Client, node: str, message: bytes, piece_bytes: int
+) -> list[amqp_frames.Frame]:
     """Send a request in several transfers; what is answered."""
     handle = client.reach(node)
     number = client.next_delivery()
     frames = [
-        wire.transfer(
+        amqp_frames.transfer(
             number,
             message[start : start + piece_bytes],
             handle=handle,
@@ -60,7 +62,7 @@ def test_the_coordinator_has_a_limit(client: Client):
     """Proton does not announce it, but it is kept."""
     client.declare_transaction()
     body = section(0x77, "x" * COORDINATOR_REQUEST_MAX_BYTES)
-    large = wire.transfer(client.next_delivery(), body, handle=client.last_handle)
+    large = amqp_frames.transfer(client.next_delivery(), body, handle=client.last_handle)
     (answer,) = [frame for frame in client.say(large) if frame.name == "disposition"]
     assert REJECTED == answer[4].descriptor
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.core.contract.commands import ReceiveMode
 from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import TopicDefinition
-from tests.model.model import Model, shown
-from tests.model.things import (
+from tests.model.model_entities import (
     DEAD,
     MAIN,
     MESSAGE_LOCK_IN_SESSION_UNTIL_MS,
@@ -23,6 +22,7 @@ from tests.model.things import (
     Lock,
     Place,
 )
+from tests.model.naive_model import Model, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

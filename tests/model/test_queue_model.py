@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.model.chance import Drawn, Seeded
-from tests.model.moves import WEIGHTS, Moves, play
+from tests.model.random_choices import Drawn, Seeded
+from tests.model.random_commands import WEIGHTS, Moves, play
 
 NAMES = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
 

@@ -12,10 +12,10 @@ import pytest
 
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
-from tests.model.chance import Seeded
-from tests.model.moves import Moves, play
-from tests.model.portrait import Portrait, portrait
-from tests.model.world import new_namespace
+from tests.model.namespace_state import Portrait, portrait
+from tests.model.random_choices import Seeded
+from tests.model.random_commands import Moves, play
+from tests.model.run_entities import new_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.support.dotnet_bench import Bench
+from tests.support.dotnet_setup import Bench
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:

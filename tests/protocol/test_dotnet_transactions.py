@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.codec.values import Array, ArrayCode, Long, Timestamp, UInt
-from tests.support.dotnet_bench import SESSION_FILTER, bodies, left_in, send
 from tests.support.dotnet_links import (
     ACCEPTED,
     DEFERRED,
@@ -19,10 +18,11 @@ from tests.support.dotnet_links import (
     message,
     transactional,
 )
+from tests.support.dotnet_setup import SESSION_FILTER, bodies, left_in, send
 
 if TYPE_CHECKING:
-    from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_client import DotNetClient
+    from tests.support.dotnet_setup import Bench
 
 ENDS = pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
 LATER = {"x-opt-scheduled-enqueue-time": Timestamp(4_000_000_000_000)}

@@ -9,7 +9,7 @@ from protocol.amqp.engine.engine import ACCEPTED, PLAIN, RELEASED, TransferKind,
 from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
 from protocol.amqp.engine.outcomes import Modified, Rejected
 from protocol.codec.values import Symbol, UInt, encode
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     BATCH_FORMAT,
     HEADER,
     Recorder,

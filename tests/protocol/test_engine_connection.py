@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.amqp.engine.engine import WireError
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     HEADER,
     Recorder,
     attach_receiver,

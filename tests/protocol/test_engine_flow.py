@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     HEADER,
     Recorder,
     attach_receiver,

@@ -7,7 +7,7 @@ import pytest
 from protocol.amqp.engine.attach import FilterValue
 from protocol.amqp.engine.engine import ACCEPTED, WireError
 from protocol.codec.values import Described, Long, Symbol, UInt, ULong, encode
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     Recorder,
     accepted,
     attach_receiver,

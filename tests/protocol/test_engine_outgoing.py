@@ -14,7 +14,7 @@ from protocol.amqp.engine.outcomes import (
     WireError,
 )
 from protocol.codec.values import Symbol, UInt, encode
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     HEADER,
     Recorder,
     accepted,

@@ -8,7 +8,7 @@ import pytest
 from cproton_ffi import lib
 
 from protocol.codec.values import Symbol, UByte, UInt
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     HEADER,
     Recorder,
     accepted,

@@ -17,7 +17,7 @@ from protocol.amqp.frames.output_frames import (
     without_bare_settlements,
 )
 from protocol.amqp.frames.stream_pieces import Bytes
-from tests.support.wire import (
+from tests.support.amqp_frames import (
     BATCH_FORMAT,
     EMPTY_FRAME,
     HEADER,

@@ -17,10 +17,10 @@ from protocol.amqp.held_memory import (
 )
 from protocol.codec.values import Int, Symbol
 from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
-from tests.support import wire
+from tests.support import amqp_frames
 
 if TYPE_CHECKING:
-    from tests.support.wire import Frame
+    from tests.support.amqp_frames import Frame
 
 PART = b"x" * 60_000
 EXCEEDED = "amqp:resource-limit-exceeded"
@@ -42,8 +42,8 @@ def hoard_tokens(client: Client, links: int) -> str | None:
     """Begin to put a token on each of so many links; how the connection was closed, if it was."""
     frames = []
     for handle in range(links):
-        attach = wire.attach_sender(f"t{handle}", handle, "$cbs")
-        frames += client.say(attach, wire.transfer(handle, PART, handle=handle, more=True))
+        attach = amqp_frames.attach_sender(f"t{handle}", handle, "$cbs")
+        frames += client.say(attach, amqp_frames.transfer(handle, PART, handle=handle, more=True))
     return close_of(frames)
 
 
@@ -95,9 +95,9 @@ def test_few_links_and_sessions_are_made_before_a_token(kind: str):
     frames = []
     for number in range(1, 200):
         if kind == "links":
-            frames += client.say(wire.attach_receiver(f"{number}", number, "$cbs"))
+            frames += client.say(amqp_frames.attach_receiver(f"{number}", number, "$cbs"))
         else:
-            frames += client.say(wire.begin_frame(number))
+            frames += client.say(amqp_frames.begin_frame(number))
     assert EXCEEDED == close_of(frames)
 
 
@@ -107,11 +107,11 @@ def test_refused_links_count_until_the_client_has_detached_them():
     client = broker.connect()
     frames = []
     for _ in range(200):
-        attach = wire.attach_receiver("same name", 0, "orders")
-        frames += client.say(attach, wire.detach(0))
+        attach = amqp_frames.attach_receiver("same name", 0, "orders")
+        frames += client.say(attach, amqp_frames.detach(0))
     assert close_of(frames) is None
     for number in range(200):
-        frames += client.say(wire.attach_receiver(f"{number}", number, "orders"))
+        frames += client.say(amqp_frames.attach_receiver(f"{number}", number, "orders"))
     assert EXCEEDED == close_of(frames)
 
 
@@ -121,7 +121,7 @@ def test_refused_links_have_a_number():
     client = broker.connect()
     frames = []
     for number in range(2 * RELAXED.links_per_connection_max + 1):
-        client.connection.receive_data(wire.attach_receiver(f"{number}", number, "missing"))
+        client.connection.receive_data(amqp_frames.attach_receiver(f"{number}", number, "missing"))
     frames += client.say()
     assert EXCEEDED == close_of(frames)
 
@@ -132,7 +132,7 @@ def test_a_token_opens_the_whole_budget():
     assert 202 == client.authenticate("", ROOT_NAME, ROOT_KEY)[0]
     frames = []
     for number in range(10, 400):
-        frames += client.say(wire.attach_receiver(f"{number}", number, "orders"))
+        frames += client.say(amqp_frames.attach_receiver(f"{number}", number, "orders"))
     assert close_of(frames) is None
     assert 392 * LINK_BYTES + SESSION_BYTES == broker.memory.known.used_bytes
     assert 0 == broker.memory.unknown.used_bytes
@@ -174,21 +174,23 @@ def test_clients_without_a_token_share_little_and_do_not_shut_others_out():
 def test_unfinished_messages_of_all_connections_share_a_budget():
     broker = broker_with(held_max_bytes=1_000_000)
     small = broker.connect()
-    small.say(wire.attach_sender(address="orders"), wire.transfer(0, b"x" * 1000, more=True))
+    small.say(
+        amqp_frames.attach_sender(address="orders"), amqp_frames.transfer(0, b"x" * 1000, more=True)
+    )
     hoarder = broker.connect()
-    frames = hoarder.say(wire.attach_sender(address="orders"))
+    frames = hoarder.say(amqp_frames.attach_sender(address="orders"))
     for number in range(20):
-        frames += hoarder.say(wire.transfer(0 if number == 0 else None, PART, more=True))
+        frames += hoarder.say(amqp_frames.transfer(0 if number == 0 else None, PART, more=True))
     assert EXCEEDED == close_of(frames)
     assert hoarder.connection.finished
-    assert close_of(small.say(wire.transfer(None, b""))) is None
+    assert close_of(small.say(amqp_frames.transfer(None, b""))) is None
 
 
 def test_a_closed_connection_gives_back_what_it_held():
     broker = broker_with()
     client = broker.connect()
-    client.say(wire.begin_frame(1), wire.attach_sender(address="orders"))
-    client.say(wire.transfer(0, PART, more=True))
+    client.say(amqp_frames.begin_frame(1), amqp_frames.attach_sender(address="orders"))
+    client.say(amqp_frames.transfer(0, PART, more=True))
     assert 2 * SESSION_BYTES + LINK_BYTES + len(PART) == broker.memory.known.used_bytes
     client.connection.lost()
     assert 0 == broker.memory.known.used_bytes
@@ -199,9 +201,11 @@ def test_links_and_sessions_are_given_back_when_they_end():
     client = broker.connect()
     before = broker.memory.known.used_bytes
     for _ in range(3):
-        client.say(wire.begin_frame(1), wire.attach_sender(address="orders", channel=1))
-        client.say(wire.transfer(0, PART, more=True, channel=1))
-        client.say(wire.frame("end", channel=1))
+        client.say(
+            amqp_frames.begin_frame(1), amqp_frames.attach_sender(address="orders", channel=1)
+        )
+        client.say(amqp_frames.transfer(0, PART, more=True, channel=1))
+        client.say(amqp_frames.frame("end", channel=1))
         assert before == broker.memory.known.used_bytes
 
 
@@ -211,10 +215,10 @@ def test_control_frames_have_a_size(name: str):
     client = broker_with().connect()
     words: dict[Any, object] = {Symbol(f"p{number}"): Int(1000) for number in range(4_000)}
     said = {
-        "attach": wire.attach_sender(address="orders", properties=words),
-        "begin": wire.frame("begin", None, 0, 100, 100, None, None, None, words, channel=1),
-        "open": wire.open_frame(properties=words),
-        "flow": wire.frame("flow", 0, 100, 0, 100, *[None] * 6, words),
+        "attach": amqp_frames.attach_sender(address="orders", properties=words),
+        "begin": amqp_frames.frame("begin", None, 0, 100, 100, None, None, None, words, channel=1),
+        "open": amqp_frames.open_frame(properties=words),
+        "flow": amqp_frames.frame("flow", 0, 100, 0, 100, *[None] * 6, words),
     }
     assert EXCEEDED == close_of(client.say(said[name]))
 
@@ -223,15 +227,15 @@ def test_a_large_outcome_is_for_few_deliveries():
     """What a client says of many deliveries is kept with each of them."""
     client = broker_with().connect()
     words = {Symbol(f"p{number}"): "x" * 100 for number in range(400)}
-    modified = wire.described(0x27, None, None, words)
-    client.say(wire.attach_receiver(address="orders"))
-    assert [] == client.say(wire.disposition(0, 9, state=modified, settled=True))
-    (end,) = client.say(wire.disposition(0, 10_000, state=modified, settled=True))
+    modified = amqp_frames.described(0x27, None, None, words)
+    client.say(amqp_frames.attach_receiver(address="orders"))
+    assert [] == client.say(amqp_frames.disposition(0, 9, state=modified, settled=True))
+    (end,) = client.say(amqp_frames.disposition(0, 10_000, state=modified, settled=True))
     assert ("end", EXCEEDED) == (end.name, end[0].value[0])
 
 
 def test_the_state_of_a_transfer_has_a_size():
     client = broker_with().connect()
     assert client.attach_sender("orders") is None
-    state = wire.described(0x34, b"x" * 2_000)
-    assert EXCEEDED == close_of(client.say(wire.transfer(0, b"x", state=state)))
+    state = amqp_frames.described(0x34, b"x" * 2_000)
+    assert EXCEEDED == close_of(client.say(amqp_frames.transfer(0, b"x", state=state)))

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.codec.values import Array, ArrayCode, Long, UInt
-from tests.support.dotnet_bench import bodies, left_in, send
+from tests.support.amqp_frames import frame
 from tests.support.dotnet_links import DEFERRED, Refused
+from tests.support.dotnet_setup import bodies, left_in, send
 from tests.support.server import BrokerProcess
-from tests.support.wire import frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver
+    from tests.support.dotnet_setup import Bench
 
 
 def close_in_order(client: DotNetClient, _: Receiver) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.amqp.sasl import MECHANISMS, PREAMBLE_MAX_BYTES, SaslServer, SaslStep
 from protocol.codec.values import Described, Symbol, ULong, decode, encode
-from tests.support.wire import HEADER, SASL_HEADER, Frame, frames, open_frame, raw_frame
+from tests.support.amqp_frames import HEADER, SASL_HEADER, Frame, frames, open_frame, raw_frame
 
 
 def everyone(mechanism: str, user: str | None, password: str | None) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from protocol.codec.values import UByte, UInt
-from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
+from tests.support.amqp_frames import BATCH_FORMAT, frame, source, target
 from tests.support.dotnet_links import (
     ACCEPTED,
     BATCHABLE,
@@ -21,12 +21,12 @@ from tests.support.dotnet_links import (
     message,
     transactional,
 )
-from tests.support.wire import BATCH_FORMAT, frame, source, target
+from tests.support.dotnet_setup import SESSION_FILTER, left_in, send
 
 if TYPE_CHECKING:
-    from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver, Sender
+    from tests.support.dotnet_setup import Bench
 
 REJECTED = 0x25
 UNREADABLE = b"\x00\x53\x75\xa0\xff"

@@ -8,7 +8,7 @@ from broker.core.contract.commands import Peek
 from protocol.amqp.links.browsing_link import BROWSERS_AT_ONCE_MAX
 from protocol.codec.values import Described, Symbol, UInt, ULong, encode
 from tests.identity.broker import Broker, Client
-from tests.support import wire
+from tests.support import amqp_frames
 
 MESSAGES = 250
 
@@ -43,14 +43,19 @@ def client(broker: CountingBroker) -> Client:
     message = encode(Described(ULong(0x75), b"x"))
     handle = client.last_handle
     client.say(
-        *(wire.transfer(client.next_delivery(), message, handle=handle) for _ in range(MESSAGES))
+        *(
+            amqp_frames.transfer(client.next_delivery(), message, handle=handle)
+            for _ in range(MESSAGES)
+        )
     )
     return client
 
 
 def attach_browser(name: str, handle: int, address: str) -> bytes:
-    copies = wire.described(0x28, address, None, None, None, None, None, Symbol("copy"))
-    return wire.frame("attach", name, UInt(handle), True, None, None, copies, wire.target("here"))
+    copies = amqp_frames.described(0x28, address, None, None, None, None, None, Symbol("copy"))
+    return amqp_frames.frame(
+        "attach", name, UInt(handle), True, None, None, copies, amqp_frames.target("here")
+    )
 
 
 def copies_seen(client: Client, *data: bytes) -> int:
@@ -66,7 +71,7 @@ def test_a_socket_that_takes_no_more_holds_copies_back(broker: CountingBroker, c
     assert client.attach(attach_browser, "orders") is None
     client.connection.pause()
     before = broker.peeks
-    assert 0 == copies_seen(client, wire.flow(1000, handle=client.last_handle))
+    assert 0 == copies_seen(client, amqp_frames.flow(1000, handle=client.last_handle))
     assert before == broker.peeks
     client.connection.resume()
     assert MESSAGES == copies_seen(client)
@@ -80,7 +85,7 @@ def test_browsers_of_a_connection_take_turns(broker: CountingBroker, client: Cli
         handles.append(client.last_handle)
     before = broker.peeks
     for handle in handles:
-        client.connection.receive_data(wire.flow(1000, handle=handle))
+        client.connection.receive_data(amqp_frames.flow(1000, handle=handle))
     assert BROWSERS_AT_ONCE_MAX == broker.peeks - before
     assert 20 * MESSAGES == copies_seen(client)
 
@@ -91,9 +96,9 @@ def test_a_browser_that_leaves_gives_its_turn_to_others(client: Client):
         assert client.attach(attach_browser, "orders") is None
         handles.append(client.last_handle)
     for handle in handles:
-        client.connection.receive_data(wire.flow(1000, handle=handle))
+        client.connection.receive_data(amqp_frames.flow(1000, handle=handle))
     for handle in handles[:-1]:
-        client.connection.receive_data(wire.detach(handle))
+        client.connection.receive_data(amqp_frames.detach(handle))
     assert MESSAGES == copies_seen(client)
 
 
@@ -102,8 +107,8 @@ def test_a_browser_whose_credit_is_taken_back_before_its_turn(client: Client):
     assert client.attach(attach_browser, "orders") is None
     handle = client.last_handle
     client.connection.pause()
-    client.say(wire.flow(10, handle=handle))
-    client.say(wire.flow(0, handle=handle))
+    client.say(amqp_frames.flow(10, handle=handle))
+    client.say(amqp_frames.flow(0, handle=handle))
     client.connection.resume()
     assert 0 == copies_seen(client)
-    assert 7 == copies_seen(client, wire.flow(7, handle=handle))
+    assert 7 == copies_seen(client, amqp_frames.flow(7, handle=handle))

@@ -14,8 +14,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
+from tests.support.amqp_frames import attach_receiver, begin_frame, flow, frames, open_frame
 from tests.support.server import BrokerProcess
-from tests.support.wire import attach_receiver, begin_frame, flow, frames, open_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.findings import sentences
-from tests.simulation.sabotage import SABOTAGES
-from tests.simulation.world import Result, run_seed
+from tests.simulation.injected_bugs import SABOTAGES
+from tests.simulation.simulation_run import Result, run_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from tests.simulation.findings import sentences
-from tests.simulation.sabotage import SABOTAGES
-from tests.simulation.world import run_seed
+from tests.simulation.injected_bugs import SABOTAGES
+from tests.simulation.simulation_run import run_seed
 
 SEEDS = 32
 PARTS = 4
@@ -30,7 +30,7 @@ def test_every_promise_is_kept(part: int) -> None:
 @pytest.mark.parametrize("seed", [6, 37])
 def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     """Neither hashes of texts nor addresses of objects decide anything."""
-    program = f"from tests.simulation.world import run_seed; print(run_seed({seed}).hash)"
+    program = f"from tests.simulation.simulation_run import run_seed; print(run_seed({seed}).hash)"
     other = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONHASHSEED": str(seed)},

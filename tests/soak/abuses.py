@@ -1,6 +1,6 @@
 """What a client does on purpose that takes a broker long, and the client that does it.
 
-Owns the table of such abuses; each is bounded in time. `neighbours.py` measures what others feel of it.
+Owns the table of such abuses; each is bounded in time. `noisy_neighbour.py` measures what others feel of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.support import wire
+from tests.support import amqp_frames
 from tests.support.server import HOST, BrokerProcess
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ class RawClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
         self.is_closed = False
-        self.say(wire.HEADER + wire.open_frame() + wire.begin_frame(incoming_window=1 << 30))
+        self.say(
+            amqp_frames.HEADER
+            + amqp_frames.open_frame()
+            + amqp_frames.begin_frame(incoming_window=1 << 30)
+        )
 
     def say(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -77,7 +81,7 @@ class RawClient:
 
     def wait_for(self, name: str, count: int, deadline_s: float) -> int:
         """Until so many frames of a kind have come, or the time is over; how many came."""
-        code = wire.PERFORMATIVES[name]
+        code = amqp_frames.PERFORMATIVES[name]
         seen = 0
         while seen < count and time.monotonic() < deadline_s and not self.is_closed:
             seen += sum(1 for kind, _ in self.listen() if kind == code)
@@ -85,11 +89,11 @@ class RawClient:
 
     def wait_until_settled(self, last_id: int, deadline_s: float) -> None:
         """Until the broker has accepted the delivery with this id."""
-        code = wire.PERFORMATIVES["disposition"]
+        code = amqp_frames.PERFORMATIVES["disposition"]
         while time.monotonic() < deadline_s and not self.is_closed:
             for kind, data in self.listen():
                 if kind == code:
-                    disposition = wire.frames(data)[0]
+                    disposition = amqp_frames.frames(data)[0]
                     if max(disposition[1], disposition[2] or 0) >= last_id:
                         return
 
@@ -99,10 +103,10 @@ class RawClient:
         pieces = [payload[at : at + PIECE_BYTES] for at in range(0, len(payload), PIECE_BYTES)]
         for index, piece in enumerate(pieces):
             self.say(
-                wire.transfer(
+                amqp_frames.transfer(
                     delivery_id,
                     piece,
-                    message_format=wire.BATCH_FORMAT,
+                    message_format=amqp_frames.BATCH_FORMAT,
                     more=True if index < len(pieces) - 1 else None,
                 )
             )
@@ -117,7 +121,7 @@ class RawClient:
 def fill(broker: BrokerProcess, path: str, count: int) -> None:
     """So many small messages in a queue."""
     client = RawClient(broker.amqp_port)
-    client.say(wire.attach_sender(address=path))
+    client.say(amqp_frames.attach_sender(address=path))
     client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
     for number in range(0, count, FILL_BATCH):
         client.send_batch(number // FILL_BATCH, min(FILL_BATCH, count - number))
@@ -163,9 +167,9 @@ def _fan_out(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
     deadline_s = time.monotonic() + 15
     client = RawClient(broker.amqp_port)
-    client.say(wire.attach_sender(address="wide"))
+    client.say(amqp_frames.attach_sender(address="wide"))
     client.wait_for("flow", 1, deadline_s)
-    client.say(b"".join(wire.transfer(number, SMALL_MESSAGE) for number in range(3_000)))
+    client.say(b"".join(amqp_frames.transfer(number, SMALL_MESSAGE) for number in range(3_000)))
     client.wait_until_settled(2_999, deadline_s)
     client.drop()
 
@@ -195,8 +199,8 @@ def _active_messages(broker: BrokerProcess) -> bool:
 def _hold_locks(broker: BrokerProcess) -> RawClient:
     fill(broker, "abused", 200_000)
     client = RawClient(broker.amqp_port)
-    client.say(wire.attach_receiver(address="abused", rcv_settle_mode=1))
-    client.say(wire.flow(200_000, incoming_window=1 << 30))
+    client.say(amqp_frames.attach_receiver(address="abused", rcv_settle_mode=1))
+    client.say(amqp_frames.flow(200_000, incoming_window=1 << 30))
     client.wait_for("transfer", 200_000, time.monotonic() + ANSWER_TIMEOUT_S)
     return client
 
@@ -228,7 +232,7 @@ def _send_batch(address: str, count: int) -> Callable[[BrokerProcess, Any], None
     def send(broker: BrokerProcess, prepared: Any) -> None:
         del prepared
         client = RawClient(broker.amqp_port)
-        client.say(wire.attach_sender(address=address))
+        client.say(amqp_frames.attach_sender(address=address))
         client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
         client.send_batch(0, count)
         client.drop()
@@ -263,7 +267,9 @@ def _say_all(client: RawClient, data: bytes) -> None:
 def _attach_many(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
     client = RawClient(broker.amqp_port)
-    attaches = [wire.attach_sender(f"to-{number}", number, "abused") for number in range(20_000)]
+    attaches = [
+        amqp_frames.attach_sender(f"to-{number}", number, "abused") for number in range(20_000)
+    ]
     speaking = threading.Thread(target=_say_all, args=(client, b"".join(attaches)))
     speaking.start()
     client.wait_for("attach", 20_000, time.monotonic() + ABUSE_MAX_S)
@@ -276,7 +282,7 @@ def _attach_everywhere(broker: BrokerProcess, prepared: Any) -> None:
     """20,000 links on each of four connections."""
     del prepared
     attaches = b"".join(
-        wire.attach_receiver(f"from-{number}", number, "abused") for number in range(20_000)
+        amqp_frames.attach_receiver(f"from-{number}", number, "abused") for number in range(20_000)
     )
     _say_on_many(broker, attaches)
 
@@ -285,7 +291,8 @@ def _begin_everywhere(broker: BrokerProcess, prepared: Any) -> None:
     """8,000 AMQP sessions on each of four connections, with a link each."""
     del prepared
     begins = b"".join(
-        wire.begin_frame(channel) + wire.attach_sender("to", 0, "$cbs", channel=channel)
+        amqp_frames.begin_frame(channel)
+        + amqp_frames.attach_sender("to", 0, "$cbs", channel=channel)
         for channel in range(1, 8_000)
     )
     _say_on_many(broker, begins)

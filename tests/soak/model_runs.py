@@ -12,8 +12,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from storage.memory import MemoryStore
-from tests.model.chance import Seeded
-from tests.model.moves import WEIGHTS, Moves
+from tests.model.random_choices import Seeded
+from tests.model.random_commands import WEIGHTS, Moves
 from tests.model.test_replay import Follower
 
 LENGTHS = (40, 40, 40, 200, 200, 2_000)

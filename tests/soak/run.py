@@ -17,9 +17,9 @@ import sys
 
 from tests.simulation.run import run_many as simulate_many
 from tests.soak.broker_run import GROWTH_ALLOWED_MEGABYTES, run_broker
-from tests.soak.hoarding import run_hoarding
+from tests.soak.memory_abuse import run_hoarding
 from tests.soak.model_runs import run_many
-from tests.soak.neighbours import run_neighbours
+from tests.soak.noisy_neighbour import run_neighbours
 
 STEPS = 100_000
 SEEDS = 10_000

@@ -33,7 +33,7 @@ from config.model.definitions import (
 )
 from storage.sqlite.migrations import schema_version
 from storage.sqlite.store import SqliteStore
-from tests.support.playbook import START_MS, Named, Playbook, S, message, send
+from tests.support.core_dialogue import START_MS, Named, Playbook, S, message, send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

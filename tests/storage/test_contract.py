@@ -16,7 +16,7 @@ from broker.core.contract.records import (
     RulesDeleted,
     SessionStateSet,
 )
-from tests.storage.facts import (
+from tests.storage.sample_records import (
     OTHER_QUEUE,
     QUEUE,
     entity,

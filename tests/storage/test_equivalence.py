@@ -27,7 +27,7 @@ from broker.core.contract.records import (
 )
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
-from tests.storage.facts import entity, everything, payload, row
+from tests.storage.sample_records import entity, everything, payload, row
 
 if TYPE_CHECKING:
     from storage.contract import Store

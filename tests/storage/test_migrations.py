@@ -10,7 +10,7 @@ import pytest
 from storage.sqlite.migrations import Migration, migrate, read_migrations, schema_version
 from storage.sqlite.statements import sql_folder
 from storage.sqlite.store import APPLICATION_ID, SqliteStore
-from tests.storage.facts import entity, message_ids, stored
+from tests.storage.sample_records import entity, message_ids, stored
 
 SHIPPED = read_migrations(sql_folder() / "migrations")
 NEXT = Migration(

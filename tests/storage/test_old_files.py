@@ -14,9 +14,9 @@ from broker.core.entities.stored_definitions import stored_definitions
 from storage.sqlite.migrations import read_migrations, schema_version
 from storage.sqlite.statements import sql_folder
 from storage.sqlite.store import SqliteStore
-from tests.storage.facts import everything
 from tests.storage.make_old_file import ENTITIES, RULES, filled
-from tests.support.playbook import CLIENT, Playbook
+from tests.storage.sample_records import everything
+from tests.support.core_dialogue import CLIENT, Playbook
 
 FOLDER = Path(__file__).parent / "files"
 NEWEST = read_migrations(sql_folder() / "migrations")[-1].version

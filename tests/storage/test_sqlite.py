@@ -15,7 +15,7 @@ import storage.sqlite.store
 from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.sqlite.store import SqliteStore
-from tests.storage.facts import entity, everything, message_ids, payload, row, stored
+from tests.storage.sample_records import entity, everything, message_ids, payload, row, stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def keeper(role: str, path: Path):
     """Another process at work on the file; killed in the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.storage.keeper", role, str(path)],
+        [sys.executable, "-m", "tests.storage.store_process", role, str(path)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -245,7 +245,7 @@ def test_a_value_sqlite_cannot_hold_fails_the_batch(sqlite, unstorable):
 
 def test_a_killed_process_leaves_whole_batches_and_all_it_acknowledged(path):
     """Killed again and again in the middle of its work, on one file."""
-    from tests.storage.keeper import KEPT_BATCHES, batch_of
+    from tests.storage.store_process import KEPT_BATCHES, batch_of
 
     acknowledged = 0
     for commits in (1, 3, 30, 80):

@@ -10,7 +10,7 @@ from broker.core.contract.records import (
     MessagesStored,
     MessagesUpdated,
 )
-from tests.storage.facts import everything, payload, row, stored
+from tests.storage.sample_records import everything, payload, row, stored
 
 
 def statements_of(store, records) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from protocol.codec.values import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
+from tests.support.amqp_frames import HEADER, SASL_HEADER, frame, frames, raw_frame
 from tests.support.dotnet_links import (
     ATTACH_INITIAL_COUNT,
     ATTACH_SOURCE,
@@ -29,13 +30,12 @@ from tests.support.dotnet_links import (
     Requests,
     Sender,
 )
-from tests.support.wire import HEADER, SASL_HEADER, frame, frames, raw_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from tests.support.wire import Frame
+    from tests.support.amqp_frames import Frame
 
 TIMEOUT_S = 10.0
 PRODUCT = "azsdk-net-Azure.Messaging.ServiceBus"

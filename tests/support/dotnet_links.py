@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, decode, encode
-from tests.support.wire import described, frame, source
+from tests.support.amqp_frames import described, frame, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tests.support.amqp_frames import Frame
     from tests.support.dotnet_client import DotNetClient
-    from tests.support.wire import Frame
 
 OPERATION_TIMEOUT = {Symbol("com.microsoft:timeout"): UInt(60_000)}
 UNLIMITED = 0xFFFFFFFF

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from protocol.codec.values import Described
 from tests.crash.clients.answers import ACCEPTED
 from tests.crash.clients.messages import DATA, section
-from tests.support import wire
+from tests.support import amqp_frames
 from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from tests.support.wire import Frame
+    from tests.support.amqp_frames import Frame
 
 FRAME_PAYLOAD_BYTES = 60_000
 """What fits into a frame of 64 KiB, with its head."""
@@ -44,10 +44,10 @@ class BatchSender:
     async def open(cls, host: str, port: int, address: str) -> Self:
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(
-            wire.HEADER
-            + wire.open_frame(f"{address} batches")
-            + wire.begin_frame()
-            + wire.attach_sender(address=address)
+            amqp_frames.HEADER
+            + amqp_frames.open_frame(f"{address} batches")
+            + amqp_frames.begin_frame()
+            + amqp_frames.attach_sender(address=address)
         )
         return cls(reader, writer)
 
@@ -65,7 +65,9 @@ class BatchSender:
             part = payload[start : start + FRAME_PAYLOAD_BYTES]
             more = start + FRAME_PAYLOAD_BYTES < len(payload)
             self._writer.write(
-                wire.transfer(delivery_id, part, message_format=wire.BATCH_FORMAT, more=more)
+                amqp_frames.transfer(
+                    delivery_id, part, message_format=amqp_frames.BATCH_FORMAT, more=more
+                )
             )
             delivery_id = None
             await self._writer.drain()
@@ -82,11 +84,11 @@ class BatchSender:
     async def serve(self) -> None:
         """Hand on outcomes until the connection ends. Raises `PeerFailed`."""
         try:
-            await self._reader.readexactly(len(wire.HEADER))
+            await self._reader.readexactly(len(amqp_frames.HEADER))
             while True:
                 size = await self._reader.readexactly(4)
                 rest = await self._reader.readexactly(int.from_bytes(size, "big") - 4)
-                for frame in wire.frames(size + rest):
+                for frame in amqp_frames.frames(size + rest):
                     self._handle(frame)
         except (asyncio.IncompleteReadError, OSError) as failure:
             raise PeerFailed("the connection ended") from failure

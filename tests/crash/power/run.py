@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from storage.contract import StorageError
 from storage.sqlite.store import SqliteStore
-from tests.crash import failing_steps, remains
+from tests.crash import failing_steps, recovered_state
+from tests.crash.injected_bugs import VARIABLE
 from tests.crash.ledgers.report import Book, Report
 from tests.crash.power.clients import CONFIG, ENTITIES, SESSIONS, Clients
 from tests.crash.power.disk import Disk
 from tests.crash.power.recording import Kind, Recording
 from tests.crash.power.timeline import Found, Timeline
-from tests.crash.sabotage import VARIABLE
 from tests.support.server import BrokerFailed, BrokerProcess
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _judge_images(
             said = f"image {number} after call {at} ({disk.leave(image, chance)})"
             try:
                 found = read(image / DATABASE)
-                looked = remains.look_at(image / DATABASE)
+                looked = recovered_state.look_at(image / DATABASE)
             except Exception as error:  # noqa: BLE001 -- torn rows can fail anything that reads them
                 book.violate("unreadable", f"{error!r}, {said}")
                 continue

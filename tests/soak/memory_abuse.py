@@ -2,7 +2,7 @@
 
 Owns each abuse of memory and the watching: how large the broker gets, and how long the neighbour waits
 for the answer to a send. An abuse is bounded and repeatable: it ends by itself, whether the broker lets
-it go on or not. Run `python -m tests.soak.hoarding [name …]`.
+it go on or not. Run `python -m tests.soak.memory_abuse [name …]`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from protocol.codec.values import Described, Int, Long, Symbol, UInt, ULong, encode
 from tests.bench.observe import resident_megabytes
-from tests.support import wire
+from tests.support import amqp_frames
 from tests.support.server import HOST, BrokerProcess, root_token
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class RawClient:
         self.socket.settimeout(TIMEOUT_S)
         self.socket.connect((HOST, port))
         self._heard = b""
-        self.say(wire.HEADER, wire.open_frame(hostname=HOST), wire.begin_frame())
+        self.say(
+            amqp_frames.HEADER, amqp_frames.open_frame(hostname=HOST), amqp_frames.begin_frame()
+        )
         self.hear("begin")
 
     def say(self, *data: bytes) -> None:
@@ -70,7 +72,7 @@ class RawClient:
         except OSError as error:
             raise HungUp from error
 
-    def hear(self, name: str) -> wire.Frame:
+    def hear(self, name: str) -> amqp_frames.Frame:
         """Read up to the next frame of this name. Raises `HungUp`."""
         while True:
             while len(self._heard) >= 8:
@@ -79,7 +81,7 @@ class RawClient:
                     size = int.from_bytes(self._heard[:4])
                 if len(self._heard) < size:
                     break
-                found = wire.frames(self._heard[:size])
+                found = amqp_frames.frames(self._heard[:size])
                 self._heard = self._heard[size:]
                 if found and found[0].name == name:
                     return found[0]
@@ -110,7 +112,7 @@ class Abuse:
     def fill(self, queue: str, count: int, size_bytes: int) -> None:
         """Put messages into a queue."""
         client = RawClient(self.broker.amqp_port)
-        client.say(wire.attach_sender(address=queue))
+        client.say(amqp_frames.attach_sender(address=queue))
         client.hear("attach")
         message = data_section(size_bytes)
         for number in range(count):
@@ -138,7 +140,7 @@ def in_parts(number: int, message: bytes, *, handle: int = 0, **options: Any) ->
     """The transfers of one message."""
     starts = range(0, len(message), PART_BYTES)
     return [
-        wire.transfer(
+        amqp_frames.transfer(
             number,
             message[start : start + PART_BYTES],
             handle=handle,
@@ -150,15 +152,15 @@ def in_parts(number: int, message: bytes, *, handle: int = 0, **options: Any) ->
 
 
 def attach_coordinator(handle: int) -> bytes:
-    return wire.frame(
+    return amqp_frames.frame(
         "attach",
         f"coordinator-{handle}",
         UInt(handle),
         False,
         None,
         None,
-        wire.source("here"),
-        wire.described(0x30),
+        amqp_frames.source("here"),
+        amqp_frames.described(0x30),
         None,
         None,
         UInt(0),
@@ -167,8 +169,8 @@ def attach_coordinator(handle: int) -> bytes:
 
 def declare(client: RawClient, number: int, handle: int) -> bytes:
     """The id of a new transaction. Raises `HungUp` where there will be none."""
-    request = encode(Described(ULong(0x77), wire.described(0x31)))
-    client.say(wire.transfer(number, request, handle=handle))
+    request = encode(Described(ULong(0x77), amqp_frames.described(0x31)))
+    client.say(amqp_frames.transfer(number, request, handle=handle))
     outcome = client.hear("disposition")[4]
     if not isinstance(outcome, Described) or outcome.descriptor != 0x33:
         raise HungUp
@@ -193,8 +195,8 @@ def unfinished_tokens(abuse: Abuse) -> None:
             client = abuse.connect()
             for handle in range(100):
                 client.say(
-                    wire.attach_sender(f"t{handle}", handle, "$cbs"),
-                    wire.transfer(handle, part, handle=handle, more=True),
+                    amqp_frames.attach_sender(f"t{handle}", handle, "$cbs"),
+                    amqp_frames.transfer(handle, part, handle=handle, more=True),
                 )
     abuse.settle()
 
@@ -205,11 +207,11 @@ def unfinished_messages(abuse: Abuse) -> None:
     for _ in range(8):
         with suppress(HungUp):
             client = abuse.connect()
-            client.say(wire.attach_sender(address="large"))
+            client.say(amqp_frames.attach_sender(address="large"))
             client.hear("attach")
             client.hear("flow")
             for number in range(93_000_000 // PART_BYTES):
-                client.say(wire.transfer(0 if number == 0 else None, part, more=True))
+                client.say(amqp_frames.transfer(0 if number == 0 else None, part, more=True))
     abuse.settle()
 
 
@@ -227,23 +229,26 @@ def unread_peeks(abuse: Abuse) -> None:
         )
     )
     with suppress(HungUp):
-        client.say(wire.attach_receiver("answers", 0, node), wire.attach_sender("asks", 1, node))
+        client.say(
+            amqp_frames.attach_receiver("answers", 0, node),
+            amqp_frames.attach_sender("asks", 1, node),
+        )
         for number in range(2_500):
-            client.say(wire.transfer(number, request, handle=1))
+            client.say(amqp_frames.transfer(number, request, handle=1))
     abuse.settle()
 
 
 def unread_copies(abuse: Abuse) -> None:
     """Ten browsing links with endless credit, of which nothing is read."""
     abuse.fill("orders", 100, 900_000)
-    copies = wire.described(0x28, "orders", None, None, None, None, None, Symbol("copy"))
+    copies = amqp_frames.described(0x28, "orders", None, None, None, None, None, Symbol("copy"))
     for _ in range(10):
         client = abuse.connect(receive_buffer_bytes=4096)
-        attach = wire.frame(
-            "attach", "look", UInt(0), True, None, None, copies, wire.target("here")
+        attach = amqp_frames.frame(
+            "attach", "look", UInt(0), True, None, None, copies, amqp_frames.target("here")
         )
         with suppress(HungUp):
-            client.say(attach, wire.flow(1_000_000, incoming_window=1 << 30))
+            client.say(attach, amqp_frames.flow(1_000_000, incoming_window=1 << 30))
     abuse.settle()
 
 
@@ -254,8 +259,8 @@ def unread_messages(abuse: Abuse) -> None:
         client = abuse.connect(receive_buffer_bytes=4096)
         with suppress(HungUp):
             client.say(
-                wire.attach_receiver(address="orders"),
-                wire.flow(1_000_000, incoming_window=1 << 30),
+                amqp_frames.attach_receiver(address="orders"),
+                amqp_frames.flow(1_000_000, incoming_window=1 << 30),
             )
     abuse.settle()
 
@@ -265,11 +270,11 @@ def open_transactions(abuse: Abuse) -> None:
     for _ in range(172):
         with suppress(HungUp):
             client = abuse.connect()
-            client.say(wire.attach_sender(address="orders"))
+            client.say(amqp_frames.attach_sender(address="orders"))
             client.hear("attach")
             client.say(attach_coordinator(1))
             transaction_id = declare(client, 0, 1)
-            state = wire.described(0x34, transaction_id)
+            state = amqp_frames.described(0x34, transaction_id)
             message = data_section(900_000)
             for number in range(1, 21):
                 client.say(*in_parts(number, message, state=state))
@@ -280,13 +285,13 @@ def open_transactions(abuse: Abuse) -> None:
 def many_transactions(abuse: Abuse) -> None:
     """30,000 transactions on one connection, over many coordinator links."""
     client = abuse.connect()
-    request = encode(Described(ULong(0x77), wire.described(0x31)))
+    request = encode(Described(ULong(0x77), amqp_frames.described(0x31)))
     number = 0
     with suppress(HungUp):
         for handle in range(300):
             client.say(attach_coordinator(handle))
             for _ in range(100):
-                client.say(wire.transfer(number, request, handle=handle))
+                client.say(amqp_frames.transfer(number, request, handle=handle))
                 number += 1
             client.hear("disposition")
     abuse.settle()
@@ -298,7 +303,7 @@ def refused_attaches(abuse: Abuse) -> None:
     client.socket.settimeout(5)
     with suppress(HungUp):
         for handle in range(40_000):
-            client.say(wire.attach_sender(f"link-{handle}", handle, f"missing/{handle}/$x"))
+            client.say(amqp_frames.attach_sender(f"link-{handle}", handle, f"missing/{handle}/$x"))
     abuse.settle()
 
 
@@ -308,7 +313,7 @@ def wordy_attaches(abuse: Abuse) -> None:
     words: dict[Any, object] = {Symbol(f"p{number}"): Int(1000) for number in range(5_000)}
     with suppress(HungUp):
         for handle in range(2_000):
-            client.say(wire.attach_sender(f"l{handle}", handle, "orders", properties=words))
+            client.say(amqp_frames.attach_sender(f"l{handle}", handle, "orders", properties=words))
     abuse.settle()
 
 
@@ -319,8 +324,8 @@ def many_sessions(abuse: Abuse) -> None:
             client = abuse.connect()
             for channel in range(1, 8_000):
                 client.say(
-                    wire.begin_frame(channel),
-                    wire.attach_sender("l", 0, "$cbs", channel=channel),
+                    amqp_frames.begin_frame(channel),
+                    amqp_frames.attach_sender("l", 0, "$cbs", channel=channel),
                 )
     abuse.settle()
 
@@ -333,7 +338,7 @@ def many_links(abuse: Abuse) -> None:
             for start in range(0, 20_000, 500):
                 client.say(
                     *(
-                        wire.attach_receiver(f"l{handle}", handle, "orders")
+                        amqp_frames.attach_receiver(f"l{handle}", handle, "orders")
                         for handle in range(start, start + 500)
                     )
                 )
@@ -347,7 +352,7 @@ def session_waits(abuse: Abuse) -> None:
     with suppress(HungUp):
         for handle in range(20_000):
             client.say(
-                wire.attach_receiver(f"l{handle}", handle, "baskets", filters=wanted),
+                amqp_frames.attach_receiver(f"l{handle}", handle, "baskets", filters=wanted),
             )
     abuse.settle()
 
@@ -360,11 +365,11 @@ def unread_outcomes(abuse: Abuse) -> None:
         client.socket.settimeout(3)
         with suppress(HungUp):
             # Settled one by one, each outcome is a frame of its own.
-            client.say(wire.attach_sender(address="orders"))
+            client.say(amqp_frames.attach_sender(address="orders"))
             for number in range(0, 40_000, 2):
                 client.say(
-                    wire.transfer(number, message),
-                    wire.transfer(number + 1, b"\x00", settled=False),
+                    amqp_frames.transfer(number, message),
+                    amqp_frames.transfer(number + 1, b"\x00", settled=False),
                 )
     abuse.settle()
 
@@ -513,7 +518,7 @@ def _neighbour(port: int, pipe: Any) -> None:
     client.socket.settimeout(120)
     client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _put_token(client)
-    client.say(wire.attach_sender("mine", 7, "neighbour"))
+    client.say(amqp_frames.attach_sender("mine", 7, "neighbour"))
     client.hear("attach")
     message = data_section(100)
     number = 1
@@ -522,7 +527,7 @@ def _neighbour(port: int, pipe: Any) -> None:
     pipe.recv()
     while not pipe.poll():
         begun_s = time.monotonic()
-        client.say(wire.transfer(number, message, handle=7))
+        client.say(amqp_frames.transfer(number, message, handle=7))
         client.hear("disposition")
         waits.append(time.monotonic() - begun_s)
         number += 1
@@ -543,10 +548,10 @@ def _put_token(client: RawClient) -> None:
         )
     )
     client.say(
-        wire.attach_receiver("granted", 5, "$cbs"),
-        wire.flow(10, handle=5),
-        wire.attach_sender("token", 6, "$cbs"),
-        wire.transfer(0, request, handle=6),
+        amqp_frames.attach_receiver("granted", 5, "$cbs"),
+        amqp_frames.flow(10, handle=5),
+        amqp_frames.attach_sender("token", 6, "$cbs"),
+        amqp_frames.transfer(0, request, handle=6),
     )
     client.hear("transfer")
 
@@ -562,7 +567,7 @@ def run_hoarding(names: list[str] | None = None) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.hoarding", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.memory_abuse", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(ABUSES))
     return int(run_hoarding(parser.parse_args(arguments).names))
 

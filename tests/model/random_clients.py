@@ -1,6 +1,6 @@
 """Random clients: what they have been told, and how they choose what to ask next.
 
-Owns their knowledge and the making of turns; which moves there are is in `moves.py`. Clients make
+Owns their knowledge and the making of turns; which moves there are is in `random_commands.py`. Clients make
 mistakes too: stale tokens, wrong numbers, wrong entities.
 """
 
@@ -13,9 +13,9 @@ from broker.core.contract import commands as ask
 from broker.core.contract import effects as tell
 from broker.core.contract.commands import Settlement, SettlementKind
 from config.model.definitions import TopicDefinition
-from tests.model.pair import Pair
-from tests.model.traffic import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
-from tests.model.world import (
+from tests.model.comparison import Pair
+from tests.model.model_operations import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
+from tests.model.run_entities import (
     ENTITIES,
     FOCUSES,
     LABELS,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Effect
     from broker.core.contract.message import Message
-    from tests.model.pair import Watch
+    from tests.model.comparison import Watch
 
 T = TypeVar("T")
 

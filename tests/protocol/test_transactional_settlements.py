@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from protocol.codec.values import Array, ArrayCode, UInt
-from tests.support.dotnet_bench import SESSION_FILTER, left_in, send
+from tests.support.amqp_frames import described, frame
 from tests.support.dotnet_links import (
     ABANDONED,
     ACCEPTED,
@@ -21,13 +21,13 @@ from tests.support.dotnet_links import (
     message,
     transactional,
 )
-from tests.support.wire import described, frame
+from tests.support.dotnet_setup import SESSION_FILTER, left_in, send
 
 if TYPE_CHECKING:
     from protocol.codec.values import Described
-    from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver
+    from tests.support.dotnet_setup import Bench
 
 UNKNOWN = b"no such transact"
 

@@ -10,7 +10,7 @@ from config.model.definitions import DEFAULT_LOCK_DURATION_MS, AuthorizationRule
 from config.model.limits import RELAXED
 from config.model.names import DEFAULT_NAMESPACE
 from tests.identity.broker import HOUR_MS, ROOT_KEY, ROOT_NAME, Broker, Client, error_of
-from tests.support import wire
+from tests.support import amqp_frames
 from tests.support.amqp_messages import DATA, encoded
 
 DECLARED = "queues: {orders: , invoices: }"
@@ -27,7 +27,7 @@ def detached(client: Client) -> list[tuple[int, str]]:
     return [(frame[0], error_of(frame)) for frame in client.listen() if frame.name == "detach"]
 
 
-def names(frames: list[wire.Frame]) -> list[str]:
+def names(frames: list[amqp_frames.Frame]) -> list[str]:
     return [frame.name for frame in frames]
 
 
@@ -112,13 +112,13 @@ def test_messages_locked_by_an_ended_link_come_back_when_their_locks_end(broker:
     """As with any link that detaches on a live connection."""
     client = authenticated(broker, "orders", lasting_ms=1000)
     client.attach_sender("orders")
-    client.say(wire.transfer(1, encoded(DATA), handle=client.last_handle))
+    client.say(amqp_frames.transfer(1, encoded(DATA), handle=client.last_handle))
     client.attach_receiver("orders")
-    assert "transfer" in names(client.say(wire.flow(1, handle=client.last_handle)))
+    assert "transfer" in names(client.say(amqp_frames.flow(1, handle=client.last_handle)))
     broker.advance(1000)
     other = authenticated(broker, "orders")
     other.attach_receiver("orders")
-    assert "transfer" not in names(other.say(wire.flow(1, handle=other.last_handle)))
+    assert "transfer" not in names(other.say(amqp_frames.flow(1, handle=other.last_handle)))
     broker.advance(DEFAULT_LOCK_DURATION_MS)
     assert "transfer" in names(other.listen())
 
@@ -313,7 +313,7 @@ def test_wrong_plain_credentials_are_refused(authorization: str):
 # --- nothing is left behind --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", [wire.detach, lambda _: wire.frame("end")])
+@pytest.mark.parametrize("ending", [amqp_frames.detach, lambda _: amqp_frames.frame("end")])
 def test_refused_and_ended_links_are_forgotten(broker: Broker, ending):
     """A client may try as often as it likes on one connection."""
     client = authenticated(broker, "orders")

@@ -6,13 +6,13 @@ import traceback
 from typing import TYPE_CHECKING
 
 from tests.model.invariants import check_invariants
-from tests.model.portrait import Portrait, portrait
+from tests.model.namespace_state import Portrait, portrait
 from tests.simulation.findings import NOTHING_LEFT, Finding, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.simulation.broker import BrokerProcess
+    from tests.simulation.simulated_broker import BrokerProcess
     from tests.simulation.store import SimulatedStore
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract import effects as tell
 from tests.model.dispatch import Handed
-from tests.model.model import undated
-from tests.model.world import START_MS, fields_of, mark_of
+from tests.model.naive_model import undated
+from tests.model.run_entities import START_MS, fields_of, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

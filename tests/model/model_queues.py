@@ -2,7 +2,7 @@
 
 Written from the promises to users, not from the broker. Owns what must happen to a message; where
 the promises leave a choice (which of several receivers, which free session), `dispatch.py` checks
-the broker's. What each command does is in `traffic.py` and `model.py`.
+the broker's. What each command does is in `model_operations.py` and `naive_model.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from config.model.definitions import (
     TopicDefinition,
     TrueFilter,
 )
-from tests.model.things import (
+from tests.model.model_entities import (
     ACTIVE,
     DEAD,
     DEFERRED,

@@ -1,6 +1,6 @@
 """A process that uses a store, for tests of what other processes see and what a kill leaves.
 
-Run as `python -m tests.storage.keeper hold|write PATH`. `hold` opens the file, says so and waits to
+Run as `python -m tests.storage.store_process hold|write PATH`. `hold` opens the file, says so and waits to
 be ended. `write` commits batches without end, and names each on its standard output once durable.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.sqlite.store import SqliteStore
-from tests.storage.facts import payload, row
+from tests.storage.sample_records import payload, row
 
 BATCH_MESSAGES = 40
 KEPT_BATCHES = 25

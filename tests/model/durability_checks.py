@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.commands import SettlementKind
 from broker.core.contract.effects import Deliver, SendAccepted, Settled
 from broker.core.contract.records import MessagesStored
-from tests.model.world import fields_of, mark_of
+from tests.model.run_entities import fields_of, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,13 +18,12 @@ from broker.core.contract.turn import Turn
 from config.model.definitions import RuleDefinition
 from storage.memory import MemoryStore
 from tests.model.dispatch import Handed, dispatch
-from tests.model.durable import Durable
+from tests.model.durability_checks import Durable
 from tests.model.invariants import check_invariants, check_nothing_is_left
-from tests.model.model import Model, shown
-from tests.model.things import DEAD, MAIN, TRANSFER_DEAD
-from tests.model.traffic import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
-from tests.model.words import check_order, described, handed_by, seen, told_by, view_of
-from tests.model.world import (
+from tests.model.model_entities import DEAD, MAIN, TRANSFER_DEAD
+from tests.model.model_operations import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
+from tests.model.naive_model import Model, shown
+from tests.model.run_entities import (
     ENTITIES,
     LIMITS,
     START_MS,
@@ -34,6 +33,7 @@ from tests.model.world import (
     mark_of,
     new_namespace,
 )
+from tests.model.vocabulary import check_order, described, handed_by, seen, told_by, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """What random clients do: each move is one command, made from what the clients have been told.
 
 Owns the moves and how often each is made, by hypothesis or by a seeded generator alike; whether the
-broker reacts rightly is `pair.py`'s.
+broker reacts rightly is `comparison.py`'s.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from config.model.definitions import (
     RuleDefinition,
     TopicDefinition,
 )
-from tests.model.clients import FLOODS, PAUSES_MS, Choices, Clients
-from tests.model.durable import Given, Sent
-from tests.model.things import DEFERRED, SCHEDULED
-from tests.model.traffic import DEAD_SUFFIX
-from tests.model.world import (
+from tests.model.durability_checks import Given, Sent
+from tests.model.model_entities import DEFERRED, SCHEDULED
+from tests.model.model_operations import DEAD_SUFFIX
+from tests.model.random_clients import FLOODS, PAUSES_MS, Choices, Clients
+from tests.model.run_entities import (
     ENTITIES,
     LIVE_MS,
     LOCK_MS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.sqlite.store import SqliteStore
-from tests.crash import remains
+from tests.crash import recovered_state
 from tests.crash.ledgers.report import found_in
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def found_with(folder: Path, *statements: str) -> dict[str, int]:
         for statement in statements:
             database.execute(statement)
         database.commit()
-    return found_in(remains.look_at(path))
+    return found_in(recovered_state.look_at(path))
 
 
 def test_a_sound_file_has_no_contradiction(tmp_path: Path):

@@ -23,7 +23,7 @@ from protocol.codec.values import (
     ULong,
     encode,
 )
-from tests.support.dotnet_bench import SESSION_FILTER, bodies, left_in, send
+from tests.support.amqp_frames import BATCH_FORMAT, described
 from tests.support.dotnet_client import PRODUCT, DotNetClient
 from tests.support.dotnet_links import (
     ABANDONED,
@@ -38,12 +38,12 @@ from tests.support.dotnet_links import (
     message,
     sections_of,
 )
+from tests.support.dotnet_setup import SESSION_FILTER, bodies, left_in, send
 from tests.support.server import BrokerProcess
-from tests.support.wire import BATCH_FORMAT, described
 
 if TYPE_CHECKING:
-    from tests.support.dotnet_bench import Bench
     from tests.support.dotnet_links import Received, Receiver
+    from tests.support.dotnet_setup import Bench
 
 TICKS_OF_1970 = 621_355_968_000_000_000
 LAST_MS = 253_402_300_799_999

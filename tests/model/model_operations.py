@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.commands import SettlementKind
 from config.model.definitions import SubscriptionDefinition, TopicDefinition
-from tests.model.naive import World
-from tests.model.things import (
+from tests.model.model_entities import (
     DEAD,
     MAIN,
     NO_RECEIVING,
@@ -24,6 +23,7 @@ from tests.model.things import (
     Refusal,
     item_from,
 )
+from tests.model.model_queues import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker.core.namespace import Namespace
     from config.files.topology import Topology
     from config.settings.settings import Settings
-    from tests.simulation.network import BrokerWire, Network
+    from tests.simulation.simulated_network import BrokerWire, Network
     from tests.simulation.sources import VirtualClock
     from tests.simulation.store import SimulatedStore
     from tests.simulation.virtual_loop import VirtualLoop

@@ -1,6 +1,6 @@
 """The naive model's things: entities, messages, locks and receivers, as plain records.
 
-Owns their fields; what happens to them is in `naive.py`. Each message is one `Item` with one place,
+Owns their fields; what happens to them is in `model_queues.py`. Each message is one `Item` with one place,
 so it is in exactly one place by construction.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from config.model.definitions import EntityStatus, TopicDefinition
-from tests.model.world import fields_of
+from tests.model.run_entities import fields_of
 
 if TYPE_CHECKING:
     from broker.core.contract.commands import Peer, ReceiveMode

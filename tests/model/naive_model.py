@@ -1,7 +1,7 @@
 """What each request must do, and what happens by itself, told by the naive world.
 
 Owns the passing of time, requests about messages, sessions and entities, and a new beginning. The
-commands that come with every message are in `traffic.py`.
+commands that come with every message are in `model_operations.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.commands import ReceiveMode
 from config.model.definitions import SubscriptionDefinition, TopicDefinition
-from tests.model.things import (
+from tests.model.model_entities import (
     ACTIVE,
     DEAD,
     DEFERRED,
@@ -28,7 +28,7 @@ from tests.model.things import (
     item_from,
     same,
 )
-from tests.model.traffic import Route, Traffic
+from tests.model.model_operations import Route, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.crash import failing_steps, faults
 from tests.crash.failing_steps import FailingStep
-from tests.crash.sabotage import VARIABLE
+from tests.crash.injected_bugs import VARIABLE
 from tests.crash.workload import NO_LIFE
 from tests.support.server import BrokerProcess
 

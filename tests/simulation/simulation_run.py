@@ -29,8 +29,7 @@ from tests.crash.workloads.schedules import Schedules
 from tests.crash.workloads.sessions import Sessions
 from tests.crash.workloads.transactions import Transactions
 from tests.simulation.administration import Administrator
-from tests.simulation.aftermath import differences
-from tests.simulation.broker import BrokerProcess, topology_of
+from tests.simulation.final_checks import differences
 from tests.simulation.findings import (
     AN_END,
     NO_MISTAKES,
@@ -42,7 +41,8 @@ from tests.simulation.findings import (
     noted,
 )
 from tests.simulation.locks import Locks
-from tests.simulation.network import Network
+from tests.simulation.simulated_broker import BrokerProcess, topology_of
+from tests.simulation.simulated_network import Network
 from tests.simulation.sources import VirtualClock, seeded
 from tests.simulation.store import SimulatedStore, StoreFault
 from tests.simulation.trace import Trace
