@@ -74,5 +74,6 @@ def pages() -> tuple[Page, ...]:
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / ".github").rglob("*.md"),
         ROOT / "examples" / "README.md",
+        ROOT / "tests" / "clients" / "SCENARIOS.md",
     ]
     return tuple(Page(path) for path in sorted(paths))

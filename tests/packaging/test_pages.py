@@ -133,8 +133,11 @@ def test_contributing_says_how_to_add(what):
     assert f"## How to add a {what}" in headings
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "SCENARIOS" not in page.name], ids=named
+)
 def test_every_variable_exists(page):
+    """The page of scenarios names variables that the runner of the clients sets."""
     known = {one.variable for one in SETTINGS} | {CONFIG_VARIABLE}
     found = set(re.findall(r"PEEKLOCK_[A-Z_]+", page.text)) - {"PEEKLOCK_"}
     assert set() == found - known
