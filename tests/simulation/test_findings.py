@@ -14,7 +14,7 @@ from tests.crash.ledgers.promises import PROMISES
 from tests.crash.ledgers.report import Book
 from tests.simulation.findings import Finding, failure, sentences
 from tests.simulation.run import run_many
-from tests.simulation.world import World
+from tests.simulation.simulation_run import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
