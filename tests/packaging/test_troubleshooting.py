@@ -21,6 +21,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 
 from broker.__main__ import main
 from broker.core.contract.errors import ServerBusy
+from storage.sqlite.store import SqliteStore
 from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT
 from tests.packaging.markdown import Page
@@ -78,9 +79,12 @@ def foreign_address(_: Path) -> str:
 
 
 def store_in_use(folder: Path) -> str:
-    storage = f"sqlite:///{folder / 'store.db'}"
-    with BrokerProcess(storage=storage):
-        return served("--amqp-port", "0", "--storage", storage)
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    try:
+        return served("--amqp-port", "0", "--storage", f"sqlite:///{store.path}")
+    finally:
+        store.close()
 
 
 def damaged_store(folder: Path) -> str:
@@ -89,14 +93,14 @@ def damaged_store(folder: Path) -> str:
 
 
 def newer_store(folder: Path) -> str:
-    path = folder / "store.db"
-    with BrokerProcess(storage=f"sqlite:///{path}"):
-        pass
-    connection = sqlite3.connect(path)
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    store.close()
+    connection = sqlite3.connect(store.path)
     connection.execute("PRAGMA user_version = 9999")
     connection.commit()
     connection.close()
-    return served("--amqp-port", "0", "--storage", f"sqlite:///{path}")
+    return served("--amqp-port", "0", "--storage", f"sqlite:///{store.path}")
 
 
 def store_without_permission(_: Path) -> str:
