@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.app.network.amqp_transport import READ_PER_TURN_BYTES, UNREAD_MAX_BYTES, AmqpTransport
+from broker.app.network.shared_reading import SharedReading
 
 if TYPE_CHECKING:
     from broker.app.network.amqp_transport import Doorkeeper, Wire
@@ -28,7 +29,10 @@ class Watched:
 
 def transport(watched: Watched | Tap) -> AmqpTransport:
     made = AmqpTransport(
-        cast("Doorkeeper", watched), lambda _transport, _peer: cast("Connection", watched), 60.0
+        cast("Doorkeeper", watched),
+        lambda _transport, _peer: cast("Connection", watched),
+        60.0,
+        SharedReading(),
     )
     made.begin(cast("Wire", watched), "client")
     return made

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from broker.app.network import amqp_transport
+from broker.app.network import amqp_transport, shared_reading
 from broker.app.runtime.clock import Clock
 from protocol import refusals
 from protocol.amqp.nodes import coordinator
@@ -66,6 +66,7 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
         (repeats, "_events", {}),
         (repeats, "_now_s", lambda: clock.real_ms() / 1000),
         (amqp_transport, "perf_counter", lambda: next(ticks) * STEP_S),
+        (shared_reading, "perf_counter", lambda: next(ticks) * STEP_S),
         (message_ids, "_numbers", count(1)),
         (message_ids, "_PREFIX", prefix),
         (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),

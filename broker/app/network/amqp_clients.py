@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.app.network.amqp_transport import AmqpTransport
+from broker.app.network.shared_reading import SharedReading
 from broker.app.network.unread_output import UnreadOutput
 from broker.core.contract.errors import BrokerError
 from protocol.amqp.connection import Connection, Surroundings
@@ -59,6 +60,7 @@ class AmqpClients:
         """In the order they came, so that the same run happens again in a simulation."""
         self._empty = asyncio.Event()
         self._empty.set()
+        self._sharing = SharedReading()
         self._memory = MemoryBudgets(settings.limits)
         loop = asyncio.get_running_loop()
         self._unread = UnreadOutput(settings.limits.unread_max_bytes, loop.time, loop.call_later)
@@ -70,7 +72,8 @@ class AmqpClients:
 
     def new_transport(self) -> AmqpTransport:
         """A transport for a client that has just said it speaks AMQP."""
-        transport = AmqpTransport(self, self._connect, self._limits.handshake_timeout_ms / 1000)
+        timeout_s = self._limits.handshake_timeout_ms / 1000
+        transport = AmqpTransport(self, self._connect, timeout_s, self._sharing)
         self._transports[transport] = None
         self._empty.clear()
         self.connections_total += 1

@@ -1,7 +1,7 @@
 """A socket and the sans-IO connection it feeds: the only IO there is for AMQP.
 
-Reads go into the connection as fast as it takes them, in slices of some milliseconds between which
-others are served; writes happen once per turn. Reading pauses when a client has had its share of a
+Reads go into the connection as fast as it takes them, in slices between which others are served
+(`shared_reading.py`); writes happen once per turn. Reading pauses when a client has had its share of a
 turn, while too much of what was read is not yet committed, and while a client
 leaves too many answers unread; delivering pauses while the socket is full.
 """
@@ -18,6 +18,7 @@ import structlog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.app.network.shared_reading import SharedReading
     from broker.core.contract.errors import BrokerError
     from protocol.amqp.connection import Connection
 
@@ -29,10 +30,11 @@ MAX_TIMER_S = 3600.0
 READ_PER_TURN_BYTES = 256 * 1024
 """A client that sends without end has others served in between, and what it is done with freed."""
 
-SLICE_S = 0.004
-"""How long one client's bytes may keep everybody else waiting. How many bytes that is depends on what
-they say: an attach of a hundred bytes takes longer than a message of a hundred kilobytes."""
-SLICE_MIN_BYTES = 1024
+SLICE_S = 0.001
+"""How long the bytes given to a connection at once should take, at least half and at most twice as long.
+How many bytes that is depends on what they say: an attach of a hundred bytes takes longer than a message
+of a hundred kilobytes."""
+SLICE_MIN_BYTES = 512
 SLICE_FIRST_BYTES = 4 * 1024
 SLICE_MAX_BYTES = 1024 * 1024
 
@@ -82,8 +84,10 @@ class AmqpTransport(asyncio.Protocol):
         doorkeeper: Doorkeeper,
         connect: Callable[[AmqpTransport, str], Connection | None],
         handshake_timeout_s: float,
+        sharing: SharedReading,
     ) -> None:
         self._doorkeeper = doorkeeper
+        self._sharing = sharing
         self._connect = connect
         self._handshake_timeout_s = handshake_timeout_s
         self._wire: Wire | None = None
@@ -95,6 +99,8 @@ class AmqpTransport(asyncio.Protocol):
         self._slice_bytes = SLICE_FIRST_BYTES
         self._not_taken = b""
         """What was read and is still to be given to the connection."""
+        self._is_lost = False
+        """The socket is gone, and what came before that may still have to be taken."""
         self._waits_for_commit = False
         self._waits_for_client = False
         self._is_full = False
@@ -124,10 +130,13 @@ class AmqpTransport(asyncio.Protocol):
         """Bytes from the client."""
         if self.connection is None or self._wire is None:
             return
-        if self._not_taken:
+        is_waiting = bool(self._not_taken)
+        if is_waiting:
             self._not_taken += data  # what was on its way when reading was paused
-        elif not self._give(data):
+        elif not self._give(data, self._sharing.new_bytes_end_s()):
             return
+        if self._not_taken and not is_waiting:
+            self._sharing.add(self)
         self._doorkeeper.touch(self)
         self._read_bytes += len(data)
         if self._doorkeeper.took_in(self, len(data)):
@@ -137,12 +146,11 @@ class AmqpTransport(asyncio.Protocol):
         if not self._may_read:
             self._wire.pause_reading()
 
-    def _give(self, data: bytes, *, whole: bool = False) -> bool:
-        """Give bytes to the connection until its time is over, the rest in the next pass of the event
-        loop; False if they broke it."""
+    def _give(self, data: bytes, ends_s: float) -> bool:
+        """Give bytes to the connection until this time and keep the rest; False if they broke it."""
         assert self.connection is not None
-        began_s = perf_counter()
         taken = 0
+        began_s = perf_counter()
         try:
             while taken < len(data):
                 size = self._slice_bytes
@@ -150,12 +158,13 @@ class AmqpTransport(asyncio.Protocol):
                 self.connection.receive_data(piece)
                 taken += len(piece)
                 now_s = perf_counter()
-                if now_s - began_s > SLICE_S:
+                if now_s - began_s > 2 * SLICE_S:
                     self._slice_bytes = max(size // 2, SLICE_MIN_BYTES)
-                    if not whole:
-                        break
-                elif size < SLICE_MAX_BYTES:
+                elif now_s - began_s < SLICE_S and size < SLICE_MAX_BYTES:
                     self._slice_bytes = size * 2
+                if now_s >= ends_s:
+                    break
+                began_s = now_s
         except Exception:
             # Whatever these bytes did, they did it to this connection alone.
             log.exception("connection.broken")
@@ -166,17 +175,21 @@ class AmqpTransport(asyncio.Protocol):
         self._not_taken = data[taken:]
         if self._handshaking and self.connection.opened:
             self._end_handshake()
-        if self._not_taken:
-            asyncio.get_running_loop().call_soon(self._give_more)
         return True
 
-    def _give_more(self) -> None:
-        if self.connection is None or self._wire is None or not self._not_taken:
+    def give_more(self, ends_s: float) -> bool:
+        """Give the connection more of what was read, until this time; whether there is still more."""
+        if self.connection is None:
             self._not_taken = b""
-            return
-        if self._give(self._not_taken):
+            return False
+        was_taken = self._give(self._not_taken, ends_s)
+        if self._is_lost:
+            if not self._not_taken:
+                self._leave()
+        elif was_taken:
             self._doorkeeper.touch(self)
             self._read_on()
+        return bool(self._not_taken)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it asks for messages."""
@@ -194,12 +207,15 @@ class AmqpTransport(asyncio.Protocol):
             self._doorkeeper.touch(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is gone."""
+        """The socket is gone. What the client said before that is taken first, when it is its turn."""
         del exc
-        if self._not_taken and self.connection is not None:
-            self._give(self._not_taken, whole=True)  # it was said before the end
-        self._forget_connection()
+        self._is_lost = True
         self._wire = None
+        if not self._not_taken or self.connection is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._forget_connection()
         self._doorkeeper.left(self)
 
     # --- for the server ------------------------------------------------------------------------

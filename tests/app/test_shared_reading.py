@@ -1,0 +1,131 @@
+"""Clients that have sent much share the time that their bytes may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from broker.app.network import amqp_transport, shared_reading
+from broker.app.network.amqp_transport import AmqpTransport
+from broker.app.network.shared_reading import PASS_S, TURN_S, SharedReading
+
+if TYPE_CHECKING:
+    from broker.app.network.amqp_transport import Doorkeeper, Wire
+    from protocol.amqp.connection import Connection
+
+S_PER_BYTE = 0.000_001
+MUCH = b"x" * 30_000
+
+
+class Stopwatch:
+    """Time that passes only while bytes are taken."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Client:
+    """Stands in for server, wire and connection of one client: its bytes take time."""
+
+    def __init__(self, stopwatch: Stopwatch, sharing: SharedReading) -> None:
+        self._stopwatch = stopwatch
+        self.taken = 0
+        self.breaks = False
+        self.opened = True
+        self.finished = False
+        self.events: list[str] = []
+        self.transport = AmqpTransport(
+            cast("Doorkeeper", self), lambda *_: cast("Connection", self), 60.0, sharing
+        )
+        self.transport.begin(cast("Wire", self), "client")
+
+    def receive_data(self, data: bytes) -> None:
+        if self.breaks:
+            raise ValueError
+        self.taken += len(data)
+        self._stopwatch.now_s += len(data) * S_PER_BYTE
+        self.events.append("data")
+
+    def took_in(self, *_: object) -> bool:
+        return False
+
+    def lost(self) -> None:
+        self.events.append("lost")
+
+    def left(self, _transport: object) -> None:
+        self.events.append("left")
+
+    def tick(self, _now_ms: int) -> int:
+        return 0
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+def stopwatch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
+    made = Stopwatch()
+    for module in (amqp_transport, shared_reading):
+        monkeypatch.setattr(module, "perf_counter", made)
+    return made
+
+
+async def test_however_many_clients_wait_one_pass_of_the_loop_is_short(stopwatch: Stopwatch):
+    sharing = SharedReading()
+    clients = [Client(stopwatch, sharing) for _ in range(50)]
+    for client in clients:
+        client.transport.data_received(MUCH)
+    while any(client.taken < len(MUCH) for client in clients):
+        before_s = stopwatch.now_s
+        await asyncio.sleep(0)
+        assert 0 < stopwatch.now_s - before_s < PASS_S + TURN_S
+    assert all(client.taken == len(MUCH) for client in clients)
+
+
+async def test_those_that_wait_take_turns(stopwatch: Stopwatch):
+    sharing = SharedReading()
+    clients = [Client(stopwatch, sharing) for _ in range(5)]
+    for client in clients:
+        client.transport.data_received(MUCH)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    taken = [client.taken for client in clients]
+    assert max(taken) < len(MUCH)
+    assert max(taken) - min(taken) <= 2 * TURN_S / S_PER_BYTE + PASS_S / S_PER_BYTE
+
+
+async def test_a_client_that_has_sent_little_does_not_wait(stopwatch: Stopwatch):
+    sharing = SharedReading()
+    for _ in range(50):
+        Client(stopwatch, sharing).transport.data_received(MUCH)
+    small = Client(stopwatch, sharing)
+    small.transport.data_received(b"x" * 100)
+    assert 100 == small.taken
+
+
+async def test_what_a_client_said_before_it_left_is_taken_in_turns_too(stopwatch: Stopwatch):
+    client = Client(stopwatch, SharedReading())
+    client.transport.data_received(MUCH)
+    taken = client.taken
+    client.transport.connection_lost(None)
+    assert taken == client.taken < len(MUCH)
+    while "left" not in client.events:
+        before_s = stopwatch.now_s
+        await asyncio.sleep(0)
+        assert stopwatch.now_s - before_s < PASS_S + TURN_S
+    assert len(MUCH) == client.taken
+    assert ["lost", "left"] == client.events[-2:]
+
+
+async def test_bytes_that_break_a_connection_that_is_lost_end_it(stopwatch: Stopwatch):
+    client = Client(stopwatch, SharedReading())
+    client.transport.data_received(MUCH)
+    client.breaks = True
+    client.transport.connection_lost(None)
+    await asyncio.sleep(0)
+    assert ["lost", "left"] == client.events[-2:]
