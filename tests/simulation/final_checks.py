@@ -65,7 +65,11 @@ def _comparable(whole: Portrait) -> Portrait:
 def _different(live: Portrait, again: Portrait) -> Iterator[str]:
     for path in {**live.entities, **again.entities}:
         one, other = live.entities.get(path), again.entities.get(path)
-        if one != other:
-            yield f"{path} is {one} in memory and {other} after a restart"
+        if one is None or other is None:
+            yield f"{path} is {'only' if other is None else 'not'} in memory"
+            continue
+        for name, before, after in zip(one._fields, one, other, strict=True):
+            if before != after:
+                yield f"{name} of {path}: {before} in memory and {after} after a restart"
     if live.payload_references != again.payload_references:
         yield "bodies have other references after a restart"

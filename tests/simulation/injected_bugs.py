@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
+from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.runtime.committer import Committer
-from broker.core.contract.commands import Detach
-from broker.core.contract.records import MessagesDeleted, MessagesStored
+from broker.core.contract.commands import Detach, Send
+from broker.core.contract.records import MessageIdsSeen, MessagesDeleted, MessagesStored
 from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
 from tests.simulation.store import SimulatedStore
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from broker.core.contract.records import Record
 
 RECORDS_BETWEEN = 25
+READS_BETWEEN = 100
 
 
 @contextmanager
@@ -76,8 +78,57 @@ def drop_records() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def reorder_sends() -> Iterator[None]:
+    """Messages that arrive together are stored from the last to the first."""
+    apply = Namespace.apply
+
+    def apply_backwards(self: Namespace, command: Command, now_ms: int, turn: Turn) -> None:
+        if isinstance(command, Send):
+            command = command._replace(
+                messages=command.messages[::-1], handles=command.handles[::-1]
+            )
+        apply(self, command, now_ms, turn)
+
+    with mock.patch.object(Namespace, "apply", apply_backwards):
+        yield
+
+
+@contextmanager
+def forget_message_ids() -> Iterator[None]:
+    """The store does not keep which message ids were seen."""
+    commit = SimulatedStore.commit
+
+    def commit_others(self: SimulatedStore, records: Sequence[Record]) -> None:
+        commit(self, [record for record in records if not isinstance(record, MessageIdsSeen)])
+
+    with mock.patch.object(SimulatedStore, "commit", commit_others):
+        yield
+
+
+@contextmanager
+def end_connections() -> Iterator[None]:
+    """The broker ends a connection after so many reads, and logs nothing."""
+    data_received = AmqpTransport.data_received
+    reads = 0
+
+    def receive_or_end(self: AmqpTransport, data: bytes) -> None:
+        nonlocal reads
+        reads += 1
+        if reads % READS_BETWEEN == 0 and self._wire is not None:
+            self._wire.abort()
+        else:
+            data_received(self, data)
+
+    with mock.patch.object(AmqpTransport, "data_received", receive_or_end):
+        yield
+
+
 SABOTAGES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "answer-early": answer_early,
     "keep-locks": keep_locks,
     "drop-records": drop_records,
+    "reorder-sends": reorder_sends,
+    "forget-message-ids": forget_message_ids,
+    "end-connections": end_connections,
 }
