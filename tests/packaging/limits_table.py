@@ -117,7 +117,7 @@ ROWS = (
         "256 KB",
     ),
     Row(
-        "size of a message, unless the entity says otherwise",
+        "size of a message, if the entity sets no size",
         _size("message_default_kilobytes", KIBIBYTE),
         "256 KB; Premium 1 MB",
         "256 KB",

@@ -20,6 +20,7 @@ from broker.__main__ import main, read_arguments
 from config.files import emulator_reader
 from config.files.yaml_reader import TOP_LEVEL
 from config.loader import load
+from config.model.authorization_keys import KEY_LENGTH
 from config.model.definitions import UNLIMITED_MS, QueueDefinition
 from config.settings.sources import CONFIG_VARIABLE, SETTINGS
 from tests.conftest import UNAVAILABLE
@@ -254,6 +255,16 @@ def test_curl_commands_succeed(line, broker):
     )
     assert 0 == done.returncode, done.stderr
     assert "error" not in json.loads(done.stdout)
+
+
+def test_the_command_for_keys_prints_a_key_of_the_length_that_the_page_names():
+    if shutil.which("openssl") is None:
+        pytest.skip(UNAVAILABLE + "openssl is not on the PATH")
+    page = Page(ROOT / "docs" / "configuration.md")
+    (command,) = [line for line in page.command_lines() if line.startswith("openssl ")]
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True)
+    assert KEY_LENGTH == len(done.stdout.strip())
+    assert f"{KEY_LENGTH} characters" in page.text
 
 
 # --- snippets ------------------------------------------------------------------------------------
