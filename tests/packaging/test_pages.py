@@ -17,6 +17,7 @@ import yaml
 
 from broker import __version__
 from broker.__main__ import main, read_arguments
+from broker.core.contract.counting import DeadLetterCause, Outcome
 from config.files import emulator_reader
 from config.files.yaml_reader import TOP_LEVEL
 from config.loader import load
@@ -365,10 +366,28 @@ def test_the_metrics_are_those_of_a_broker(broker):
     assert given == set(first_column(Page(ROOT / "docs" / "operations.md"), "## Metrics"))
 
 
-def test_the_events_are_logged_somewhere():
-    names = first_column(Page(ROOT / "docs" / "operations.md"), "## Logs")
-    assert names
-    assert [] == [name for name in names if f'"{name}"' not in sources()]
+def logged_events() -> set[str]:
+    """The events that the source logs at info or above."""
+    found = set(re.findall(r'log\.(?:info|warning|error|exception)\(\s*"([a-z_.]+)"', sources()))
+    return found | set(re.findall(r'note\(\s*log\.\w+,\s*"([a-z_.]+)"', sources()))
+
+
+def test_the_table_of_events_is_complete():
+    named_events = set(first_column(Page(ROOT / "docs" / "operations.md"), "## Logs"))
+    assert set() == {one for one in named_events if f'"{one}"' not in sources()}
+    assert set() == logged_events() - named_events
+
+
+def test_the_tables_of_outcomes_and_reasons_are_complete():
+    text = Page(ROOT / "docs" / "operations.md").text
+    for heading, values in (
+        ("| `outcome` |", Outcome),
+        ("| `reason` of dead letters |", DeadLetterCause),
+    ):
+        rows = text.partition(heading)[2].partition("\n\n")[0].splitlines()[2:]
+        cells = [line.split("|")[1] for line in rows]
+        names = [name for cell in cells for name in re.findall(r"`([a-z_]+)`", cell)]
+        assert sorted(values) == sorted(names)
 
 
 # --- changelog and repository files --------------------------------------------------------------
