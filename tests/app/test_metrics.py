@@ -11,7 +11,7 @@ from broker.app.observe import metrics
 from broker.app.observe.metrics import Metrics
 from broker.core.contract.turn import Turn
 from config.model.definitions import QueueDefinition
-from tests.support.core_dialogue import Playbook
+from tests.support.core_dialogue import CoreDialogue
 
 MANY = 500
 
@@ -19,18 +19,18 @@ MANY = 500
 async def test_a_scrape_is_cut_into_parts(monkeypatch):
     """Between which the loop runs, and entities may come and go."""
     monkeypatch.setattr(metrics, "SLICE_S", 0.0)
-    book = Playbook()
-    book.namespace.declare({f"q{n}": QueueDefinition() for n in range(MANY)}, 1, Turn())
+    dialogue = CoreDialogue()
+    dialogue.namespace.declare({f"q{n}": QueueDefinition() for n in range(MANY)}, 1, Turn())
     clients = SimpleNamespace(connection_count=0, connections_total=0, link_count=0)
-    shown = Metrics({"ns": book.namespace}, clients)  # type: ignore[arg-type]
+    shown = Metrics({"ns": dialogue.namespace}, clients)  # type: ignore[arg-type]
     scrape = asyncio.get_running_loop().create_task(shown.render())
     passes = 0
     while not scrape.done():
         await asyncio.sleep(0)
         passes += 1
         if passes == 10:
-            book.namespace.drop("q7", 2, Turn())
-            book.namespace.declare({"new": QueueDefinition()}, 2, Turn())
+            dialogue.namespace.drop("q7", 2, Turn())
+            dialogue.namespace.declare({"new": QueueDefinition()}, 2, Turn())
     content, _ = scrape.result()
     assert passes > MANY
     sizes = [

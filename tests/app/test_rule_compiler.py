@@ -24,7 +24,7 @@ from config.model.definitions import (
     TopicDefinition,
 )
 from config.model.limits import RELAXED
-from tests.support.core_dialogue import Playbook
+from tests.support.core_dialogue import CoreDialogue
 
 SUBSCRIPTION = "t/Subscriptions/s"
 LONG = " OR ".join(f"colour = '{number}'" for number in range(200))
@@ -63,7 +63,7 @@ class Loop:
             "t": TopicDefinition(),
             SUBSCRIPTION: SubscriptionDefinition(rules=()),
         }
-        self.namespace = Playbook(entities=entities, attach=False).namespace
+        self.namespace = CoreDialogue(entities=entities, attach=False).namespace
         self.namespaces = {"ns": self.namespace}
         self.compiler = RuleCompiler(RELAXED)
         self.turns = TurnLoop(
@@ -158,7 +158,7 @@ async def test_a_rule_for_a_namespace_that_was_given_up_meanwhile_is_not_applied
         loop.ask(AddRule, SUBSCRIPTION, RuleDefinition("r", SqlFilter(LONG)))
     )
     await asyncio.to_thread(begun.wait, 20)
-    loop.namespaces["ns"] = Playbook(entities={}, attach=False).namespace
+    loop.namespaces["ns"] = CoreDialogue(entities={}, attach=False).namespace
     loop.turns.drop("The broker is starting again.")
     go_on.set()
     with pytest.raises(BrokerError, match="starting again"):

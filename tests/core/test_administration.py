@@ -46,9 +46,9 @@ from tests.support.core_dialogue import (
     START_MS,
     T1,
     Advance,
+    CoreDialogue,
     Detached,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     Refused,
     Reply,
@@ -70,8 +70,8 @@ def create(path, definition=None):
 
 def test_a_created_entity_is_stored_shown_and_usable():
     """At once."""
-    book = Playbook()
-    turn = book.run(create("New"))
+    dialogue = CoreDialogue()
+    turn = dialogue.run(create("New"))
     (record,) = turn.records
     assert isinstance(record, EntityStored)
     assert ("ns", "queue", "New", START_MS) == (
@@ -81,15 +81,15 @@ def test_a_created_entity_is_stored_shown_and_usable():
         record.created_time_ms,
     )
     assert "New" == turn.effects[0].value.path
-    sender = Named("sender")
-    (effect,) = book.run(AttachSender(sender, "new")).effects
+    sender = NamedPeer("sender")
+    (effect,) = dialogue.run(AttachSender(sender, "new")).effects
     assert isinstance(effect, SenderAttached)
 
 
 def test_a_subscription_is_created_under_its_topic():
     """In the topic's spelling."""
-    book = Playbook(entities={"Topic": TopicDefinition()}, attach=False)
-    view = book.ask(create("topic/subscriptions/Sub", SubscriptionDefinition()))
+    dialogue = CoreDialogue(entities={"Topic": TopicDefinition()}, attach=False)
+    view = dialogue.ask(create("topic/subscriptions/Sub", SubscriptionDefinition()))
     assert "Topic/Subscriptions/Sub" == view.path
 
 
@@ -125,10 +125,10 @@ def test_a_subscription_is_created_under_its_topic():
 )
 def test_refusals_change_nothing(command, error):
     """Every one is told why."""
-    book = Playbook(entities={"q": QueueDefinition(), "t": TopicDefinition()})
-    before = list(book.namespace.views())
-    assert book >> command << Reply(CLIENT, command.request, None, error)
-    assert before == list(book.namespace.views())
+    dialogue = CoreDialogue(entities={"q": QueueDefinition(), "t": TopicDefinition()})
+    before = list(dialogue.namespace.views())
+    assert dialogue >> command << Reply(CLIENT, command.request, None, error)
+    assert before == list(dialogue.namespace.views())
 
 
 def test_entities_are_bounded():
@@ -136,23 +136,23 @@ def test_entities_are_bounded():
     limits = Limits(
         entities_per_namespace_max=2, subscriptions_per_topic_max=1, rules_per_subscription_max=1
     )
-    book = Playbook(entities={"t": TopicDefinition()}, attach=False, limits=limits)
-    book.ask(create("q"))
+    dialogue = CoreDialogue(entities={"t": TopicDefinition()}, attach=False, limits=limits)
+    dialogue.ask(create("q"))
     with pytest.raises(QuotaExceeded):
-        book.ask(create("q2"))
+        dialogue.ask(create("q2"))
     two = SubscriptionDefinition(rules=(RuleDefinition("a"), RuleDefinition("b")))
     with pytest.raises(QuotaExceeded):
-        book.ask(create("t/Subscriptions/s", two))
-    book.ask(create("t/Subscriptions/s", SubscriptionDefinition()))
+        dialogue.ask(create("t/Subscriptions/s", two))
+    dialogue.ask(create("t/Subscriptions/s", SubscriptionDefinition()))
     with pytest.raises(QuotaExceeded):
-        book.ask(create("t/Subscriptions/s2", SubscriptionDefinition()))
-    book.ask(DeleteEntity(CLIENT, "d", "q"))
-    book.ask(create("q2"))
+        dialogue.ask(create("t/Subscriptions/s2", SubscriptionDefinition()))
+    dialogue.ask(DeleteEntity(CLIENT, "d", "q"))
+    dialogue.ask(create("q2"))
 
 
 def test_entities_are_listed_by_kind_and_name():
     """Page by page."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={
             **{name: QueueDefinition() for name in "CaB"},
             "t": TopicDefinition(),
@@ -162,7 +162,7 @@ def test_entities_are_listed_by_kind_and_name():
     )
 
     def listed(*arguments):
-        return [view.path for view in book.ask(ListEntities(CLIENT, "l", *arguments))]
+        return [view.path for view in dialogue.ask(ListEntities(CLIENT, "l", *arguments))]
 
     assert ["a", "B", "C"] == listed("queue")
     assert ["B"] == listed("queue", None, 1, 1)
@@ -175,75 +175,77 @@ def test_entities_are_listed_by_kind_and_name():
 
 def test_an_update_holds_for_those_attached():
     """The next lock has the new duration; the record is written."""
-    book = Playbook()
-    view = book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(lock_duration_ms=5_000)))
+    dialogue = CoreDialogue()
+    view = dialogue.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(lock_duration_ms=5_000)))
     assert 5_000 == view.definition.lock_duration_ms
-    assert isinstance(book.turns[-1].records[0], EntityStored)
-    (delivered,) = book.deliveries(send("a"), credit(1))
-    assert book.now_ms + 5_000 == delivered.locked_until_ms
+    assert isinstance(dialogue.turns[-1].records[0], EntityStored)
+    (delivered,) = dialogue.deliveries(send("a"), credit(1))
+    assert dialogue.now_ms + 5_000 == delivered.locked_until_ms
 
 
 def test_an_update_without_change_writes_nothing():
     """And moves no time."""
-    book = Playbook()
-    turn = book.run(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
+    dialogue = CoreDialogue()
+    turn = dialogue.run(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
     assert [] == turn.records
 
 
 def test_an_update_keeps_what_it_says_nothing_about():
     """As it is when the update runs, whatever the definition holds in its place."""
     key = AuthorizationRule("k", "p")
-    book = Playbook(QueueDefinition(authorization_rules=(key,), user_metadata="old"))
+    dialogue = CoreDialogue(QueueDefinition(authorization_rules=(key,), user_metadata="old"))
     keeps = frozenset({"authorization_rules", "requires_session"})
     update = QueueDefinition(max_delivery_count=3, requires_session=True)
-    view = book.ask(UpdateEntity(CLIENT, "u", "q", update, keeps))
+    view = dialogue.ask(UpdateEntity(CLIENT, "u", "q", update, keeps))
     assert QueueDefinition(max_delivery_count=3, authorization_rules=(key,)) == view.definition
 
 
 def test_a_field_that_a_client_may_not_change_can_be_repeated():
     """The refusal comes with a change alone."""
-    book = Playbook(entities={"q": QueueDefinition(forward_to="end"), "end": QueueDefinition()})
+    dialogue = CoreDialogue(
+        entities={"q": QueueDefinition(forward_to="end"), "end": QueueDefinition()}
+    )
     refusals = {"forward_to": Unauthorized("not there")}
 
     def update(**fields):
         definition = QueueDefinition(**fields)
         return UpdateEntity(CLIENT, "u", "q", definition, refusals=refusals)
 
-    book.ask(update(forward_to="end", user_metadata="m"))
+    dialogue.ask(update(forward_to="end", user_metadata="m"))
     with pytest.raises(Unauthorized):
-        book.ask(update(forward_to="q2"))
+        dialogue.ask(update(forward_to="q2"))
 
 
 def test_a_smaller_maximum_delivery_count_holds_at_the_next_failure():
     """Messages on their way included."""
-    book = Playbook()
-    book.run(send("a"), credit(9))
-    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(max_delivery_count=1)))
-    book.run(Advance(30_000))
-    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"), credit(9))
+    dialogue.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(max_delivery_count=1)))
+    dialogue.run(Advance(30_000))
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
 
 
 def test_disabling_ends_receivers_and_not_their_locks():
     """What they have they may settle by token; senders get refusals."""
-    book = Playbook()
-    book.run(send("a"), credit(1))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"), credit(1))
     disabled = QueueDefinition(status=EntityStatus.DISABLED)
-    assert Detached(R, EntityDisabled) in book.tell(UpdateEntity(CLIENT, "u", "q", disabled))
-    turn = book.run(send("b"))
+    assert Detached(R, EntityDisabled) in dialogue.tell(UpdateEntity(CLIENT, "u", "q", disabled))
+    turn = dialogue.run(send("b"))
     assert isinstance(turn.effects[0].error, EntityDisabled)
-    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).locked_count
-    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
-    book.run(attach_receiver(R), Advance(30_000))
-    assert ["a"] == [text_of(m) for m in book.deliveries(credit(1))]
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "q")).locked_count
+    dialogue.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition()))
+    dialogue.run(attach_receiver(R), Advance(30_000))
+    assert ["a"] == [text_of(m) for m in dialogue.deliveries(credit(1))]
 
 
 def test_disabling_refuses_those_who_wait_for_a_session():
     """They are not attached yet."""
     definition = QueueDefinition(requires_session=True)
-    book = Playbook(definition)
-    book.run(attach_receiver(R, any_session=True))
+    dialogue = CoreDialogue(definition)
+    dialogue.run(attach_receiver(R, any_session=True))
     disabled = replace(definition, status=EntityStatus.RECEIVE_DISABLED)
-    assert Refused(R, EntityDisabled) in book.tell(UpdateEntity(CLIENT, "u", "q", disabled))
+    assert Refused(R, EntityDisabled) in dialogue.tell(UpdateEntity(CLIENT, "u", "q", disabled))
 
 
 # --- deletion --------------------------------------------------------------------------------------
@@ -251,40 +253,40 @@ def test_disabling_refuses_those_who_wait_for_a_session():
 
 def test_deleting_detaches_everybody_and_forgets_everything():
     """Messages, dead letters, locks and deadlines."""
-    book = Playbook()
-    book.run(
+    dialogue = CoreDialogue()
+    dialogue.run(
         send("a", "b", "c", message("d", time_to_live_ms=10**6), message("e", at_ms=10**12)),
         credit(2),
     )
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    outcomes = book.tell(DeleteEntity(CLIENT, "d", "q"))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    outcomes = dialogue.tell(DeleteEntity(CLIENT, "d", "q"))
     assert Detached(R, EntityNotFound) in outcomes
     assert Detached(S, EntityNotFound) in outcomes
     assert EntityDeleted(1) in outcomes
-    shelf = book.commit()
+    shelf = dialogue.commit()
     assert ({}, {}, {}) == (shelf.rows, shelf.payloads, shelf.stored_entities)
-    assert book.namespace.next_deadline_ms() is None
-    assert book >> Detach([R, S], connection_lost=True)
+    assert dialogue.namespace.next_deadline_ms() is None
+    assert dialogue >> Detach([R, S], connection_lost=True)
 
 
 def test_an_entity_of_the_same_name_starts_empty():
     """With numbers from one, under another id."""
-    book = Playbook()
-    book.run(send("a"))
-    book.ask(DeleteEntity(CLIENT, "d", "q"))
-    book.ask(create("q"))
-    assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 9))
-    book.run(Detach([S]), AttachSender(S, "q"), send("b"))
-    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 0, 9))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"))
+    dialogue.ask(DeleteEntity(CLIENT, "d", "q"))
+    dialogue.ask(create("q"))
+    assert [] == dialogue.ask(Peek(CLIENT, "p", "q", 0, 9))
+    dialogue.run(Detach([S]), AttachSender(S, "q"), send("b"))
+    (peeked,) = dialogue.ask(Peek(CLIENT, "p", "q", 0, 9))
     assert 1 == peeked.sequence_number
 
 
 def test_settling_in_a_deleted_entity_is_refused():
     """The lock is gone with everything else."""
-    book = Playbook()
-    book.run(send("a"), credit(1))
-    book.run(DeleteEntity(CLIENT, "d", "q"))
-    (refused,) = book.run(Settle(R, [T1], ["h"], COMPLETE)).effects
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(DeleteEntity(CLIENT, "d", "q"))
+    (refused,) = dialogue.run(Settle(R, [T1], ["h"], COMPLETE)).effects
     assert ["h"] == refused.handles
 
 
@@ -294,11 +296,11 @@ def test_settling_in_a_deleted_entity_is_refused():
 @pytest.fixture
 def idle_book():
     """A queue that is deleted after five idle minutes, with nobody attached."""
-    return Playbook(QueueDefinition(auto_delete_on_idle_ms=IDLE_MS), attach=False)
+    return CoreDialogue(QueueDefinition(auto_delete_on_idle_ms=IDLE_MS), attach=False)
 
 
-def exists(book):
-    return bool(list(book.namespace.views()))
+def exists(dialogue):
+    return bool(list(dialogue.namespace.views()))
 
 
 def test_an_idle_entity_deletes_itself(idle_book):
@@ -323,10 +325,12 @@ def test_use_keeps_an_entity_alive(idle_book):
 
 def test_a_topic_is_used_by_whoever_subscribes():
     """Its time of access is later than that of its last change, as the .NET SDK's tests expect."""
-    book = Playbook(entities={"t": TopicDefinition()})
-    book.run(Advance(1), UpdateEntity(CLIENT, "u", "t", TopicDefinition(user_metadata="new")))
-    book.run(Advance(1), CreateEntity(CLIENT, "c", "t/Subscriptions/s", SubscriptionDefinition()))
-    view = book.ask(GetEntity(CLIENT, "g", "t"))
+    dialogue = CoreDialogue(entities={"t": TopicDefinition()})
+    dialogue.run(Advance(1), UpdateEntity(CLIENT, "u", "t", TopicDefinition(user_metadata="new")))
+    dialogue.run(
+        Advance(1), CreateEntity(CLIENT, "c", "t/Subscriptions/s", SubscriptionDefinition())
+    )
+    view = dialogue.ask(GetEntity(CLIENT, "g", "t"))
     assert view.created_time_ms < view.updated_time_ms < view.accessed_time_ms
 
 
@@ -345,23 +349,23 @@ def test_a_link_keeps_an_entity_alive(idle_book):
 
 def test_declaring_creates_and_changes():
     """What a file says holds; what it does not name stays."""
-    book = Playbook(entities={"q": QueueDefinition(), "kept": QueueDefinition()})
+    dialogue = CoreDialogue(entities={"q": QueueDefinition(), "kept": QueueDefinition()})
     turn = Turn()
     changed = QueueDefinition(max_delivery_count=3)
-    book.namespace.declare(
+    dialogue.namespace.declare(
         {
             "t/Subscriptions/s": SubscriptionDefinition(),
             "t": TopicDefinition(),
             "Q": changed,
         },
-        book.now_ms,
+        dialogue.now_ms,
         turn,
     )
     assert ["t", "q", "t/Subscriptions/s"] == [
         record.path for record in turn.records if isinstance(record, EntityStored)
     ]
-    assert {"q", "kept", "t", "t/Subscriptions/s"} == {v.path for v in book.namespace.views()}
-    assert changed == book.ask(GetEntity(CLIENT, "g", "q")).definition
+    assert {"q", "kept", "t", "t/Subscriptions/s"} == {v.path for v in dialogue.namespace.views()}
+    assert changed == dialogue.ask(GetEntity(CLIENT, "g", "q")).definition
 
 
 def test_declaring_again_writes_nothing():
@@ -371,20 +375,22 @@ def test_declaring_again_writes_nothing():
         "t": TopicDefinition(),
         "t/Subscriptions/s": SubscriptionDefinition(),
     }
-    book = Playbook(entities=entities)
+    dialogue = CoreDialogue(entities=entities)
     turn = Turn()
-    book.now_ms += 1_000
-    book.namespace.declare(entities, book.now_ms, turn)
+    dialogue.now_ms += 1_000
+    dialogue.namespace.declare(entities, dialogue.now_ms, turn)
     assert [] == turn.records
 
 
 @pytest.mark.parametrize("with_messages", [False, True])
 def test_declaring_sessions_waits_until_a_queue_is_empty(with_messages):
     """What is fixed is not changed under messages that were sent before."""
-    book = Playbook()
+    dialogue = CoreDialogue()
     if with_messages:
-        book.run(send("a"))
-    book.run(Detach([R]))
-    book.namespace.declare({"q": QueueDefinition(requires_session=True)}, book.now_ms, Turn())
-    view = book.ask(GetEntity(CLIENT, "g", "q"))
+        dialogue.run(send("a"))
+    dialogue.run(Detach([R]))
+    dialogue.namespace.declare(
+        {"q": QueueDefinition(requires_session=True)}, dialogue.now_ms, Turn()
+    )
+    view = dialogue.ask(GetEntity(CLIENT, "g", "q"))
     assert with_messages != view.definition.requires_session

@@ -31,8 +31,8 @@ from tests.support.core_dialogue import (
     T1,
     T2,
     Advance,
-    Named,
-    Playbook,
+    CoreDialogue,
+    NamedPeer,
     R,
     S,
     attach_receiver,
@@ -41,16 +41,16 @@ from tests.support.core_dialogue import (
     send,
 )
 
-OTHER = Named("OTHER")
+OTHER = NamedPeer("OTHER")
 LOCK_MS = 30_000
 
 
-def counted(book, path="q"):
+def counted(dialogue, path="q"):
     """What the turns so far have counted for a queue; "" for what concerns none."""
-    namespace = book.namespace
+    namespace = dialogue.namespace
     counts = namespace._directory.queue(path).counts if path else namespace.counts
     totals: Counter[Outcome | DeadLetterCause] = Counter()
-    for turn in book.turns:
+    for turn in dialogue.turns:
         for where, what, number in turn.counts:
             if where is counts:
                 totals[what] += number
@@ -59,10 +59,10 @@ def counted(book, path="q"):
 
 def test_nothing_is_counted_before_its_turn_is_durable():
     """A queue's counts change when the turn is released, and not by running it."""
-    book = Playbook()
-    book.run(send("a", "b"))
-    assert {} == book.namespace._directory.queue("q").counts
-    assert {Outcome.ACCEPTED: 2} == counted(book)
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b"))
+    assert {} == dialogue.namespace._directory.queue("q").counts
+    assert {Outcome.ACCEPTED: 2} == counted(dialogue)
 
 
 @pytest.mark.parametrize(
@@ -85,43 +85,43 @@ def test_nothing_is_counted_before_its_turn_is_durable():
 )
 def test_locks_end_in_one_outcome(steps, expected):
     """Each message once, whoever ends its lock."""
-    book = Playbook()
-    book.run(send("a", "b"), credit(2))
-    book.run(*steps)
-    assert {Outcome.ACCEPTED: 2, Outcome.DELIVERED: 2, **expected} == counted(book)
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b"), credit(2))
+    dialogue.run(*steps)
+    assert {Outcome.ACCEPTED: 2, Outcome.DELIVERED: 2, **expected} == counted(dialogue)
 
 
 def test_a_transaction_counts_when_it_commits():
     """What was rolled back never happened."""
-    book = Playbook()
-    book.run(send("a"), credit(1))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"), credit(1))
     for number, commit in ((1, False), (2, True)):
-        transaction_id = book.ask(Declare(CLIENT, "declare"))
-        book.run(
+        transaction_id = dialogue.ask(Declare(CLIENT, "declare"))
+        dialogue.run(
             Send(S, [message(f"in {number}")], ["h"], transaction_id),
             Settle(R, [T1], ["i"], COMPLETE, transaction_id),
         )
-        assert {Outcome.ACCEPTED: 1, Outcome.DELIVERED: 1} == counted(book)
-        book.run(Discharge(CLIENT, "discharge", transaction_id, not commit))
-    assert {Outcome.ACCEPTED: 2, Outcome.DELIVERED: 1, Outcome.COMPLETED: 1} == counted(book)
+        assert {Outcome.ACCEPTED: 1, Outcome.DELIVERED: 1} == counted(dialogue)
+        dialogue.run(Discharge(CLIENT, "discharge", transaction_id, not commit))
+    assert {Outcome.ACCEPTED: 2, Outcome.DELIVERED: 1, Outcome.COMPLETED: 1} == counted(dialogue)
 
 
 def test_what_is_scheduled_or_deleted_unread():
     """By the requests for it."""
-    book = Playbook()
+    dialogue = CoreDialogue()
     later = message("later", at_ms=START_MS + 1_000)
-    numbers = book.ask(Schedule(CLIENT, "schedule", "q", [later]))
-    book.ask(CancelScheduled(CLIENT, "cancel", "q", numbers))
-    book.run(send("a", "b"))
-    book.run(Advance(1))
-    book.ask(DeleteMessages(CLIENT, "delete", "q", 2, START_MS + 10))
-    assert {Outcome.ACCEPTED: 3, Outcome.CANCELLED: 1, Outcome.DELETED: 2} == counted(book)
+    numbers = dialogue.ask(Schedule(CLIENT, "schedule", "q", [later]))
+    dialogue.ask(CancelScheduled(CLIENT, "cancel", "q", numbers))
+    dialogue.run(send("a", "b"))
+    dialogue.run(Advance(1))
+    dialogue.ask(DeleteMessages(CLIENT, "delete", "q", 2, START_MS + 10))
+    assert {Outcome.ACCEPTED: 3, Outcome.CANCELLED: 1, Outcome.DELETED: 2} == counted(dialogue)
 
 
 def test_what_no_link_asked_for_concerns_no_entity():
     """Names that clients make up have no counts of their own."""
-    book = Playbook()
-    book.run(
+    dialogue = CoreDialogue()
+    dialogue.run(
         AttachSender(OTHER, "made up"),
         attach_receiver(OTHER, "made up/$DeadLetterQueue"),
         Settle(OTHER, [T1], ["h"], COMPLETE),
@@ -131,12 +131,12 @@ def test_what_no_link_asked_for_concerns_no_entity():
         Outcome.ATTACH_REFUSED: 2,
         Outcome.SETTLE_REFUSED: 1,
         Outcome.SEND_REFUSED: 1,
-    } == counted(book, "")
+    } == counted(dialogue, "")
 
 
 def test_forwarding_and_its_failures():
     """The source counts what it sent on, and what it could not."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={
             "end": QueueDefinition(),
             "q": QueueDefinition(forward_to="end"),
@@ -145,37 +145,37 @@ def test_forwarding_and_its_failures():
         },
         attach=False,
     )
-    book.run(AttachSender(S, "q"), AttachSender(OTHER, "stuck"))
-    book.run(send("a", "b"), send("c", to=OTHER))
-    assert {Outcome.ACCEPTED: 2, Outcome.FORWARDED: 2} == counted(book)
-    assert {} == counted(book, "end")
+    dialogue.run(AttachSender(S, "q"), AttachSender(OTHER, "stuck"))
+    dialogue.run(send("a", "b"), send("c", to=OTHER))
+    assert {Outcome.ACCEPTED: 2, Outcome.FORWARDED: 2} == counted(dialogue)
+    assert {} == counted(dialogue, "end")
     assert {
         Outcome.ACCEPTED: 1,
         Outcome.DEAD_LETTERED: 1,
         DeadLetterCause.NO_SESSION_ID: 1,
-    } == counted(book, "stuck")
+    } == counted(dialogue, "stuck")
 
 
 def test_a_topic_counts_what_it_takes_and_a_subscription_what_dies_there():
     """A copy for a subscription with sessions needs a session id."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={
             "q": TopicDefinition(),
             "q/Subscriptions/s": SubscriptionDefinition(requires_session=True),
         },
         attach=False,
     )
-    book.run(AttachSender(S, "q"), send("a"))
-    assert {Outcome.ACCEPTED: 1} == counted(book)
-    (told,) = [told for turn in book.turns for told in turn.dead_lettered]
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    assert {Outcome.ACCEPTED: 1} == counted(dialogue)
+    (told,) = [told for turn in dialogue.turns for told in turn.dead_lettered]
     assert ("ns", "q/Subscriptions/s", 1) == (told.namespace, told.path, told.message_count)
     assert {Outcome.DEAD_LETTERED: 1, DeadLetterCause.NO_SESSION_ID: 1} == counted(
-        book, "q/Subscriptions/s"
+        dialogue, "q/Subscriptions/s"
     )
 
 
 def test_duplicates_are_accepted_and_dropped():
     """The sender was told that they are accepted."""
-    book = Playbook(QueueDefinition(requires_duplicate_detection=True))
-    book.run(send(message("a", message_id="1"), message("b", message_id="1")))
-    assert {Outcome.ACCEPTED: 2, Outcome.DEDUPLICATED: 1} == counted(book)
+    dialogue = CoreDialogue(QueueDefinition(requires_duplicate_detection=True))
+    dialogue.run(send(message("a", message_id="1"), message("b", message_id="1")))
+    assert {Outcome.ACCEPTED: 2, Outcome.DEDUPLICATED: 1} == counted(dialogue)

@@ -13,7 +13,7 @@ from tests.support.core_dialogue import (
     START_MS,
     Accepted,
     Advance,
-    Playbook,
+    CoreDialogue,
     S,
     SendRefused,
     message,
@@ -26,21 +26,21 @@ WINDOW_MS = 20_000
 
 
 @pytest.fixture
-def book():
+def dialogue():
     """A queue that remembers message ids for 20 s."""
-    return Playbook(
+    return CoreDialogue(
         QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=WINDOW_MS)
     )
 
 
-def texts(book):
-    return [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 99))]
+def texts(dialogue):
+    return [text_of(m) for m in dialogue.ask(Peek(CLIENT, "p", "q", 0, 99))]
 
 
-def test_a_repeat_is_accepted_and_dropped(book):
+def test_a_repeat_is_accepted_and_dropped(dialogue):
     """The sender cannot tell the difference."""
     assert (
-        book
+        dialogue
         >> send(message("a", message_id="1"))
         << MessageIdsSeen(1, [("1", START_MS + WINDOW_MS)])
         << stored(1)
@@ -48,61 +48,61 @@ def test_a_repeat_is_accepted_and_dropped(book):
         >> send(message("b", message_id="1"))
         << Accepted(S, ["b"])
     )
-    assert ["a"] == texts(book)
+    assert ["a"] == texts(dialogue)
 
 
-def test_a_repeat_within_one_command_is_dropped(book):
+def test_a_repeat_within_one_command_is_dropped(dialogue):
     """Also inside a batch."""
-    book.run(send(message("a", message_id="1"), message("b", message_id="1")))
-    book.run(SendBatch(S, [message("c", message_id="2"), message("d", message_id="2")], "h"))
-    assert ["a", "c"] == texts(book)
+    dialogue.run(send(message("a", message_id="1"), message("b", message_id="1")))
+    dialogue.run(SendBatch(S, [message("c", message_id="2"), message("d", message_id="2")], "h"))
+    assert ["a", "c"] == texts(dialogue)
 
 
-def test_an_id_counts_until_the_window_has_passed(book):
+def test_an_id_counts_until_the_window_has_passed(dialogue):
     """To the millisecond."""
-    book.run(send(message("a", message_id="1")))
-    book.now_ms += WINDOW_MS - 1
-    book.run(send(message("b", message_id="1")))
-    book.now_ms += 1
-    book.run(send(message("c", message_id="1")))
-    assert ["a", "c"] == texts(book)
+    dialogue.run(send(message("a", message_id="1")))
+    dialogue.now_ms += WINDOW_MS - 1
+    dialogue.run(send(message("b", message_id="1")))
+    dialogue.now_ms += 1
+    dialogue.run(send(message("c", message_id="1")))
+    assert ["a", "c"] == texts(dialogue)
 
 
-def test_the_window_begins_anew_with_each_message_that_is_kept(book):
+def test_the_window_begins_anew_with_each_message_that_is_kept(dialogue):
     """Not with those that were dropped."""
     for text in "abcd":
-        book.run(send(message(text, message_id="1")), Advance(15_000))
-    assert ["a", "c"] == texts(book)
+        dialogue.run(send(message(text, message_id="1")), Advance(15_000))
+    assert ["a", "c"] == texts(dialogue)
 
 
-def test_messages_without_id_are_never_duplicates(book):
+def test_messages_without_id_are_never_duplicates(dialogue):
     """There is nothing to compare."""
-    book.run(send("a", "b"))
-    assert ["a", "b"] == texts(book)
+    dialogue.run(send("a", "b"))
+    assert ["a", "b"] == texts(dialogue)
 
 
-def test_what_is_over_is_forgotten(book):
+def test_what_is_over_is_forgotten(dialogue):
     """In memory and in the store, a few times per window."""
-    book.run(send(message("a", message_id="1")))
-    turn = book.run(Advance(WINDOW_MS + WINDOW_MS // 20))
-    assert MessageIdsForgotten(1, book.now_ms) in turn.records
-    assert book.namespace.next_deadline_ms() is None
+    dialogue.run(send(message("a", message_id="1")))
+    turn = dialogue.run(Advance(WINDOW_MS + WINDOW_MS // 20))
+    assert MessageIdsForgotten(1, dialogue.now_ms) in turn.records
+    assert dialogue.namespace.next_deadline_ms() is None
 
 
-def test_scheduled_messages_count_too(book):
+def test_scheduled_messages_count_too(dialogue):
     """A repeat of one is dropped, and gets a number that leads nowhere."""
     first = message("a", message_id="1", at_ms=START_MS + 60_000)
     again = message("b", message_id="1", at_ms=START_MS + 60_000)
-    assert [1] == book.ask(Schedule(CLIENT, "s", "q", [first]))
-    assert [2] == book.ask(Schedule(CLIENT, "s", "q", [again]))
-    book.run(send(message("c", message_id="1")))
-    assert ["a"] == texts(book)
+    assert [1] == dialogue.ask(Schedule(CLIENT, "s", "q", [first]))
+    assert [2] == dialogue.ask(Schedule(CLIENT, "s", "q", [again]))
+    dialogue.run(send(message("c", message_id="1")))
+    assert ["a"] == texts(dialogue)
 
 
-def test_an_id_that_is_too_long_is_refused(book):
+def test_an_id_that_is_too_long_is_refused(dialogue):
     """128 characters are allowed."""
-    book.run(send(message("a", message_id="i" * 128)))
-    turn = book.run(send(message("b", message_id="i" * 129)))
+    dialogue.run(send(message("a", message_id="i" * 128)))
+    turn = dialogue.run(send(message("b", message_id="i" * 129)))
     (refused,) = turn.effects
     assert isinstance(refused, SendRefused)
     assert isinstance(refused.error, ArgumentError)
@@ -110,18 +110,18 @@ def test_an_id_that_is_too_long_is_refused(book):
 
 def test_a_refused_message_is_not_remembered():
     """It can be sent again, smaller."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         QueueDefinition(requires_duplicate_detection=True, max_message_size_kilobytes=1)
     )
-    book.run(send(message("x" * 2000, message_id="1")))
-    book.run(send(message("a", message_id="1")))
-    assert ["a"] == texts(book)
+    dialogue.run(send(message("x" * 2000, message_id="1")))
+    dialogue.run(send(message("a", message_id="1")))
+    assert ["a"] == texts(dialogue)
 
 
 @pytest.mark.parametrize("requires_session", [False, True])
 def test_in_a_partitioned_entity_ids_count_together_with_their_key(requires_session):
     """The partition key, or the session, which is one; without either, the id alone."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         QueueDefinition(
             requires_duplicate_detection=True,
             duplicate_window_ms=WINDOW_MS,
@@ -135,15 +135,17 @@ def test_in_a_partitioned_entity_ids_count_together_with_their_key(requires_sess
             return message(text, message_id="1", session=key)
         return message(text, message_id="1", partition_key=key)
 
-    book.run(send(keyed("a", "x")), send(keyed("b", "y")), send(keyed("c", "x")))
-    assert ["a", "b"] == texts(book)
-    again = book.restarted()
+    dialogue.run(send(keyed("a", "x")), send(keyed("b", "y")), send(keyed("c", "x")))
+    assert ["a", "b"] == texts(dialogue)
+    again = dialogue.restarted()
     again.run(AttachSender(S, "q"), send(keyed("d", "y")), send(keyed("e", "z")))
     assert 3 == again.ask(GetEntity(CLIENT, "g", "q")).active_count
 
 
 def test_a_partitioned_entity_without_keys_goes_by_the_id():
     """A message without a key is placed by its id."""
-    book = Playbook(QueueDefinition(requires_duplicate_detection=True, enable_partitioning=True))
-    book.run(send(message("a", message_id="1")), send(message("b", message_id="1")))
-    assert ["a"] == texts(book)
+    dialogue = CoreDialogue(
+        QueueDefinition(requires_duplicate_detection=True, enable_partitioning=True)
+    )
+    dialogue.run(send(message("a", message_id="1")), send(message("b", message_id="1")))
+    assert ["a"] == texts(dialogue)

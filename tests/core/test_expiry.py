@@ -18,8 +18,8 @@ from tests.support.core_dialogue import (
     CLIENT,
     T1,
     Advance,
+    CoreDialogue,
     Deliver,
-    Playbook,
     R,
     Settled,
     attach_receiver,
@@ -37,28 +37,28 @@ from tests.support.core_dialogue import (
 )
 def test_the_shorter_time_counts(entity_ms, message_ms, lives_ms):
     """And shows on the message."""
-    book = Playbook(QueueDefinition(default_time_to_live_ms=entity_ms))
-    book.run(send(message("a", time_to_live_ms=message_ms)))
-    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 0, 5))
-    assert (lives_ms, book.now_ms + lives_ms) == (peeked.time_to_live_ms, peeked.expires_at_ms)
-    assert book >> Advance(lives_ms - 1)
-    assert book >> Advance(1) << deleted(1)
+    dialogue = CoreDialogue(QueueDefinition(default_time_to_live_ms=entity_ms))
+    dialogue.run(send(message("a", time_to_live_ms=message_ms)))
+    (peeked,) = dialogue.ask(Peek(CLIENT, "p", "q", 0, 5))
+    assert (lives_ms, dialogue.now_ms + lives_ms) == (peeked.time_to_live_ms, peeked.expires_at_ms)
+    assert dialogue >> Advance(lives_ms - 1)
+    assert dialogue >> Advance(1) << deleted(1)
 
 
 def test_an_expired_message_is_never_delivered():
     """Whether a timer has fired or not."""
-    book = Playbook()
-    book.run(send(message("a", time_to_live_ms=1_000), "b"))
-    book.now_ms += 1_000
-    assert book >> credit(1) << deleted(1) << Deliver(R, [2], [T1])
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", time_to_live_ms=1_000), "b"))
+    dialogue.now_ms += 1_000
+    assert dialogue >> credit(1) << deleted(1) << Deliver(R, [2], [T1])
 
 
 def test_expired_messages_can_be_dead_lettered():
     """If the entity says so, with the reason the SDKs know."""
-    book = Playbook(QueueDefinition(dead_lettering_on_expiration=True))
-    book.run(send(message("a", time_to_live_ms=1_000)))
-    assert book >> Advance(1_000) << updated(1)
-    (dead,) = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
+    dialogue = CoreDialogue(QueueDefinition(dead_lettering_on_expiration=True))
+    dialogue.run(send(message("a", time_to_live_ms=1_000)))
+    assert dialogue >> Advance(1_000) << updated(1)
+    (dead,) = dialogue.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
     assert ("TTLExpiredException", "The message expired and was dead lettered.") == (
         dead.changes.dead_letter_reason,
         dead.changes.dead_letter_description,
@@ -68,28 +68,28 @@ def test_expired_messages_can_be_dead_lettered():
 
 def test_dead_letters_do_not_expire():
     """However short their time was."""
-    book = Playbook(QueueDefinition(default_time_to_live_ms=10_000))
-    book.run(send("a"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    assert book >> Advance(1_000_000)
-    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+    dialogue = CoreDialogue(QueueDefinition(default_time_to_live_ms=10_000))
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    assert dialogue >> Advance(1_000_000)
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
 
 
 def test_a_locked_message_can_be_completed_after_its_time():
     """It is not taken away from under its receiver."""
-    book = Playbook()
-    book.run(send(message("a", time_to_live_ms=1_000)), credit(1))
-    assert book >> Advance(20_000)
-    assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", time_to_live_ms=1_000)), credit(1))
+    assert dialogue >> Advance(20_000)
+    assert dialogue >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
 
 
 def test_given_back_after_its_time_it_is_gone():
     """Abandoned, expired or lost: it does not come again."""
-    book = Playbook()
-    book.run(send(message("a", time_to_live_ms=1_000)), credit(5))
-    book.run(Advance(20_000))
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", time_to_live_ms=1_000)), credit(5))
+    dialogue.run(Advance(20_000))
     assert (
-        book
+        dialogue
         >> Settle(R, [T1], ["h"], ABANDON)
         << updated(1)
         << deleted(1)
@@ -99,23 +99,23 @@ def test_given_back_after_its_time_it_is_gone():
 
 def test_a_lock_that_expires_after_the_time_to_live_ends_the_message():
     """The count is still written first."""
-    book = Playbook()
-    book.run(send(message("a", time_to_live_ms=1_000)), credit(5))
-    assert book >> Advance(30_000) << updated(1) << deleted(1)
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", time_to_live_ms=1_000)), credit(5))
+    assert dialogue >> Advance(30_000) << updated(1) << deleted(1)
 
 
 def test_a_closed_session_drops_what_has_expired():
     """Sessions are no exception."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    book.run(send(message("a", session="x", time_to_live_ms=1_000)))
-    book.run(attach_receiver(R, session="x"), credit(1))
-    book.run(Advance(2_000))
-    assert book >> Detach([R]) << deleted(1)
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    dialogue.run(send(message("a", session="x", time_to_live_ms=1_000)))
+    dialogue.run(attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Advance(2_000))
+    assert dialogue >> Detach([R]) << deleted(1)
 
 
 def test_expiry_is_forgotten_with_the_message():
     """Nothing waits for a message that is gone."""
-    book = Playbook()
-    book.run(send(message("a", time_to_live_ms=10**9)), credit(1))
-    book.run(Settle(R, [T1], ["h"], COMPLETE))
-    assert book.namespace.next_deadline_ms() is None
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", time_to_live_ms=10**9)), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
+    assert dialogue.namespace.next_deadline_ms() is None

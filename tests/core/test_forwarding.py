@@ -32,10 +32,10 @@ from tests.support.core_dialogue import (
     T1,
     Accepted,
     Advance,
+    CoreDialogue,
     Deliver,
     Detached,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     Refused,
     S,
@@ -48,73 +48,73 @@ from tests.support.core_dialogue import (
     updated,
 )
 
-END = Named("END")
+END = NamedPeer("END")
 
 
-def peek(book, path):
-    return book.ask(Peek(CLIENT, "p", path, 0, 100))
+def peek(dialogue, path):
+    return dialogue.ask(Peek(CLIENT, "p", path, 0, 100))
 
 
 def chain(*paths, last="end", **entities):
-    """A book of queues each of which forwards to the next."""
+    """A dialogue of queues each of which forwards to the next."""
     names = [*paths, last]
     definitions = {
         path: QueueDefinition(forward_to=names[position + 1]) for position, path in enumerate(paths)
     }
-    return Playbook(entities={**definitions, last: QueueDefinition(), **entities}, attach=False)
+    return CoreDialogue(entities={**definitions, last: QueueDefinition(), **entities}, attach=False)
 
 
 def test_a_message_goes_on_in_the_turn_it_came_in():
     """To whoever waits at the other end."""
-    book = chain("q")
-    book.run(AttachSender(S, "q"), attach_receiver(END, "end"), credit(1, to=END))
+    dialogue = chain("q")
+    dialogue.run(AttachSender(S, "q"), attach_receiver(END, "end"), credit(1, to=END))
     assert (
-        book
+        dialogue
         >> send("a")
         << stored(1)
         << updated(1)
         << Accepted(S, ["a"])
         << Deliver(END, [1], [T1])
     )
-    assert 0 == book.ask(GetEntity(CLIENT, "g", "q")).active_count
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "g", "q")).active_count
 
 
 def test_order_is_kept_and_the_first_number_remembered():
     """The number is issued anew; the original stays with the message."""
-    book = chain("q")
-    book.run(AttachSender(S, "q"), AttachSender(R, "end"), send("own", to=R))
-    book.run(send("a", "b"))
+    dialogue = chain("q")
+    dialogue.run(AttachSender(S, "q"), AttachSender(R, "end"), send("own", to=R))
+    dialogue.run(send("a", "b"))
     assert [("own", 1, 1), ("a", 2, 1), ("b", 3, 2)] == [
-        (text_of(m), m.sequence_number, m.enqueue_sequence_number) for m in peek(book, "end")
+        (text_of(m), m.sequence_number, m.enqueue_sequence_number) for m in peek(dialogue, "end")
     ]
 
 
 def test_four_hops_are_allowed():
     """Then the message has arrived."""
-    book = chain("q", "b", "c", "d")
-    book.run(AttachSender(S, "q"), send("a"))
-    (arrived,) = peek(book, "end")
+    dialogue = chain("q", "b", "c", "d")
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    (arrived,) = peek(dialogue, "end")
     assert 4 == arrived.changes.hops
 
 
 def test_the_fifth_hop_dead_letters_where_it_would_begin():
     """In the queue that would have forwarded it."""
-    book = chain("q", "b", "c", "d", "e")
-    book.run(AttachSender(S, "q"), send("a"))
-    assert [] == peek(book, "end")
-    (dead,) = peek(book, "e/$DeadLetterQueue")
+    dialogue = chain("q", "b", "c", "d", "e")
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    assert [] == peek(dialogue, "end")
+    (dead,) = peek(dialogue, "e/$DeadLetterQueue")
     assert "MaxTransferHopCountExceeded" == dead.changes.dead_letter_reason
     assert "This value is set to 4." in dead.changes.dead_letter_description
 
 
 def test_a_circle_ends():
     """Two queues that forward to each other dead-letter instead of turning forever."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={"q": QueueDefinition(forward_to="b"), "b": QueueDefinition(forward_to="q")},
         attach=False,
     )
-    book.run(AttachSender(S, "q"), send("a"))
-    assert 1 == len(peek(book, "q/$DeadLetterQueue"))
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    assert 1 == len(peek(dialogue, "q/$DeadLetterQueue"))
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_what_cannot_go_on_dies_at_its_source(destination, reason):
     entities = {"q": QueueDefinition(forward_to="end")}
     if destination is not None:
         entities["end"] = destination
-    book = Playbook(entities=entities, attach=False)
-    book.run(AttachSender(S, "q"), send("x" * 2000))
-    (dead,) = peek(book, "q/$DeadLetterQueue")
+    dialogue = CoreDialogue(entities=entities, attach=False)
+    dialogue.run(AttachSender(S, "q"), send("x" * 2000))
+    (dead,) = peek(dialogue, "q/$DeadLetterQueue")
     assert reason == dead.changes.dead_letter_reason
 
 
@@ -144,52 +144,53 @@ def test_a_full_destination_dead_letters_what_does_not_fit():
         "q": QueueDefinition(forward_to="end"),
         "end": QueueDefinition(max_size_megabytes=1),
     }
-    book = Playbook(entities=entities, attach=False)
-    book.run(AttachSender(S, "q"), send("x" * 600_000, "y" * 600_000, "z"))
-    assert ["x", "z"] == [text_of(m)[0] for m in peek(book, "end")]
-    (dead,) = peek(book, "q/$DeadLetterQueue")
+    dialogue = CoreDialogue(entities=entities, attach=False)
+    dialogue.run(AttachSender(S, "q"), send("x" * 600_000, "y" * 600_000, "z"))
+    assert ["x", "z"] == [text_of(m)[0] for m in peek(dialogue, "end")]
+    (dead,) = peek(dialogue, "q/$DeadLetterQueue")
     assert "QuotaExceeded" == dead.changes.dead_letter_reason
 
 
 def test_a_session_message_finds_its_session_over_there():
     """Though the queue it was sent to knows no sessions."""
-    book = chain("q", end=QueueDefinition(requires_session=True))
-    book.run(attach_receiver(END, "end", session="x"), credit(1, to=END))
+    dialogue = chain("q", end=QueueDefinition(requires_session=True))
+    dialogue.run(attach_receiver(END, "end", session="x"), credit(1, to=END))
     assert ["a"] == [
-        text_of(m) for m in book.deliveries(AttachSender(S, "q"), send(message("a", session="x")))
+        text_of(m)
+        for m in dialogue.deliveries(AttachSender(S, "q"), send(message("a", session="x")))
     ]
 
 
 def test_a_duplicate_over_there_is_dropped():
     """And leaves nothing in the store."""
-    book = chain("q", end=QueueDefinition(requires_duplicate_detection=True))
-    book.run(AttachSender(S, "q"), send(message("a", message_id="1")))
-    book.run(send(message("b", message_id="1")))
-    assert ["a"] == [text_of(m) for m in peek(book, "end")]
-    shelf = book.commit()
+    dialogue = chain("q", end=QueueDefinition(requires_duplicate_detection=True))
+    dialogue.run(AttachSender(S, "q"), send(message("a", message_id="1")))
+    dialogue.run(send(message("b", message_id="1")))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
+    shelf = dialogue.commit()
     assert (1, 1) == (len(shelf.rows), len(shelf.payloads))
 
 
 def test_a_scheduled_message_goes_on_when_due():
     """Until then it waits where it was sent."""
-    book = chain("q")
-    book.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
-    assert [] == peek(book, "end")
-    book.run(Advance(1_000))
-    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+    dialogue = chain("q")
+    dialogue.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
+    assert [] == peek(dialogue, "end")
+    dialogue.run(Advance(1_000))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 def test_messages_wait_while_the_server_refuses_all_sends():
     """As when there is no room in the store: that passes, and is no reason to dead-letter."""
-    book = chain("q")
-    book.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
-    book.namespace.refuse_sends(ServerBusy("No room."))
-    book.run(Advance(1_000))
-    assert ["a"] == [text_of(m) for m in peek(book, "q")]
-    book.namespace.refuse_sends(None)
-    book.run(Advance(0))
-    assert ["a"] == [text_of(m) for m in peek(book, "end")]
-    assert [] == peek(book, "q/$DeadLetterQueue")
+    dialogue = chain("q")
+    dialogue.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
+    dialogue.namespace.refuse_sends(ServerBusy("No room."))
+    dialogue.run(Advance(1_000))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "q")]
+    dialogue.namespace.refuse_sends(None)
+    dialogue.run(Advance(0))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
+    assert [] == peek(dialogue, "q/$DeadLetterQueue")
 
 
 def test_time_to_live_begins_anew_with_what_the_way_left_of_it():
@@ -198,31 +199,31 @@ def test_time_to_live_begins_anew_with_what_the_way_left_of_it():
         "q": QueueDefinition(forward_to="end", default_time_to_live_ms=5_000),
         "end": QueueDefinition(default_time_to_live_ms=50_000),
     }
-    book = Playbook(entities=entities, attach=False)
-    book.run(AttachSender(S, "q"), send("a"))
-    (arrived,) = peek(book, "end")
+    dialogue = CoreDialogue(entities=entities, attach=False)
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    (arrived,) = peek(dialogue, "end")
     assert START_MS + 5_000 == arrived.expires_at_ms
-    book.run(Advance(5_000))
-    assert [] == peek(book, "end")
+    dialogue.run(Advance(5_000))
+    assert [] == peek(dialogue, "end")
 
 
 def test_what_waits_is_forwarded_when_forwarding_is_switched_on():
     """And receivers of the queue are detached."""
-    book = Playbook(entities={"q": QueueDefinition(), "end": QueueDefinition()})
-    book.run(send("a", "b"), credit(1))
+    dialogue = CoreDialogue(entities={"q": QueueDefinition(), "end": QueueDefinition()})
+    dialogue.run(send("a", "b"), credit(1))
     update = UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="end"))
-    outcomes = book.tell(update)
+    outcomes = dialogue.tell(update)
     assert Detached(R, NotAllowed) in outcomes
-    assert ["b"] == [text_of(m) for m in peek(book, "end")]
-    book.run(Advance(30_000))
-    assert ["b", "a"] == [text_of(m) for m in peek(book, "end")]
+    assert ["b"] == [text_of(m) for m in peek(dialogue, "end")]
+    dialogue.run(Advance(30_000))
+    assert ["b", "a"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 def test_a_forwarding_entity_takes_no_receivers():
     """There would be nothing to receive; its dead-letter queue is another matter."""
-    book = chain("q")
-    assert book >> attach_receiver(R) << Refused(R, NotAllowed)
-    (effect,) = book.run(attach_receiver(R, "q/$DeadLetterQueue")).effects
+    dialogue = chain("q")
+    assert dialogue >> attach_receiver(R) << Refused(R, NotAllowed)
+    (effect,) = dialogue.run(attach_receiver(R, "q/$DeadLetterQueue")).effects
     assert not isinstance(effect, Refused)
 
 
@@ -230,44 +231,44 @@ def test_a_forwarding_entity_takes_no_receivers():
 
 
 def dead_letters_forwarded(**more):
-    book = Playbook(entities={"q": QueueDefinition(forward_dead_letters_to="end"), **more})
-    book.run(send("a"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER._replace(reason="Bad")))
-    return book
+    dialogue = CoreDialogue(entities={"q": QueueDefinition(forward_dead_letters_to="end"), **more})
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER._replace(reason="Bad")))
+    return dialogue
 
 
 def test_dead_letters_are_forwarded_with_their_source():
     """The reason stays; the entity they died in is named."""
-    book = dead_letters_forwarded(end=QueueDefinition())
-    (arrived,) = peek(book, "end")
+    dialogue = dead_letters_forwarded(end=QueueDefinition())
+    (arrived,) = peek(dialogue, "end")
     assert ("Bad", "q", 0) == (
         arrived.changes.dead_letter_reason,
         arrived.changes.dead_letter_source,
         arrived.delivery_count,
     )
-    assert 0 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
 
 
 def test_dead_letters_stay_until_their_destination_exists():
     """Nothing is lost while it does not."""
-    book = dead_letters_forwarded()
-    assert 1 == book.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
-    book.run(CreateEntity(CLIENT, "c", "end", QueueDefinition()))
-    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+    dialogue = dead_letters_forwarded()
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+    dialogue.run(CreateEntity(CLIENT, "c", "end", QueueDefinition()))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 def test_dead_letters_go_on_when_the_server_takes_sends_again():
     """They wait where they died as long as there is no room in the store."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={"q": QueueDefinition(forward_dead_letters_to="end"), "end": QueueDefinition()}
     )
-    book.run(send("a"), credit(1))
-    book.namespace.refuse_sends(ServerBusy("No room."))
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    assert ["a"] == [text_of(m) for m in peek(book, "q/$DeadLetterQueue")]
-    book.namespace.refuse_sends(None)
-    book.run(Advance(0))
-    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+    dialogue.run(send("a"), credit(1))
+    dialogue.namespace.refuse_sends(ServerBusy("No room."))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "q/$DeadLetterQueue")]
+    dialogue.namespace.refuse_sends(None)
+    dialogue.run(Advance(0))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 def test_a_message_can_come_home_as_its_own_dead_letter():
@@ -276,10 +277,10 @@ def test_a_message_can_come_home_as_its_own_dead_letter():
         "q": QueueDefinition(forward_dead_letters_to="b"),
         "b": QueueDefinition(forward_to="q"),
     }
-    book = Playbook(entities=entities)
-    book.run(send("a", "b"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    assert ["b", "a"] == [text_of(m) for m in book.deliveries(credit(9))]
+    dialogue = CoreDialogue(entities=entities)
+    dialogue.run(send("a", "b"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    assert ["b", "a"] == [text_of(m) for m in dialogue.deliveries(credit(9))]
 
 
 # --- through topics --------------------------------------------------------------------------------
@@ -287,48 +288,48 @@ def test_a_message_can_come_home_as_its_own_dead_letter():
 
 def test_subscriptions_forward_too():
     """Queue to topic to subscription to queue."""
-    book = chain(
+    dialogue = chain(
         "q",
         last="t",
         t=TopicDefinition(),
         end=QueueDefinition(),
         **{"t/Subscriptions/s": SubscriptionDefinition(forward_to="end")},
     )
-    book.run(AttachSender(S, "q"), send("a"))
-    (arrived,) = peek(book, "end")
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    (arrived,) = peek(dialogue, "end")
     assert (2, 1) == (arrived.changes.hops, arrived.enqueue_sequence_number)
 
 
 def test_a_forwarded_message_is_copied_with_one_payload():
     """The original is gone, the body is stored once and deleted with the last copy."""
-    book = chain(
+    dialogue = chain(
         "q",
         last="t",
         t=TopicDefinition(),
         **{f"t/Subscriptions/{name}": SubscriptionDefinition() for name in "xy"},
     )
-    book.run(AttachSender(S, "q"), send("a"))
-    shelf = book.commit()
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    shelf = dialogue.commit()
     assert (2, 1) == (len(shelf.rows), len(shelf.payloads))
     for name in "xy":
-        book.run(DeleteEntity(CLIENT, "d", f"t/Subscriptions/{name}"))
-    shelf = book.commit()
+        dialogue.run(DeleteEntity(CLIENT, "d", f"t/Subscriptions/{name}"))
+    shelf = dialogue.commit()
     assert (0, 0) == (len(shelf.rows), len(shelf.payloads))
 
 
 def test_a_message_no_subscription_wants_is_gone():
     """As if sent to the topic directly."""
-    book = chain("q", last="t", t=TopicDefinition())
-    book.run(AttachSender(S, "q"), send("a"))
-    assert {} == book.commit().rows
+    dialogue = chain("q", last="t", t=TopicDefinition())
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    assert {} == dialogue.commit().rows
 
 
 def test_a_message_no_topic_can_read_dies_at_its_source():
     """Rules would have to look into it."""
     rule_reads = SubscriptionDefinition()
-    book = chain("q", last="t", t=TopicDefinition(), **{"t/Subscriptions/s": rule_reads})
-    book.run(AttachSender(S, "q"), send("undecodable"))
-    (dead,) = peek(book, "q/$DeadLetterQueue")
+    dialogue = chain("q", last="t", t=TopicDefinition(), **{"t/Subscriptions/s": rule_reads})
+    dialogue.run(AttachSender(S, "q"), send("undecodable"))
+    (dead,) = peek(dialogue, "q/$DeadLetterQueue")
     assert "UndecodableMessage" == dead.changes.dead_letter_reason
 
 
@@ -339,62 +340,62 @@ def test_a_message_no_topic_can_read_dies_at_its_source():
 @pytest.mark.parametrize("destination", ["nowhere", "t/Subscriptions/s"])
 def test_an_entity_forwards_to_queues_and_topics_alone(field, destination):
     """Neither to nowhere nor to a subscription."""
-    book = chain("a", t=TopicDefinition(), **{"t/Subscriptions/s": SubscriptionDefinition()})
+    dialogue = chain("a", t=TopicDefinition(), **{"t/Subscriptions/s": SubscriptionDefinition()})
     with pytest.raises(ArgumentError, match="no queue or topic"):
-        book.ask(CreateEntity(CLIENT, "c", "q2", QueueDefinition(**{field: destination})))
+        dialogue.ask(CreateEntity(CLIENT, "c", "q2", QueueDefinition(**{field: destination})))
     definition = SubscriptionDefinition(**{field: destination})
     with pytest.raises(ArgumentError, match="no queue or topic"):
-        book.ask(CreateEntity(CLIENT, "c", "t/Subscriptions/s2", definition))
+        dialogue.ask(CreateEntity(CLIENT, "c", "t/Subscriptions/s2", definition))
 
 
 # --- circles, which the service takes --------------------------------------------------------------
 
 
-def dead_letter_what_comes(book, step, reason=None):
+def dead_letter_what_comes(dialogue, step, reason=None):
     """Have a receiver dead-letter all it gets; how many that were."""
     tokens = [
         token
-        for effect in book.run(step).effects
+        for effect in dialogue.run(step).effects
         if isinstance(effect, effects.Deliver)
         for token in effect.tokens
         if token is not None
     ]
     if tokens:
-        book.run(Settle(R, tokens, ["h"] * len(tokens), DEAD_LETTER._replace(reason=reason)))
+        dialogue.run(Settle(R, tokens, ["h"] * len(tokens), DEAD_LETTER._replace(reason=reason)))
     return len(tokens)
 
 
 def test_a_queue_may_forward_to_itself():
     """What is sent to it turns until the hop limit, and ends in its own dead-letter queue."""
-    book = Playbook(entities={}, attach=False)
-    book.ask(CreateEntity(CLIENT, "c", "q", QueueDefinition(forward_to="Q")))
-    book.run(AttachSender(S, "q"), send("a", "b"))
-    dead = peek(book, "q/$DeadLetterQueue")
+    dialogue = CoreDialogue(entities={}, attach=False)
+    dialogue.ask(CreateEntity(CLIENT, "c", "q", QueueDefinition(forward_to="Q")))
+    dialogue.run(AttachSender(S, "q"), send("a", "b"))
+    dead = peek(dialogue, "q/$DeadLetterQueue")
     assert ["a", "b"] == [text_of(m) for m in dead]
     assert {("MaxTransferHopCountExceeded", 4)} == {
         (m.changes.dead_letter_reason, m.changes.hops) for m in dead
     }
-    assert [] == peek(book, "q")
-    assert 2 == len(book.commit().rows)
+    assert [] == peek(dialogue, "q")
+    assert 2 == len(dialogue.commit().rows)
 
 
 def test_a_full_queue_forwards_to_itself():
     """A message does not need room for two of itself."""
     definition = QueueDefinition(forward_to="q", max_size_megabytes=1)
-    book = Playbook(entities={"q": definition}, attach=False)
-    book.run(AttachSender(S, "q"), send("x" * 900_000))
-    (dead,) = peek(book, "q/$DeadLetterQueue")
+    dialogue = CoreDialogue(entities={"q": definition}, attach=False)
+    dialogue.run(AttachSender(S, "q"), send("x" * 900_000))
+    (dead,) = peek(dialogue, "q/$DeadLetterQueue")
     assert "MaxTransferHopCountExceeded" == dead.changes.dead_letter_reason
 
 
 def test_dead_letters_may_come_back_to_their_own_queue():
     """As often as there are hops; then they stay dead letters."""
-    book = Playbook(entities={"q": QueueDefinition(forward_dead_letters_to="q")})
-    book.run(send("a"))
+    dialogue = CoreDialogue(entities={"q": QueueDefinition(forward_dead_letters_to="q")})
+    dialogue.run(send("a"))
     for times in range(1, 6):
-        dead_letter_what_comes(book, credit(times), reason="Bad")
-    assert [] == peek(book, "q")
-    (dead,) = peek(book, "q/$DeadLetterQueue")
+        dead_letter_what_comes(dialogue, credit(times), reason="Bad")
+    assert [] == peek(dialogue, "q")
+    (dead,) = peek(dialogue, "q/$DeadLetterQueue")
     assert ("Bad", "q", 4) == (
         dead.changes.dead_letter_reason,
         dead.changes.dead_letter_source,
@@ -405,10 +406,10 @@ def test_dead_letters_may_come_back_to_their_own_queue():
 def test_a_queue_may_forward_messages_and_dead_letters_to_itself():
     """The Python SDK's tests set both; the message ends as a dead letter."""
     definition = QueueDefinition(forward_to="q", forward_dead_letters_to="q")
-    book = Playbook(entities={"q": definition}, attach=False)
-    book.run(AttachSender(S, "q"), send("a"))
-    assert ["a"] == [text_of(m) for m in peek(book, "q/$DeadLetterQueue")]
-    assert (1, 1) == (len(book.commit().rows), len(book.commit().payloads))
+    dialogue = CoreDialogue(entities={"q": definition}, attach=False)
+    dialogue.run(AttachSender(S, "q"), send("a"))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "q/$DeadLetterQueue")]
+    assert (1, 1) == (len(dialogue.commit().rows), len(dialogue.commit().payloads))
 
 
 def test_a_subscription_may_forward_to_its_own_topic():
@@ -418,17 +419,17 @@ def test_a_subscription_may_forward_to_its_own_topic():
         "t/Subscriptions/all": SubscriptionDefinition(),
         "t/Subscriptions/round": SubscriptionDefinition(),
     }
-    book = Playbook(entities=entities, attach=False)
+    dialogue = CoreDialogue(entities=entities, attach=False)
     update = UpdateEntity(
         CLIENT, "u", "t/Subscriptions/round", SubscriptionDefinition(forward_to="t")
     )
-    book.ask(update)
-    book.run(AttachSender(S, "t"), send("a"))
-    copies = peek(book, "t/Subscriptions/all")
+    dialogue.ask(update)
+    dialogue.run(AttachSender(S, "t"), send("a"))
+    copies = peek(dialogue, "t/Subscriptions/all")
     assert [0, 1, 2, 3, 4] == [m.changes.hops if m.changes else 0 for m in copies]
-    (dead,) = peek(book, "t/Subscriptions/round/$DeadLetterQueue")
+    (dead,) = peek(dialogue, "t/Subscriptions/round/$DeadLetterQueue")
     assert "MaxTransferHopCountExceeded" == dead.changes.dead_letter_reason
-    assert (6, 1) == (len(book.commit().rows), len(book.commit().payloads))
+    assert (6, 1) == (len(dialogue.commit().rows), len(dialogue.commit().payloads))
 
 
 @pytest.mark.parametrize(
@@ -442,19 +443,19 @@ def test_a_subscription_may_forward_to_its_own_topic():
 )
 def test_a_circle_may_be_closed_and_ends(changed, field, destination):
     """However many entities it leads through, every message comes to rest and none is lost."""
-    book = chain("a", "b", last="c", t=TopicDefinition())
+    dialogue = chain("a", "b", last="c", t=TopicDefinition())
     subscription = SubscriptionDefinition(forward_to="a")
-    book.ask(CreateEntity(CLIENT, "s", "t/Subscriptions/s", subscription))
-    before = book.ask(GetEntity(CLIENT, "g", changed)).definition
-    book.ask(UpdateEntity(CLIENT, "u", changed, replace(before, **{field: destination})))
-    book.run(AttachSender(S, "a"), send("x"), AttachSender(R, "t"), send("y", to=R))
+    dialogue.ask(CreateEntity(CLIENT, "s", "t/Subscriptions/s", subscription))
+    before = dialogue.ask(GetEntity(CLIENT, "g", changed)).definition
+    dialogue.ask(UpdateEntity(CLIENT, "u", changed, replace(before, **{field: destination})))
+    dialogue.run(AttachSender(S, "a"), send("x"), AttachSender(R, "t"), send("y", to=R))
     assert {"x", "y"} == {
         text_of(m)
         for path in ("a", "b", "c", "t/Subscriptions/s")
         for place in (path, f"{path}/$DeadLetterQueue")
-        for m in peek(book, place)
+        for m in peek(dialogue, place)
     }
-    assert 2 == len(book.commit().payloads)
+    assert 2 == len(dialogue.commit().payloads)
 
 
 def test_dead_letters_that_cannot_go_on_do_not_hold_up_those_behind_them():
@@ -463,12 +464,12 @@ def test_dead_letters_that_cannot_go_on_do_not_hold_up_those_behind_them():
         "q": QueueDefinition(forward_dead_letters_to="end", max_message_size_kilobytes=10),
         "end": QueueDefinition(max_message_size_kilobytes=1),
     }
-    book = Playbook(entities=entities)
+    dialogue = CoreDialogue(entities=entities)
     large = ["x" * 2_000] * 1_500
-    book.run(send(*large, "small"))
-    while dead_letter_what_comes(book, credit(2_000)):
+    dialogue.run(send(*large, "small"))
+    while dead_letter_what_comes(dialogue, credit(2_000)):
         pass
-    assert ["small"] == [text_of(m) for m in peek(book, "end")]
+    assert ["small"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 # --- sessions --------------------------------------------------------------------------------------
@@ -477,41 +478,41 @@ def test_dead_letters_that_cannot_go_on_do_not_hold_up_those_behind_them():
 def test_a_queue_with_sessions_forwards_in_the_order_of_arrival():
     """Whatever session a message is in; over there it is in its session again."""
     grouped = QueueDefinition(requires_session=True)
-    book = Playbook(entities={"end": grouped, "plain": QueueDefinition()}, attach=False)
+    dialogue = CoreDialogue(entities={"end": grouped, "plain": QueueDefinition()}, attach=False)
     for path, destination in (("q", "end"), ("q2", "plain")):
-        book.ask(CreateEntity(CLIENT, "c", path, replace(grouped, forward_to=destination)))
+        dialogue.ask(CreateEntity(CLIENT, "c", path, replace(grouped, forward_to=destination)))
     sent = [message(text, session=text[0]) for text in ("x1", "y1", "x2", "y2")]
     again = [message(text, session=text[0]) for text in ("x1", "y1", "x2", "y2")]
-    book.run(AttachSender(S, "q"), send(*sent), AttachSender(R, "q2"), send(*again, to=R))
-    assert ["x1", "y1", "x2", "y2"] == [text_of(m) for m in peek(book, "plain")]
-    book.run(attach_receiver(END, "end", session="y"))
-    assert ["y1", "y2"] == [text_of(m) for m in book.deliveries(credit(9, to=END))]
+    dialogue.run(AttachSender(S, "q"), send(*sent), AttachSender(R, "q2"), send(*again, to=R))
+    assert ["x1", "y1", "x2", "y2"] == [text_of(m) for m in peek(dialogue, "plain")]
+    dialogue.run(attach_receiver(END, "end", session="y"))
+    assert ["y1", "y2"] == [text_of(m) for m in dialogue.deliveries(credit(9, to=END))]
 
 
 def test_what_waits_in_sessions_is_forwarded_when_forwarding_is_switched_on():
     """Also what a receiver held, which is detached; and a receiver that waited for a session."""
     grouped = QueueDefinition(requires_session=True)
-    book = Playbook(entities={"q": grouped, "end": QueueDefinition()}, attach=False)
-    book.run(AttachSender(S, "q"), send(message("a", session="x"), message("b", session="y")))
-    book.run(attach_receiver(R, "q", session="x"), credit(1))
-    book.run(attach_receiver(END, "q", session="y"))
-    outcomes = book.tell(UpdateEntity(CLIENT, "u", "q", replace(grouped, forward_to="end")))
+    dialogue = CoreDialogue(entities={"q": grouped, "end": QueueDefinition()}, attach=False)
+    dialogue.run(AttachSender(S, "q"), send(message("a", session="x"), message("b", session="y")))
+    dialogue.run(attach_receiver(R, "q", session="x"), credit(1))
+    dialogue.run(attach_receiver(END, "q", session="y"))
+    outcomes = dialogue.tell(UpdateEntity(CLIENT, "u", "q", replace(grouped, forward_to="end")))
     assert Detached(R, NotAllowed) in outcomes
     assert Detached(END, NotAllowed) in outcomes
-    assert ["a", "b"] == sorted(text_of(m) for m in peek(book, "end"))
-    assert book >> attach_receiver(R, "q", session="x") << Refused(R, NotAllowed)
+    assert ["a", "b"] == sorted(text_of(m) for m in peek(dialogue, "end"))
+    assert dialogue >> attach_receiver(R, "q", session="x") << Refused(R, NotAllowed)
 
 
 def test_sessions_are_served_again_when_forwarding_is_switched_off():
     """What comes from then on stays."""
     grouped = QueueDefinition(requires_session=True)
     entities = {"q": replace(grouped, forward_to="end"), "end": QueueDefinition()}
-    book = Playbook(entities=entities, attach=False)
-    book.run(AttachSender(S, "q"), send(message("a", session="x")))
-    book.ask(UpdateEntity(CLIENT, "u", "q", grouped))
-    book.run(send(message("b", session="x")), attach_receiver(R, "q", session="x"))
-    assert ["b"] == [text_of(m) for m in book.deliveries(credit(9))]
-    assert ["a"] == [text_of(m) for m in peek(book, "end")]
+    dialogue = CoreDialogue(entities=entities, attach=False)
+    dialogue.run(AttachSender(S, "q"), send(message("a", session="x")))
+    dialogue.ask(UpdateEntity(CLIENT, "u", "q", grouped))
+    dialogue.run(send(message("b", session="x")), attach_receiver(R, "q", session="x"))
+    assert ["b"] == [text_of(m) for m in dialogue.deliveries(credit(9))]
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 # --- idle deletion ---------------------------------------------------------------------------------
@@ -519,9 +520,9 @@ def test_sessions_are_served_again_when_forwarding_is_switched_off():
 
 def test_a_subscription_that_forwards_is_not_deleted_when_idle():
     """Its idle time is reset and stays so when it no longer forwards; a queue's is kept."""
-    book = chain("a", t=TopicDefinition())
+    dialogue = chain("a", t=TopicDefinition())
     path = "t/Subscriptions/s"
-    created = book.ask(
+    created = dialogue.ask(
         CreateEntity(
             CLIENT,
             "c",
@@ -531,16 +532,18 @@ def test_a_subscription_that_forwards_is_not_deleted_when_idle():
     )
     assert UNLIMITED_MS == created.definition.auto_delete_on_idle_ms
     stays = replace(created.definition, forward_to=None)
-    book.ask(UpdateEntity(CLIENT, "u", path, stays))
-    assert UNLIMITED_MS == book.ask(GetEntity(CLIENT, "g", path)).definition.auto_delete_on_idle_ms
+    dialogue.ask(UpdateEntity(CLIENT, "u", path, stays))
+    assert (
+        UNLIMITED_MS == dialogue.ask(GetEntity(CLIENT, "g", path)).definition.auto_delete_on_idle_ms
+    )
     changed = SubscriptionDefinition(forward_to="end", auto_delete_on_idle_ms=300_000)
-    updated_view = book.ask(UpdateEntity(CLIENT, "u", path, changed))
+    updated_view = dialogue.ask(UpdateEntity(CLIENT, "u", path, changed))
     assert UNLIMITED_MS == updated_view.definition.auto_delete_on_idle_ms
-    queue = book.ask(
+    queue = dialogue.ask(
         CreateEntity(
             CLIENT, "c", "q2", QueueDefinition(forward_to="end", auto_delete_on_idle_ms=300_000)
         )
     )
     assert 300_000 == queue.definition.auto_delete_on_idle_ms
-    book.run(Advance(300_001))
-    assert "q2" == book.ask(GetEntity(CLIENT, "g", "q2")).path
+    dialogue.run(Advance(300_001))
+    assert "q2" == dialogue.ask(GetEntity(CLIENT, "g", "q2")).path

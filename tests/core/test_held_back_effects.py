@@ -25,9 +25,9 @@ from tests.support.core_dialogue import (
     T1,
     T2,
     Advance,
+    CoreDialogue,
     Deliver,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     attach_receiver,
     credit,
@@ -35,13 +35,13 @@ from tests.support.core_dialogue import (
     text_of,
 )
 
-OTHER = Named("OTHER")
+OTHER = NamedPeer("OTHER")
 LOCK_MS = 30_000
 ABANDON_WITH_PROPERTY = Settlement(SettlementKind.ABANDON, {"color": b"\xa1\x03red"})
 
 
-def _first_delivery(book):
-    (effect,) = [e for e in book.run(credit(1)).effects if isinstance(e, Deliver)]
+def _first_delivery(dialogue):
+    (effect,) = [e for e in dialogue.run(credit(1)).effects if isinstance(e, Deliver)]
     return effect
 
 
@@ -78,35 +78,35 @@ def _check(effect):
 )
 def test_a_delivery_shows_the_message_as_it_was_locked(steps):
     """Whatever has become of the message when the delivery leaves at last."""
-    book = Playbook()
-    book.run(attach_receiver(OTHER), send("a"))
-    effect = _first_delivery(book)
-    book.run(*steps)
+    dialogue = CoreDialogue()
+    dialogue.run(attach_receiver(OTHER), send("a"))
+    effect = _first_delivery(dialogue)
+    dialogue.run(*steps)
     _check(effect)
 
 
 def test_a_delivery_keeps_the_body_of_a_message_that_leaves_memory():
     """A lock that ended lets the body go; the delivery is written all the same."""
-    book = Playbook(budget_bytes=0)
-    book.run(send("a"))
-    book.commit()
-    told = book.serve(credit(1))
+    dialogue = CoreDialogue(budget_bytes=0)
+    dialogue.run(send("a"))
+    dialogue.commit()
+    told = dialogue.serve(credit(1))
     (effect,) = [e for e in told if isinstance(e, Deliver)]
-    book.run(Settle(R, [T1], [None], ABANDON), Advance(0))
+    dialogue.run(Settle(R, [T1], [None], ABANDON), Advance(0))
     assert effect.messages[0].body is None
     assert ["a"] == [text_of(message) for message in messages_as_delivered(effect)]
 
 
 def test_a_fetched_message_is_shown_as_it_was_locked():
     """The same for those that are asked for by number."""
-    book = Playbook()
-    book.run(send("a"), credit(1))
-    book.run(Settle(R, [T1], [None], DEFER))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(Settle(R, [T1], [None], DEFER))
     fetch = ReceiveDeferred(CLIENT, "fetch", "q", [1], ReceiveMode.PEEK_LOCK)
-    ((message, lock_token),) = book.ask(fetch)
+    ((message, lock_token),) = dialogue.ask(fetch)
     assert T2 == lock_token
     until_ms = message.locked_until_ms
-    book.run(Advance(LOCK_MS))
-    book.ask(fetch)
+    dialogue.run(Advance(LOCK_MS))
+    dialogue.ask(fetch)
     assert until_ms == message.locked_until_ms
     assert (1, MessageState.DEFERRED) == (message.delivery_count, message.state)

@@ -53,10 +53,10 @@ from config.model.definitions import (
 from tests.support.core_dialogue import (
     CLIENT,
     Advance,
+    CoreDialogue,
     Deliver,
-    Named,
+    NamedPeer,
     PayloadsNeeded,
-    Playbook,
     Reply,
     attach_receiver,
     credit,
@@ -113,22 +113,22 @@ class Clients(RuleBasedStateMachine):
 
     @initialize(budget_bytes=st.sampled_from([None, 0, 20]), hold_locks=st.booleans())
     def start(self, budget_bytes, hold_locks):
-        self.book = Playbook(
+        self.dialogue = CoreDialogue(
             entities=ENTITIES, attach=False, budget_bytes=budget_bytes, hold_locks=hold_locks
         )
-        self.senders = {path: Named(f"to {path}") for path in SENDABLE}
+        self.senders = {path: NamedPeer(f"to {path}") for path in SENDABLE}
         self.run(*[AttachSender(peer, path) for path, peer in self.senders.items()])
-        self.receivers: dict[Named, int] = {}
+        self.receivers: dict[NamedPeer, int] = {}
         """What each has been given so far."""
-        self.limits: dict[Named, int] = {}
-        self.held: list[tuple[Named, bytes]] = []
+        self.limits: dict[NamedPeer, int] = {}
+        self.held: list[tuple[NamedPeer, bytes]] = []
         self.transactions: list[bytes] = []
         self.needed: list[int] = []
         self.attached = 0
 
     def run(self, *steps):
-        turn = self.book.run(*steps)
-        self.book.commit()
+        turn = self.dialogue.run(*steps)
+        self.dialogue.commit()
         for effect in turn.effects:
             if isinstance(effect, Deliver):
                 self.receivers[effect.to] += len(effect.messages)
@@ -154,7 +154,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule(path=st.sampled_from(SENDABLE), sent=messages, after_ms=st.integers(1, 30_000))
     def schedule(self, path, sent, after_ms):
-        sent.scheduled_enqueue_time_ms = self.book.now_ms + after_ms
+        sent.scheduled_enqueue_time_ms = self.dialogue.now_ms + after_ms
         self.run(Schedule(CLIENT, "s", path, [sent]))
 
     @rule(path=st.sampled_from(SENDABLE), number=st.integers(1, 20))
@@ -179,7 +179,7 @@ class Clients(RuleBasedStateMachine):
 
     def _attach(self, path, limit, **wanted):
         self.attached += 1
-        peer = Named(f"R{self.attached} on {path}")
+        peer = NamedPeer(f"R{self.attached} on {path}")
         self.receivers[peer] = 0
         self.limits[peer] = limit
         self.run(attach_receiver(peer, path, **wanted), credit(limit, to=peer))
@@ -226,7 +226,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule(path=st.sampled_from(RECEIVABLE))
     def delete_oldest(self, path):
-        self.run(DeleteMessages(CLIENT, "d", path, 2, self.book.now_ms))
+        self.run(DeleteMessages(CLIENT, "d", path, 2, self.dialogue.now_ms))
 
     @rule(session=st.sampled_from(SESSIONS), state=st.sampled_from([None, b"state"]))
     def set_state(self, session, state):
@@ -239,7 +239,7 @@ class Clients(RuleBasedStateMachine):
     @rule()
     def bodies_are_read(self):
         needed, self.needed = self.needed, []
-        payloads = self.book.shelf.payloads
+        payloads = self.dialogue.shelf.payloads
         self.run(PayloadsLoaded({i: payloads[i] for i in needed if i in payloads}))
 
     @rule(on=st.booleans())
@@ -275,12 +275,12 @@ class Clients(RuleBasedStateMachine):
 
     @property
     def queues(self) -> list[Any]:
-        return [queue for entity in self.book.namespace._directory for queue in entity.queues]
+        return [queue for entity in self.dialogue.namespace._directory for queue in entity.queues]
 
     @invariant()
     def every_stored_message_is_in_exactly_one_queue(self):
         live = [one for queue in self.queues for one in queue.index.walk()]
-        rows = self.book.shelf.rows
+        rows = self.dialogue.shelf.rows
         assert len(live) == len(rows)
         for one in live:
             row = rows[one.id]
@@ -296,8 +296,8 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def every_payload_is_referred_to_by_a_message(self):
-        referred = {row.payload_id for row in self.book.shelf.rows.values()}
-        assert referred == set(self.book.shelf.payloads)
+        referred = {row.payload_id for row in self.dialogue.shelf.rows.values()}
+        assert referred == set(self.dialogue.shelf.payloads)
 
     @invariant()
     def numbers_rise_and_books_balance(self):
@@ -322,7 +322,7 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def a_message_has_at_most_one_lock_and_a_lock_has_its_message(self):
-        deadlines = self.book.namespace._environment.deadlines
+        deadlines = self.dialogue.namespace._environment.deadlines
         waiting = {
             one
             for bucket in deadlines._buckets.values()
@@ -341,13 +341,13 @@ class Clients(RuleBasedStateMachine):
                 else:
                     expected.add(one)
         assert expected == waiting
-        links = self.book.namespace._links
+        links = self.dialogue.namespace._links
         for receiver in (*links._receivers.values(), *links._lingering.values()):
             assert all(held.lock_holder is receiver for held in receiver.held)
 
     @invariant()
     def a_held_session_has_one_deadline_and_no_other_has(self):
-        deadlines = self.book.namespace._environment.deadlines
+        deadlines = self.dialogue.namespace._environment.deadlines
         waiting = [
             (at_ms, session)
             for at_ms, bucket in deadlines._buckets.items()
@@ -367,7 +367,7 @@ class Clients(RuleBasedStateMachine):
     def memory_is_accounted_for(self):
         live = [one for queue in self.queues for one in queue.index.walk()]
         resident = sum(one.size for one in live if one.body is not None)
-        payloads = self.book.namespace._environment.payloads
+        payloads = self.dialogue.namespace._environment.payloads
         assert resident == payloads.resident_bytes
         shared: dict[int, int] = {}
         for one in live:
@@ -392,11 +392,11 @@ class Clients(RuleBasedStateMachine):
     # --- how it ends ------------------------------------------------------------------------
 
     def teardown(self):
-        if not hasattr(self, "book"):
+        if not hasattr(self, "dialogue"):
             return
         self.bodies_are_read()
-        before = _summary(self.book)
-        later = self.book.restarted()
+        before = _summary(self.dialogue)
+        later = self.dialogue.restarted()
         assert before == _summary(later)
         self._everything_can_be_received(later)
 
@@ -404,14 +404,14 @@ class Clients(RuleBasedStateMachine):
         """Long after, nothing is locked, scheduled or waiting for a body that never comes."""
         later.serve(Advance(10**9))
         for path in RECEIVABLE:
-            peer = Named(f"last on {path}")
+            peer = NamedPeer(f"last on {path}")
             later.serve(
                 attach_receiver(peer, path, mode=ReceiveMode.RECEIVE_AND_DELETE),
                 credit(10**6, to=peer),
             )
         for path in SESSIONFUL:
             for session in SESSIONS:
-                peer = Named(f"last on {path} {session}")
+                peer = NamedPeer(f"last on {path} {session}")
                 wanted = attach_receiver(
                     peer, path, session=session, mode=ReceiveMode.RECEIVE_AND_DELETE
                 )
@@ -435,13 +435,13 @@ def _short(definition: QueueDefinition) -> QueueDefinition:
     )
 
 
-def _summary(book: Playbook) -> dict[str, list[tuple[object, ...]]]:
+def _summary(dialogue: CoreDialogue) -> dict[str, list[tuple[object, ...]]]:
     return {
         queue.path: [
             (m.id, m.sequence_number, m.state, m.delivery_count, m.session_id, m.changes)
             for m in queue.index.walk()
         ]
-        for entity in book.namespace._directory
+        for entity in dialogue.namespace._directory
         for queue in entity.queues
     }
 

@@ -33,11 +33,11 @@ from tests.support.core_dialogue import (
     T2,
     T3,
     Advance,
+    CoreDialogue,
     Deliver,
     Drained,
-    Named,
+    NamedPeer,
     PayloadsNeeded,
-    Playbook,
     R,
     Reply,
     S,
@@ -48,11 +48,11 @@ from tests.support.core_dialogue import (
     text_of,
 )
 
-OTHER = Named("OTHER")
+OTHER = NamedPeer("OTHER")
 
 
-def resident_bytes(book):
-    return book.namespace._environment.payloads.resident_bytes
+def resident_bytes(dialogue):
+    return dialogue.namespace._environment.payloads.resident_bytes
 
 
 def texts(messages):
@@ -60,147 +60,147 @@ def texts(messages):
 
 
 @pytest.fixture
-def book():
+def dialogue():
     """A queue with room for ten bytes of bodies in memory."""
-    return Playbook(budget_bytes=10)
+    return CoreDialogue(budget_bytes=10)
 
 
-def test_bodies_over_the_budget_leave_memory(book):
+def test_bodies_over_the_budget_leave_memory(dialogue):
     """The head stays, the tail goes."""
-    book.serve(send("aaaa", "bbbb"))
-    assert 8 == resident_bytes(book)
-    book.serve(send("cccc"), send("dddd"))
-    assert resident_bytes(book) <= 12
+    dialogue.serve(send("aaaa", "bbbb"))
+    assert 8 == resident_bytes(dialogue)
+    dialogue.serve(send("cccc"), send("dddd"))
+    assert resident_bytes(dialogue) <= 12
 
 
-def test_what_is_delivered_at_once_is_never_paged(book):
+def test_what_is_delivered_at_once_is_never_paged(dialogue):
     """Through traffic costs no read, however full memory is."""
-    book.serve(credit(100))
-    assert ["x" * 50] == texts(book.receive(send("x" * 50)))
-    assert ["y" * 50] == texts(book.receive(send("y" * 50)))
-    assert [] == book.reads
+    dialogue.serve(credit(100))
+    assert ["x" * 50] == texts(dialogue.receive(send("x" * 50)))
+    assert ["y" * 50] == texts(dialogue.receive(send("y" * 50)))
+    assert [] == dialogue.reads
 
 
-def test_paged_messages_are_delivered_in_order(book):
+def test_paged_messages_are_delivered_in_order(dialogue):
     """Their bodies are asked for once, in batches."""
     sent = [f"{number:04}" for number in range(50)]
     for text in sent:
-        book.serve(send(text))
-    assert sent == texts(book.receive(credit(100)))
-    asked = [payload_id for read in book.reads for payload_id in read]
+        dialogue.serve(send(text))
+    assert sent == texts(dialogue.receive(credit(100)))
+    asked = [payload_id for read in dialogue.reads for payload_id in read]
     assert len(asked) == len(set(asked))
-    assert len(book.reads) <= 3
+    assert len(dialogue.reads) <= 3
 
 
-def test_nothing_is_delivered_without_its_body(book):
+def test_nothing_is_delivered_without_its_body(dialogue):
     """Delivery waits at the first message that has none, and goes on behind it."""
-    book.serve(send("x" * 20))
-    book.serve(send("a"), send("b"))
-    book.commit()
-    assert book >> credit(9) << PayloadsNeeded([1])
-    loaded = PayloadsLoaded({1: book.shelf.payloads[1]})
-    assert book >> loaded << Deliver(R, [1, 2, 3], [T1, T2, T3])
+    dialogue.serve(send("x" * 20))
+    dialogue.serve(send("a"), send("b"))
+    dialogue.commit()
+    assert dialogue >> credit(9) << PayloadsNeeded([1])
+    loaded = PayloadsLoaded({1: dialogue.shelf.payloads[1]})
+    assert dialogue >> loaded << Deliver(R, [1, 2, 3], [T1, T2, T3])
 
 
 def test_reading_ahead_is_bounded():
     """A queue of any length is read in pieces, before they are needed."""
-    book = Playbook(budget_bytes=0)
+    dialogue = CoreDialogue(budget_bytes=0)
     count = 3 * READ_AHEAD_MESSAGES
-    book.serve(send(*["m"] * count))
-    assert 100 == len(texts(book.receive(credit(100))))
-    assert sum(map(len, book.reads)) <= 2 * READ_AHEAD_MESSAGES
+    dialogue.serve(send(*["m"] * count))
+    assert 100 == len(texts(dialogue.receive(credit(100))))
+    assert sum(map(len, dialogue.reads)) <= 2 * READ_AHEAD_MESSAGES
     rest = 0
-    while more := texts(book.receive(credit(count + 10))):
+    while more := texts(dialogue.receive(credit(count + 10))):
         rest += len(more)
     assert count - 100 == rest
-    assert max(map(len, book.reads)) <= READ_AHEAD_MESSAGES
+    assert max(map(len, dialogue.reads)) <= READ_AHEAD_MESSAGES
 
 
-def test_completing_frees_memory(book):
+def test_completing_frees_memory(dialogue):
     """The account follows what is there."""
     sent = [f"{number:04}" for number in range(20)]
     for text in sent:
-        book.serve(send(text))
-    effects = book.serve(credit(100))
+        dialogue.serve(send(text))
+    effects = dialogue.serve(credit(100))
     tokens = [t for e in effects if isinstance(e, Deliver) for t in e.tokens]
-    book.serve(Settle(R, tokens, tokens, COMPLETE))
-    assert 0 == resident_bytes(book)
+    dialogue.serve(Settle(R, tokens, tokens, COMPLETE))
+    assert 0 == resident_bytes(dialogue)
 
 
-def test_draining_waits_for_bodies(book):
+def test_draining_waits_for_bodies(dialogue):
     """Everything available is delivered before the credit is given back."""
-    book.serve(send("x" * 20))
+    dialogue.serve(send("x" * 20))
     for text in "abc":
-        book.serve(send(text))
-    effects = book.serve(credit(100, drain=True))
+        dialogue.serve(send(text))
+    effects = dialogue.serve(credit(100, drain=True))
     texts = [text_of(m) for e in effects if isinstance(e, Deliver) for m in e.messages]
     assert ["x" * 20, "a", "b", "c"] == texts
     assert Drained(R) == effects[-1]
 
 
-def test_peeking_reads_bodies_and_leaves_memory_as_it_was(book):
+def test_peeking_reads_bodies_and_leaves_memory_as_it_was(dialogue):
     """A look is no reason to keep a body."""
     sent = [f"{number:04}" for number in range(20)]
     for text in sent:
-        book.serve(send(text))
-    before = resident_bytes(book)
-    effects = book.serve(Peek(CLIENT, "p", "q", 0, 100))
+        dialogue.serve(send(text))
+    before = resident_bytes(dialogue)
+    effects = dialogue.serve(Peek(CLIENT, "p", "q", 0, 100))
     assert sent == [text_of(m) for m in effects[-1].value]
-    assert resident_bytes(book) <= max(before, 12)
-    assert sent == texts(book.receive(credit(100)))
+    assert resident_bytes(dialogue) <= max(before, 12)
+    assert sent == texts(dialogue.receive(credit(100)))
 
 
-def test_a_peeked_message_keeps_the_body_it_was_shown_with(book):
+def test_a_peeked_message_keeps_the_body_it_was_shown_with(dialogue):
     """Whatever leaves memory in the same turn."""
-    effects = book.serve(send("x" * 20), Peek(CLIENT, "p", "q", 0, 1))
+    effects = dialogue.serve(send("x" * 20), Peek(CLIENT, "p", "q", 0, 1))
     (reply,) = [e for e in effects if isinstance(e, Reply)]
     assert "x" * 20 == text_of(reply.value[0])
 
 
-def test_deferred_messages_are_fetched_from_the_store(book):
+def test_deferred_messages_are_fetched_from_the_store(dialogue):
     """Their bodies need not wait in memory."""
-    book.serve(send("a" * 20), credit(1))
-    book.serve(Settle(R, [T1], ["h"], DEFER))
-    assert 0 == resident_bytes(book)
+    dialogue.serve(send("a" * 20), credit(1))
+    dialogue.serve(Settle(R, [T1], ["h"], DEFER))
+    assert 0 == resident_bytes(dialogue)
     fetch = ReceiveDeferred(CLIENT, "f", "q", [1], ReceiveMode.PEEK_LOCK)
-    effects = book.serve(fetch)
+    effects = dialogue.serve(fetch)
     ((fetched, _),) = effects[-1].value
     assert "a" * 20 == text_of(fetched)
 
 
-def test_dead_letters_leave_memory(book):
+def test_dead_letters_leave_memory(dialogue):
     """Nobody reads most of them."""
-    book.serve(send("a" * 20), credit(1))
-    book.serve(Settle(R, [T1], ["h"], DEAD_LETTER))
-    assert 0 == resident_bytes(book)
-    book.serve(attach_receiver(OTHER, "q/$DeadLetterQueue"))
-    assert ["a" * 20] == texts(book.receive(credit(1, to=OTHER)))
+    dialogue.serve(send("a" * 20), credit(1))
+    dialogue.serve(Settle(R, [T1], ["h"], DEAD_LETTER))
+    assert 0 == resident_bytes(dialogue)
+    dialogue.serve(attach_receiver(OTHER, "q/$DeadLetterQueue"))
+    assert ["a" * 20] == texts(dialogue.receive(credit(1, to=OTHER)))
 
 
-def test_a_message_removed_while_its_body_is_read_is_not_delivered(book):
+def test_a_message_removed_while_its_body_is_read_is_not_delivered(dialogue):
     """And the one behind it is."""
-    book.serve(send("x" * 20))
-    book.serve(send("gone"), Advance(1_000))
-    book.serve(send("next"))
-    book.commit()
+    dialogue.serve(send("x" * 20))
+    dialogue.serve(send("gone"), Advance(1_000))
+    dialogue.serve(send("next"))
+    dialogue.commit()
     needed = [
         payload_id
-        for e in book.run(credit(9)).effects
+        for e in dialogue.run(credit(9)).effects
         if isinstance(e, PayloadsNeeded)
         for payload_id in e.payload_ids
     ]
-    book.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 1))
-    loaded = {i: book.shelf.payloads[i] for i in needed}
-    effects = book.serve(PayloadsLoaded(loaded), credit(9))
+    dialogue.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 1))
+    loaded = {i: dialogue.shelf.payloads[i] for i in needed}
+    effects = dialogue.serve(PayloadsLoaded(loaded), credit(9))
     assert "gone" not in [text_of(m) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
 def test_sessions_are_paged_too():
     """Each reads its own ahead."""
-    book = Playbook(QueueDefinition(requires_session=True), budget_bytes=0)
-    book.serve(send(*[message(f"{t}{s}", session=s) for t in range(9) for s in "xy"]))
-    book.serve(attach_receiver(R, session="y"))
-    assert [f"{t}y" for t in range(9)] == texts(book.receive(credit(99)))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True), budget_bytes=0)
+    dialogue.serve(send(*[message(f"{t}{s}", session=s) for t in range(9) for s in "xy"]))
+    dialogue.serve(attach_receiver(R, session="y"))
+    assert [f"{t}y" for t in range(9)] == texts(dialogue.receive(credit(99)))
 
 
 def test_copies_share_a_payload_and_read_it_once():
@@ -209,11 +209,13 @@ def test_copies_share_a_payload_and_read_it_once():
         "t": TopicDefinition(),
         **{f"t/Subscriptions/{name}": SubscriptionDefinition() for name in "xy"},
     }
-    book = Playbook(entities=entities, attach=False, budget_bytes=0)
-    book.serve(AttachSender(S, "t"), send("a"))
-    book.serve(attach_receiver(R, "t/Subscriptions/x"), attach_receiver(OTHER, "t/Subscriptions/y"))
-    assert ["a", "a"] == texts(book.receive(credit(1), credit(1, to=OTHER)))
-    assert [[1]] == book.reads
+    dialogue = CoreDialogue(entities=entities, attach=False, budget_bytes=0)
+    dialogue.serve(AttachSender(S, "t"), send("a"))
+    dialogue.serve(
+        attach_receiver(R, "t/Subscriptions/x"), attach_receiver(OTHER, "t/Subscriptions/y")
+    )
+    assert ["a", "a"] == texts(dialogue.receive(credit(1), credit(1, to=OTHER)))
+    assert [[1]] == dialogue.reads
 
 
 def test_a_scheduled_topic_message_is_read_back_when_due():
@@ -222,48 +224,48 @@ def test_a_scheduled_topic_message_is_read_back_when_due():
         "t": TopicDefinition(),
         "t/Subscriptions/x": SubscriptionDefinition(),
     }
-    book = Playbook(entities=entities, attach=False, budget_bytes=0)
-    book.serve(AttachSender(S, "t"), send(message("a", at_ms=START_MS + 1_000)))
-    (scheduled,) = book.namespace._directory.queue("t").index.walk()
-    book.namespace._environment.payloads.evict(scheduled)
-    book.serve(Advance(1_000))
-    effects = book.serve(Peek(CLIENT, "p", "t/Subscriptions/x", 0, 9))
+    dialogue = CoreDialogue(entities=entities, attach=False, budget_bytes=0)
+    dialogue.serve(AttachSender(S, "t"), send(message("a", at_ms=START_MS + 1_000)))
+    (scheduled,) = dialogue.namespace._directory.queue("t").index.walk()
+    dialogue.namespace._environment.payloads.evict(scheduled)
+    dialogue.serve(Advance(1_000))
+    effects = dialogue.serve(Peek(CLIENT, "p", "t/Subscriptions/x", 0, 9))
     assert ["a"] == [text_of(m) for m in effects[-1].value]
 
 
 def test_forwarding_reads_back_what_it_moves():
     """Bodies follow their messages."""
     entities: dict[str, EntityDefinition] = {"q": QueueDefinition(), "end": QueueDefinition()}
-    book = Playbook(entities=entities, budget_bytes=0)
+    dialogue = CoreDialogue(entities=entities, budget_bytes=0)
     for text in "abc":
-        book.serve(send(text))
-    book.serve(UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="end")))
-    effects = book.serve(Peek(CLIENT, "p", "end", 0, 9))
+        dialogue.serve(send(text))
+    dialogue.serve(UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="end")))
+    effects = dialogue.serve(Peek(CLIENT, "p", "end", 0, 9))
     assert ["a", "b", "c"] == [text_of(m) for m in effects[-1].value]
 
 
 def test_without_a_budget_nothing_is_paged():
     """A store that keeps bodies in memory anyway gains nothing."""
-    book = Playbook()
-    book.serve(send("x" * 10**6))
-    assert 10**6 == resident_bytes(book)
+    dialogue = CoreDialogue()
+    dialogue.serve(send("x" * 10**6))
+    assert 10**6 == resident_bytes(dialogue)
 
 
 @pytest.mark.parametrize("gives_back", ["abandon", "connection lost"])
-def test_what_is_given_back_may_leave_memory(book, gives_back):
+def test_what_is_given_back_may_leave_memory(dialogue, gives_back):
     """A receiver that takes much and completes nothing does not keep it all in memory."""
     sent = [f"{number:04}" for number in range(20)]
     for text in sent:
-        book.serve(send(text))
-    effects = book.serve(credit(100))
+        dialogue.serve(send(text))
+    effects = dialogue.serve(credit(100))
     tokens = [t for e in effects if isinstance(e, Deliver) for t in e.tokens]
     assert 20 == len(tokens)
-    book.serve(credit(0))
+    dialogue.serve(credit(0))
     if gives_back == "abandon":
-        book.serve(Settle(R, tokens, tokens, ABANDON))
+        dialogue.serve(Settle(R, tokens, tokens, ABANDON))
     else:
-        book.serve(Detach([R], connection_lost=True))
-        book.serve(attach_receiver(R))
-    assert resident_bytes(book) <= 10
-    effects = book.serve(credit(100))
+        dialogue.serve(Detach([R], connection_lost=True))
+        dialogue.serve(attach_receiver(R))
+    assert resident_bytes(dialogue) <= 10
+    effects = dialogue.serve(credit(100))
     assert sent == [text_of(m) for e in effects if isinstance(e, Deliver) for m in e.messages]

@@ -29,9 +29,9 @@ from config.model.definitions import QueueDefinition, SubscriptionDefinition, To
 from tests.support.core_dialogue import (
     CLIENT,
     Advance,
+    CoreDialogue,
     Deliver,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     S,
     attach_receiver,
@@ -42,22 +42,22 @@ from tests.support.core_dialogue import (
 )
 
 LOCK_MS = 30_000
-R2 = Named("R2")
+R2 = NamedPeer("R2")
 
 
-def in_parts(book: Playbook, size: int = 2) -> Playbook:
-    book.namespace._environment.backlog.part_messages = size
-    return book
+def in_parts(dialogue: CoreDialogue, size: int = 2) -> CoreDialogue:
+    dialogue.namespace._environment.backlog.part_messages = size
+    return dialogue
 
 
-def is_behind(book: Playbook) -> bool:
-    return book.namespace.is_behind
+def is_behind(dialogue: CoreDialogue) -> bool:
+    return dialogue.namespace.is_behind
 
 
-def catch_up(book: Playbook) -> list[Any]:
+def catch_up(dialogue: CoreDialogue) -> list[Any]:
     told: list[Any] = []
-    while is_behind(book):
-        told += book.run(Tick()).effects
+    while is_behind(dialogue):
+        told += dialogue.run(Tick()).effects
     return told
 
 
@@ -67,26 +67,28 @@ def names(count: int) -> list[str]:
 
 def test_messages_that_expire_together_do_so_in_parts_and_in_order():
     """Each part is one tick; dead letters come in the order the messages had."""
-    book = in_parts(Playbook(QueueDefinition(dead_lettering_on_expiration=True), attach=False))
-    book.tell(AttachSender(S, "q"))
-    book.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
-    parts = [len(book.run(Advance(100)).records[0].rows)]
-    while is_behind(book):
-        parts.append(len(book.run(Tick()).records[0].rows))
+    dialogue = in_parts(
+        CoreDialogue(QueueDefinition(dead_lettering_on_expiration=True), attach=False)
+    )
+    dialogue.tell(AttachSender(S, "q"))
+    dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
+    parts = [len(dialogue.run(Advance(100)).records[0].rows)]
+    while is_behind(dialogue):
+        parts.append(len(dialogue.run(Tick()).records[0].rows))
     assert [2, 2, 2, 1] == parts
-    dead = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 100))
+    dead = dialogue.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 100))
     assert names(7) == [text_of(one) for one in dead]
-    assert book.namespace.next_deadline_ms() is None
+    assert dialogue.namespace.next_deadline_ms() is None
 
 
 def test_an_expired_message_is_neither_delivered_nor_shown_before_its_part_comes():
     """The queue waits; what was sent later is delivered when all that is over has gone."""
-    book = in_parts(Playbook())
-    book.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
-    book.run(send("alive"))
-    turn = book.run(Advance(100), credit(10), Peek(CLIENT, "p", "q", 0, 100))
+    dialogue = in_parts(CoreDialogue())
+    dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
+    dialogue.run(send("alive"))
+    turn = dialogue.run(Advance(100), credit(10), Peek(CLIENT, "p", "q", 0, 100))
     assert [] == turn.effects
-    told = catch_up(book)
+    told = catch_up(dialogue)
     (shown,) = [one.value for one in told if isinstance(one, Reply)]
     assert isinstance(shown, list)
     assert ["alive"] == [text_of(one) for one in shown]
@@ -97,84 +99,84 @@ def test_an_expired_message_is_neither_delivered_nor_shown_before_its_part_comes
 
 def test_another_queue_does_not_wait():
     """Delivering, asking and falling due go on there."""
-    book = in_parts(Playbook(entities={"q": QueueDefinition(), "other": QueueDefinition()}))
-    book.run(send(*[message(name, time_to_live_ms=100) for name in names(50)]))
-    book.run(Advance(100), AttachSender(R2, "other"), attach_receiver(CLIENT, "other"))
-    book.run(credit(5, to=CLIENT))
-    assert is_behind(book)
-    assert ["mine"] == [text_of(one) for one in book.deliveries(send("mine", to=R2))]
-    assert 1 == book.ask(GetEntity(CLIENT, "get", "other")).active_count
+    dialogue = in_parts(CoreDialogue(entities={"q": QueueDefinition(), "other": QueueDefinition()}))
+    dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(50)]))
+    dialogue.run(Advance(100), AttachSender(R2, "other"), attach_receiver(CLIENT, "other"))
+    dialogue.run(credit(5, to=CLIENT))
+    assert is_behind(dialogue)
+    assert ["mine"] == [text_of(one) for one in dialogue.deliveries(send("mine", to=R2))]
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "get", "other")).active_count
 
 
 def test_a_lock_that_is_over_settles_nothing_while_its_message_waits_for_its_part():
     """Neither by its link nor by its token, nor is it renewed; one that lasts is settled."""
-    book = in_parts(Playbook(QueueDefinition(lock_duration_ms=LOCK_MS)))
-    ended: Any = book.run(send(*names(9)), credit(9)).effects[-1].tokens
-    book.run(Advance(LOCK_MS - 1))
-    lasting: Any = book.run(send("later"), credit(10)).effects[-1].tokens[0]
-    turn = book.run(
+    dialogue = in_parts(CoreDialogue(QueueDefinition(lock_duration_ms=LOCK_MS)))
+    ended: Any = dialogue.run(send(*names(9)), credit(9)).effects[-1].tokens
+    dialogue.run(Advance(LOCK_MS - 1))
+    lasting: Any = dialogue.run(send("later"), credit(10)).effects[-1].tokens[0]
+    turn = dialogue.run(
         Advance(1),
         Settle(R, [ended[8], lasting], ["ended", "lasting"], COMPLETE),
         RenewLocks(CLIENT, "renew", "q", [ended[8]]),
     )
-    assert is_behind(book)
+    assert is_behind(dialogue)
     answers = {type(one): one.handles for one in turn.effects}
     assert {SettleRefused: ["ended"], Settled: ["lasting"]} == answers
-    (reply,) = [one for one in catch_up(book) if isinstance(one, Reply)]
+    (reply,) = [one for one in catch_up(dialogue) if isinstance(one, Reply)]
     assert isinstance(reply.error, MessageLockLost)
-    again = book.deliveries(credit(100))
+    again = dialogue.deliveries(credit(100))
     assert names(9) == [text_of(one) for one in again]
     assert {1} == {one.delivery_count for one in again}
 
 
 def test_a_lost_connection_returns_its_locks_in_parts_and_in_order():
     """Nobody gets the first of them, or a newer message, before the last is back."""
-    book = in_parts(Playbook())
-    book.run(send(*names(9)), credit(9))
-    book.run(attach_receiver(R2), credit(100, to=R2))
-    turn = book.run(Detach([R], connection_lost=True), send("new"))
+    dialogue = in_parts(CoreDialogue())
+    dialogue.run(send(*names(9)), credit(9))
+    dialogue.run(attach_receiver(R2), credit(100, to=R2))
+    turn = dialogue.run(Detach([R], connection_lost=True), send("new"))
     assert not [one for one in turn.effects if isinstance(one, Deliver)]
     delivered = [
-        text_of(one) for e in catch_up(book) if isinstance(e, Deliver) for one in e.messages
+        text_of(one) for e in catch_up(dialogue) if isinstance(e, Deliver) for one in e.messages
     ]
     assert [*names(9), "new"] == delivered
 
 
 def test_a_lock_expires_before_the_life_of_its_message_though_both_are_late():
     """A clock that jumps over both leaves the message expired, not alive for ever."""
-    book = in_parts(Playbook(QueueDefinition(lock_duration_ms=LOCK_MS)))
+    dialogue = in_parts(CoreDialogue(QueueDefinition(lock_duration_ms=LOCK_MS)))
     lasting = [message(name, time_to_live_ms=LOCK_MS + 50) for name in names(9)]
-    book.run(send(*lasting), credit(9))
-    book.run(Detach([R]))
-    book.run(Advance(LOCK_MS + 1_000))
-    catch_up(book)
-    assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 100))
-    assert 0 == book.ask(GetEntity(CLIENT, "get", "q")).active_count
+    dialogue.run(send(*lasting), credit(9))
+    dialogue.run(Detach([R]))
+    dialogue.run(Advance(LOCK_MS + 1_000))
+    catch_up(dialogue)
+    assert [] == dialogue.ask(Peek(CLIENT, "p", "q", 0, 100))
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "get", "q")).active_count
 
 
 def test_a_deleted_entity_is_gone_at_once_and_its_messages_in_parts():
     """Its name is free, and the new entity has nothing of the old one."""
-    book = in_parts(Playbook())
-    book.run(send(*names(7)), credit(3))
-    (delivered,) = [e for e in book.turns[-1].effects if isinstance(e, Deliver)]
-    book.ask(DeleteEntity(CLIENT, "d", "q"))
-    assert is_behind(book)
+    dialogue = in_parts(CoreDialogue())
+    dialogue.run(send(*names(7)), credit(3))
+    (delivered,) = [e for e in dialogue.turns[-1].effects if isinstance(e, Deliver)]
+    dialogue.ask(DeleteEntity(CLIENT, "d", "q"))
+    assert is_behind(dialogue)
     token: Any = delivered.tokens[0]
-    refused = book.run(Settle(R, [token], ["h"], COMPLETE)).effects
+    refused = dialogue.run(Settle(R, [token], ["h"], COMPLETE)).effects
     assert [SettleRefused] == [type(one) for one in refused]
-    view = book.ask(CreateEntity(CLIENT, "c", "q", QueueDefinition()))
+    view = dialogue.ask(CreateEntity(CLIENT, "c", "q", QueueDefinition()))
     assert 0 == view.active_count
-    while is_behind(book):
-        assert [MessagesDeleted] == [type(one) for one in book.run(Tick()).records]
-    assert [] == book.commit().messages
-    assert {} == book.shelf.payloads
-    assert 0 == book.namespace._environment.payloads.resident_bytes
+    while is_behind(dialogue):
+        assert [MessagesDeleted] == [type(one) for one in dialogue.run(Tick()).records]
+    assert [] == dialogue.commit().messages
+    assert {} == dialogue.shelf.payloads
+    assert 0 == dialogue.namespace._environment.payloads.resident_bytes
 
 
 def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
     """They never come back, not even to a new entity; bodies that others share stay."""
-    book = in_parts(
-        Playbook(
+    dialogue = in_parts(
+        CoreDialogue(
             entities={
                 "t": TopicDefinition(),
                 "t/Subscriptions/a": SubscriptionDefinition(),
@@ -183,9 +185,9 @@ def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
             attach=False,
         )
     )
-    book.run(AttachSender(S, "t"), send(*names(7)))
-    book.ask(DeleteEntity(CLIENT, "d", "t/Subscriptions/b"))
-    later = in_parts(book.restarted())
+    dialogue.run(AttachSender(S, "t"), send(*names(7)))
+    dialogue.ask(DeleteEntity(CLIENT, "d", "t/Subscriptions/b"))
+    later = in_parts(dialogue.restarted())
     assert 14 == len(later.shelf.messages)
     assert is_behind(later)
     definition = SubscriptionDefinition()
@@ -204,75 +206,79 @@ def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
 def test_a_wide_send_has_parts_that_do_the_same():
     """As many messages each as make a bounded number of copies; what is atomic has none."""
     subscriptions = {f"t/Subscriptions/{n}": SubscriptionDefinition() for n in range(10)}
-    book = in_parts(Playbook(entities={"t": TopicDefinition(), **subscriptions}, attach=False), 20)
-    book.run(AttachSender(S, "t"))
+    dialogue = in_parts(
+        CoreDialogue(entities={"t": TopicDefinition(), **subscriptions}, attach=False), 20
+    )
+    dialogue.run(AttachSender(S, "t"))
     wide = Send(S, [message(name) for name in names(5)], names(5))
-    parts = book.namespace.parts(wide)
+    parts = dialogue.namespace.parts(wide)
     assert parts is not None
     assert [["0", "1"], ["2", "3"], ["4"]] == [part.handles for part in parts]
-    assert [None] * 3 == [book.namespace.parts(part) for part in parts]
-    assert book.namespace.parts(SendBatch(S, wide.messages, "h")) is None
-    assert book.namespace.parts(wide._replace(transaction_id=b"t")) is None
+    assert [None] * 3 == [dialogue.namespace.parts(part) for part in parts]
+    assert dialogue.namespace.parts(SendBatch(S, wide.messages, "h")) is None
+    assert dialogue.namespace.parts(wide._replace(transaction_id=b"t")) is None
 
 
 def test_a_batch_that_would_become_too_many_messages_is_refused():
     """It has to be stored as a whole, and everybody would wait for it."""
     subscriptions = {f"t/Subscriptions/{n}": SubscriptionDefinition() for n in range(100)}
-    book = Playbook(entities={"t": TopicDefinition(), **subscriptions}, attach=False)
-    book.run(AttachSender(S, "t"))
+    dialogue = CoreDialogue(entities={"t": TopicDefinition(), **subscriptions}, attach=False)
+    dialogue.run(AttachSender(S, "t"))
     few = [message("m") for _ in range(ATOMIC_COPIES_MAX // 100 + 1)]
-    (refused,) = book.run(SendBatch(S, few, "h")).effects
+    (refused,) = dialogue.run(SendBatch(S, few, "h")).effects
     assert isinstance(refused.error, QuotaExceeded)
-    assert not book.turns[-1].records
+    assert not dialogue.turns[-1].records
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_requests_that_waited_for_a_queue_that_was_deleted_are_refused(count):
     """They are answered all the same."""
-    book = in_parts(Playbook(), count)
-    book.run(send(*[message(name, time_to_live_ms=100) for name in names(9)]))
-    assert [] == book.run(Advance(100), Peek(CLIENT, "p", "q", 0, 1)).effects
-    book.run(DeleteEntity(CLIENT, "d", "q"))
-    (reply,) = [one for one in catch_up(book) if isinstance(one, Reply)]
+    dialogue = in_parts(CoreDialogue(), count)
+    dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(9)]))
+    assert [] == dialogue.run(Advance(100), Peek(CLIENT, "p", "q", 0, 1)).effects
+    dialogue.run(DeleteEntity(CLIENT, "d", "q"))
+    (reply,) = [one for one in catch_up(dialogue) if isinstance(one, Reply)]
     assert isinstance(reply.error, BrokerError)
 
 
-def forward_in_parts(book: Playbook, size: int = 2) -> Playbook:
-    book.namespace._environment.backlog.forwarded_max = size
-    return book
+def forward_in_parts(dialogue: CoreDialogue, size: int = 2) -> CoreDialogue:
+    dialogue.namespace._environment.backlog.forwarded_max = size
+    return dialogue
 
 
 def test_what_waits_in_a_queue_is_forwarded_in_parts_and_in_order():
     """Each part is one tick; what is sent meanwhile comes behind."""
-    book = forward_in_parts(
-        Playbook(entities={"q": QueueDefinition(), "to": QueueDefinition()}, attach=False)
+    dialogue = forward_in_parts(
+        CoreDialogue(entities={"q": QueueDefinition(), "to": QueueDefinition()}, attach=False)
     )
-    book.tell(AttachSender(S, "q"))
-    book.run(send(*names(7)))
+    dialogue.tell(AttachSender(S, "q"))
+    dialogue.run(send(*names(7)))
     turns = [
-        book.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to"))),
-        book.run(send("later")),
+        dialogue.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to"))),
+        dialogue.run(send("later")),
     ]
-    while is_behind(book):
-        turns.append(book.run(Tick()))
+    while is_behind(dialogue):
+        turns.append(dialogue.run(Tick()))
     records = [record for turn in turns for record in turn.records]
     parts = [len(record.rows) for record in records if isinstance(record, MessagesUpdated)]
     assert max(parts) <= 2
     assert 8 == sum(parts)
-    moved = book.ask(Peek(CLIENT, "p", "to", 0, 100))
+    moved = dialogue.ask(Peek(CLIENT, "p", "to", 0, 100))
     assert [*names(7), "later"] == [text_of(one) for one in moved]
-    assert 0 == book.ask(GetEntity(CLIENT, "get", "q")).active_count
-    assert book.namespace.next_deadline_ms() is None
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "get", "q")).active_count
+    assert dialogue.namespace.next_deadline_ms() is None
 
 
 def test_a_receiver_gets_nothing_that_is_still_to_be_forwarded():
     """It was attached before the queue began to forward."""
-    book = forward_in_parts(Playbook(entities={"q": QueueDefinition(), "to": QueueDefinition()}))
-    book.run(send(*names(7)))
-    book.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to")))
-    assert is_behind(book)
-    assert [] == book.deliveries(credit(10))
-    assert [] == [effect for effect in catch_up(book) if isinstance(effect, Deliver)]
+    dialogue = forward_in_parts(
+        CoreDialogue(entities={"q": QueueDefinition(), "to": QueueDefinition()})
+    )
+    dialogue.run(send(*names(7)))
+    dialogue.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to")))
+    assert is_behind(dialogue)
+    assert [] == dialogue.deliveries(credit(10))
+    assert [] == [effect for effect in catch_up(dialogue) if isinstance(effect, Deliver)]
 
 
 def test_forwarding_to_a_topic_counts_the_copies_on_its_subscriptions():
@@ -281,17 +287,17 @@ def test_forwarding_to_a_topic_counts_the_copies_on_its_subscriptions():
         f"t/subscriptions/s{number}": SubscriptionDefinition() for number in range(5)
     }
     entities = {"q": QueueDefinition(), "t": TopicDefinition(), **subscriptions}
-    book = forward_in_parts(Playbook(entities=entities, attach=False))
-    book.tell(AttachSender(S, "q"))
-    book.run(send(*names(3)))
+    dialogue = forward_in_parts(CoreDialogue(entities=entities, attach=False))
+    dialogue.tell(AttachSender(S, "q"))
+    dialogue.run(send(*names(3)))
     ticks = 0
-    book.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="t")))
-    while is_behind(book):
-        book.run(Tick())
+    dialogue.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="t")))
+    while is_behind(dialogue):
+        dialogue.run(Tick())
         ticks += 1
     assert 2 == ticks
     for path in subscriptions:
-        copies = book.ask(Peek(CLIENT, "p", path, 0, 100))
+        copies = dialogue.ask(Peek(CLIENT, "p", path, 0, 100))
         assert names(3) == [text_of(one) for one in copies]
 
 
@@ -299,11 +305,13 @@ def test_dead_letters_that_cannot_go_on_do_not_keep_the_broker_busy():
     """They are looked at again when something has changed, not in every tick."""
     definition = QueueDefinition(dead_lettering_on_expiration=True, forward_dead_letters_to="small")
     small = QueueDefinition(requires_session=True)
-    book = forward_in_parts(Playbook(entities={"small": small, "q": definition}, attach=False))
-    book.tell(AttachSender(S, "q"))
-    book.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
-    book.run(Advance(100))
-    catch_up(book)
-    assert book.namespace.next_deadline_ms() is None
-    dead = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 100))
+    dialogue = forward_in_parts(
+        CoreDialogue(entities={"small": small, "q": definition}, attach=False)
+    )
+    dialogue.tell(AttachSender(S, "q"))
+    dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
+    dialogue.run(Advance(100))
+    catch_up(dialogue)
+    assert dialogue.namespace.next_deadline_ms() is None
+    dead = dialogue.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 100))
     assert names(7) == [text_of(one) for one in dead]

@@ -23,8 +23,8 @@ from tests.support.core_dialogue import (
     T1,
     T2,
     Advance,
+    CoreDialogue,
     Deliver,
-    Playbook,
     R,
     Reply,
     credit,
@@ -35,20 +35,20 @@ from tests.support.core_dialogue import (
 )
 
 
-def peek(book, from_number=0, count=100, path="q"):
-    return [text_of(m) for m in book.ask(Peek(CLIENT, "p", path, from_number, count))]
+def peek(dialogue, from_number=0, count=100, path="q"):
+    return [text_of(m) for m in dialogue.ask(Peek(CLIENT, "p", path, from_number, count))]
 
 
 def test_peek_shows_everything_in_order_and_changes_nothing():
     """Locked, deferred and scheduled messages too."""
-    book = Playbook()
+    dialogue = CoreDialogue()
     later = message("later", at_ms=START_MS + 60_000)
-    book.run(send("locked", "deferred", later, "active"), credit(2))
-    book.run(Settle(R, [T2], ["h"], DEFER))
-    turn = book.run(Peek(CLIENT, "p", "q", 0, 100))
+    dialogue.run(send("locked", "deferred", later, "active"), credit(2))
+    dialogue.run(Settle(R, [T2], ["h"], DEFER))
+    turn = dialogue.run(Peek(CLIENT, "p", "q", 0, 100))
     assert ["locked", "deferred", "later", "active"] == [text_of(m) for m in turn.effects[0].value]
     assert [] == turn.records
-    assert ["active"] == [text_of(m) for m in book.deliveries(credit(9))]
+    assert ["active"] == [text_of(m) for m in dialogue.deliveries(credit(9))]
 
 
 @pytest.mark.parametrize(
@@ -57,39 +57,39 @@ def test_peek_shows_everything_in_order_and_changes_nothing():
 )
 def test_peek_starts_at_a_number(from_number, count, expected):
     """Ascending from there, as many as asked for."""
-    book = Playbook()
-    book.run(send(*"abcd"))
-    assert list(expected) == peek(book, from_number, count)
+    dialogue = CoreDialogue()
+    dialogue.run(send(*"abcd"))
+    assert list(expected) == peek(dialogue, from_number, count)
 
 
 def test_peek_finds_its_way_through_gaps():
     """However many messages are gone."""
-    book = Playbook()
-    book.run(send(*[str(number) for number in range(1, 3001)]))
+    dialogue = CoreDialogue()
+    dialogue.run(send(*[str(number) for number in range(1, 3001)]))
     for _ in range(3):
-        delivered = book.deliveries(credit(3000))
+        delivered = dialogue.deliveries(credit(3000))
         done = [m.lock_token or b"" for m in delivered if m.id not in (700, 2999)]
-        book.run(Settle(R, done, done, COMPLETE))
-    assert ["700", "2999"] == peek(book)
-    assert ["2999"] == peek(book, 701)
-    assert [] == peek(book, 3000)
+        dialogue.run(Settle(R, done, done, COMPLETE))
+    assert ["700", "2999"] == peek(dialogue)
+    assert ["2999"] == peek(dialogue, 701)
+    assert [] == peek(dialogue, 3000)
 
 
 def test_peeked_messages_are_as_they_were_then():
     """What happens later does not show in them."""
-    book = Playbook()
-    book.run(send("a"))
-    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 0, 1))
-    book.run(credit(1), Advance(30_000))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"))
+    (peeked,) = dialogue.ask(Peek(CLIENT, "p", "q", 0, 1))
+    dialogue.run(credit(1), Advance(30_000))
     assert 0 == peeked.delivery_count
 
 
 def test_a_peek_is_bounded_in_size_and_number():
     """At least one message, and no more than fit into a reply."""
-    book = Playbook(limits=Limits(peek_max_messages=3))
-    book.run(send("x" * (PEEK_MAX_BYTES + 1), "a", "b", "c", "d"))
-    assert 1 == len(peek(book))
-    assert ["a", "b", "c"] == peek(book, 2)
+    dialogue = CoreDialogue(limits=Limits(peek_max_messages=3))
+    dialogue.run(send("x" * (PEEK_MAX_BYTES + 1), "a", "b", "c", "d"))
+    assert 1 == len(peek(dialogue))
+    assert ["a", "b", "c"] == peek(dialogue, 2)
 
 
 @pytest.mark.parametrize("status", [EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED])
@@ -100,76 +100,76 @@ def test_a_peek_is_bounded_in_size_and_number():
 )
 def test_what_cannot_be_received_can_neither_be_seen_nor_deleted(status, request_):
     """Whether a client has a receiver, which would be refused, or asks without one."""
-    book = Playbook()
-    book.run(send("a"))
-    book.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(status=status)))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"))
+    dialogue.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(status=status)))
     with pytest.raises(EntityDisabled):
-        book.ask(request_)
+        dialogue.ask(request_)
 
 
 def test_requests_about_no_entity_are_refused():
     """404, in words some SDKs look for."""
     with pytest.raises(EntityNotFound) as refusal:
-        Playbook().ask(Peek(CLIENT, "p", "nowhere", 0, 1))
+        CoreDialogue().ask(Peek(CLIENT, "p", "nowhere", 0, 1))
     assert "The messaging entity 'nowhere' could not be found." == str(refusal.value)
 
 
 def test_deleting_takes_the_oldest_unlocked_messages():
     """Enqueued before a time; the rest stays."""
-    book = Playbook()
-    book.run(send("a", "b", "c"), credit(1))
-    book.run(Advance(1_000), send("d"))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b", "c"), credit(1))
+    dialogue.run(Advance(1_000), send("d"))
     request = DeleteMessages(CLIENT, "d", "q", 100, START_MS + 1_000)
-    assert book >> request << deleted(2, 3) << Reply(CLIENT, "d", 2)
-    assert ["a", "d"] == peek(book)
-    assert ["d"] == [text_of(m) for m in book.deliveries(credit(9))]
+    assert dialogue >> request << deleted(2, 3) << Reply(CLIENT, "d", 2)
+    assert ["a", "d"] == peek(dialogue)
+    assert ["d"] == [text_of(m) for m in dialogue.deliveries(credit(9))]
 
 
 def test_deleting_stops_at_the_count():
     """Oldest first."""
-    book = Playbook()
-    book.run(send(*"abcd"))
-    assert 2 == book.ask(DeleteMessages(CLIENT, "d", "q", 2, START_MS + 1))
-    assert ["c", "d"] == peek(book)
+    dialogue = CoreDialogue()
+    dialogue.run(send(*"abcd"))
+    assert 2 == dialogue.ask(DeleteMessages(CLIENT, "d", "q", 2, START_MS + 1))
+    assert ["c", "d"] == peek(dialogue)
 
 
 def test_deleting_leaves_what_is_deferred_or_scheduled():
     """They are asked for by number."""
-    book = Playbook()
-    book.run(send("a", message("b", at_ms=START_MS + 60_000)), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEFER))
-    assert 0 == book.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 10**6))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", message("b", at_ms=START_MS + 60_000)), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
+    assert 0 == dialogue.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 10**6))
 
 
 @pytest.mark.parametrize("count", [0, -1, 4_001])
 def test_deleting_out_of_range_is_refused(count):
     """500 or 4,000 at once, by tier."""
     with pytest.raises(ArgumentOutOfRange):
-        Playbook().ask(DeleteMessages(CLIENT, "d", "q", count, START_MS))
+        CoreDialogue().ask(DeleteMessages(CLIENT, "d", "q", count, START_MS))
 
 
 def test_deleting_within_a_session():
     """Only its messages."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    book.run(send(*[message(t + s, session=s) for t in "12" for s in "xy"]))
-    assert 2 == book.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 1, session_id="x"))
-    assert ["1y", "2y"] == peek(book)
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    dialogue.run(send(*[message(t + s, session=s) for t in "12" for s in "xy"]))
+    assert 2 == dialogue.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 1, session_id="x"))
+    assert ["1y", "2y"] == peek(dialogue)
 
 
 def test_deleting_what_waits_lets_the_next_through():
     """A receiver with credit gets what comes after, in order."""
-    book = Playbook()
-    book.run(send(*"abc"))
-    book.ask(DeleteMessages(CLIENT, "d", "q", 2, START_MS + 1))
-    assert book >> credit(1) << Deliver(R, [3], [T1])
+    dialogue = CoreDialogue()
+    dialogue.run(send(*"abc"))
+    dialogue.ask(DeleteMessages(CLIENT, "d", "q", 2, START_MS + 1))
+    assert dialogue >> credit(1) << Deliver(R, [3], [T1])
 
 
 def test_counts_follow_every_state():
     """Active includes what is locked."""
-    book = Playbook()
-    book.run(send("a", "b", "c", message("d", at_ms=START_MS + 60_000)), credit(2))
-    book.run(Settle(R, [T1], ["h"], DEFER))
-    view = book.ask(GetEntity(CLIENT, "g", "q"))
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b", "c", message("d", at_ms=START_MS + 60_000)), credit(2))
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
+    view = dialogue.ask(GetEntity(CLIENT, "g", "q"))
     assert (2, 1, 1, 1) == (
         view.active_count,
         view.locked_count,

@@ -46,7 +46,7 @@ from tests.support.core_dialogue import (
     T1,
     T2,
     Advance,
-    Playbook,
+    CoreDialogue,
     R,
     S,
     attach_receiver,
@@ -57,16 +57,16 @@ from tests.support.core_dialogue import (
 )
 
 
-def receive_all(book, path="q", peer=R):
-    return book.receive(attach_receiver(peer, path), credit(100, to=peer))
+def receive_all(dialogue, path="q", peer=R):
+    return dialogue.receive(attach_receiver(peer, path), credit(100, to=peer))
 
 
 def test_messages_are_there_in_order_with_their_counts():
     """And are delivered once their bodies have been read back."""
-    book = Playbook()
-    book.run(send("a", "b", "c"), credit(2))
-    book.run(Settle(R, [T1], ["h"], ABANDON))
-    later = book.restarted()
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b", "c"), credit(2))
+    dialogue.run(Settle(R, [T1], ["h"], ABANDON))
+    later = dialogue.restarted()
     assert [("a", 1), ("b", 0), ("c", 0)] == [
         (text_of(m), m.delivery_count) for m in receive_all(later)
     ]
@@ -74,9 +74,9 @@ def test_messages_are_there_in_order_with_their_counts():
 
 def test_locks_are_gone_and_old_tokens_worthless():
     """A restart may lose locks, never messages."""
-    book = Playbook()
-    book.run(send("a"), credit(1))
-    later = book.restarted()
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"), credit(1))
+    later = dialogue.restarted()
     later.run(attach_receiver(R))
     (refused,) = later.run(Settle(R, [T1], ["h"], COMPLETE)).effects
     assert ["h"] == refused.handles
@@ -84,10 +84,10 @@ def test_locks_are_gone_and_old_tokens_worthless():
 
 def test_numbers_and_ids_are_not_used_twice():
     """Even if the messages that had them are gone."""
-    book = Playbook()
-    book.run(send("a", "b"), credit(2))
-    book.run(Settle(R, [T1, T2], ["h", "i"], COMPLETE))
-    later = book.restarted()
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b"), credit(2))
+    dialogue.run(Settle(R, [T1, T2], ["h", "i"], COMPLETE))
+    later = dialogue.restarted()
     later.run(AttachSender(S, "q"))
     (record,) = later.run(send("c")).records
     assert [3] == [row.sequence_number for row in record.rows]
@@ -96,12 +96,12 @@ def test_numbers_and_ids_are_not_used_twice():
 
 def test_every_state_is_kept():
     """Active, deferred, scheduled, dead: with changes and times."""
-    book = Playbook()
+    dialogue = CoreDialogue()
     scheduled = message("scheduled", at_ms=START_MS + 60_000)
-    book.run(send("dead", "deferred", "active", scheduled), credit(2))
+    dialogue.run(send("dead", "deferred", "active", scheduled), credit(2))
     reason = Settlement(SettlementKind.DEAD_LETTER, {"p": b"v"}, "Bad", "Very")
-    book.run(Settle(R, [T1], ["h"], reason), Settle(R, [T2], ["h"], DEFER))
-    later = book.restarted()
+    dialogue.run(Settle(R, [T1], ["h"], reason), Settle(R, [T2], ["h"], DEFER))
+    later = dialogue.restarted()
     view = later.ask(GetEntity(CLIENT, "g", "q"))
     assert (1, 1, 1, 1) == (
         view.active_count,
@@ -120,47 +120,49 @@ def test_every_state_is_kept():
 
 def test_what_fell_due_meanwhile_happens_at_the_first_command():
     """Schedules, expiry, idleness."""
-    book = Playbook()
-    book.run(
+    dialogue = CoreDialogue()
+    dialogue.run(
         send(
             message("scheduled", at_ms=START_MS + 60_000),
             message("short", time_to_live_ms=1_000),
             "plain",
         )
     )
-    later = book.restarted(after_ms=100_000)
+    later = dialogue.restarted(after_ms=100_000)
     later.run(Tick())
     assert ["plain", "scheduled"] == [text_of(m) for m in receive_all(later)]
 
 
 def test_sessions_and_their_states_are_kept():
     """With messages, with state, or both."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    book.run(send(message("a", session="x")), attach_receiver(R, session="y"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "y", b"state"))
-    later = book.restarted()
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    dialogue.run(send(message("a", session="x")), attach_receiver(R, session="y"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "y", b"state"))
+    later = dialogue.restarted()
     assert ["x", "y"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     later.run(attach_receiver(R, session="y"))
     assert b"state" == later.ask(GetSessionState(CLIENT, "g", "q", "y"))
-    assert book.ask(GetEntity(CLIENT, "g", "q")).size_bytes == (
+    assert dialogue.ask(GetEntity(CLIENT, "g", "q")).size_bytes == (
         later.ask(GetEntity(CLIENT, "g", "q")).size_bytes
     )
 
 
 def test_a_session_is_delivered_after_a_restart():
     """In order, to whoever accepts it."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    book.run(send(*[message(t, session="x") for t in "abc"]))
-    later = book.restarted()
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    dialogue.run(send(*[message(t, session="x") for t in "abc"]))
+    later = dialogue.restarted()
     delivered = later.receive(attach_receiver(R, any_session=True), credit(9))
     assert ["a", "b", "c"] == [text_of(m) for m in delivered]
 
 
 def test_duplicates_are_still_known():
     """Until their window has passed."""
-    book = Playbook(QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=20_000))
-    book.run(send(message("a", message_id="1")))
-    later = book.restarted(after_ms=10_000)
+    dialogue = CoreDialogue(
+        QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=20_000)
+    )
+    dialogue.run(send(message("a", message_id="1")))
+    later = dialogue.restarted(after_ms=10_000)
     later.run(AttachSender(S, "q"))
     assert [] == later.run(send(message("b", message_id="1"))).records
     later.run(Advance(10_000))
@@ -170,15 +172,15 @@ def test_duplicates_are_still_known():
 def test_shared_payloads_are_still_shared():
     """And deleted with the last copy."""
     names = ("x", "y")
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={
             "t": TopicDefinition(),
             **{f"t/Subscriptions/{name}": SubscriptionDefinition() for name in names},
         },
         attach=False,
     )
-    book.run(AttachSender(S, "t"), send("a"))
-    later = book.restarted()
+    dialogue.run(AttachSender(S, "t"), send("a"))
+    later = dialogue.restarted()
     for name in names:
         (copy,) = receive_all(later, f"t/Subscriptions/{name}")
         later.run(Settle(R, [copy.lock_token], ["h"], COMPLETE))
@@ -187,12 +189,12 @@ def test_shared_payloads_are_still_shared():
 
 def test_a_topic_goes_on_numbering():
     """Where its copies say it was."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={"t": TopicDefinition(), "t/Subscriptions/x": SubscriptionDefinition()},
         attach=False,
     )
-    book.run(AttachSender(S, "t"), send("a", "b"))
-    later = book.restarted()
+    dialogue.run(AttachSender(S, "t"), send("a", "b"))
+    later = dialogue.restarted()
     later.run(AttachSender(S, "t"))
     (record,) = later.run(send("c")).records
     assert [3] == [row.enqueue_sequence_number for row in record.rows]
@@ -200,22 +202,22 @@ def test_a_topic_goes_on_numbering():
 
 def test_several_namespaces_share_one_store():
     """Each gets back its own."""
-    book = Playbook()
-    book.run(send("a"))
-    shelf = book.commit()
+    dialogue = CoreDialogue()
+    dialogue.run(send("a"))
+    shelf = dialogue.commit()
     ids = MessageIds()
-    namespaces = {name: Namespace(name, ids=ids, **book.options) for name in ("ns", "other")}
-    Namespace.restore_all(namespaces, shelf, book.now_ms)
+    namespaces = {name: Namespace(name, ids=ids, **dialogue.options) for name in ("ns", "other")}
+    Namespace.restore_all(namespaces, shelf, dialogue.now_ms)
     assert [1, 0] == [len(list(namespace.views())) for namespace in namespaces.values()]
     assert (2, 2) == (ids.next_message_id, ids.next_entity_id)
 
 
 def test_forwarding_goes_on_after_a_restart():
     """What had not arrived yet arrives."""
-    book = Playbook(entities={"q": QueueDefinition(forward_dead_letters_to="end")})
-    book.run(send("a"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    later = book.restarted()
+    dialogue = CoreDialogue(entities={"q": QueueDefinition(forward_dead_letters_to="end")})
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    later = dialogue.restarted()
     turn = Turn()
     later.namespace.declare({"end": QueueDefinition()}, later.now_ms, turn)
     later.turns.append(turn)

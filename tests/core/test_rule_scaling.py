@@ -19,7 +19,7 @@ from config.model.definitions import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from tests.support.core_dialogue import CLIENT, Playbook, S, message, send
+from tests.support.core_dialogue import CLIENT, CoreDialogue, S, message, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +42,16 @@ def evaluated(number: int) -> RuleDefinition:
     return RuleDefinition(f"r{number:05}", SqlFilter(f"n LIKE '{number}%'"))
 
 
-def having(count: int, rule: Callable[[int], RuleDefinition]) -> Playbook:
+def having(count: int, rule: Callable[[int], RuleDefinition]) -> CoreDialogue:
     """A subscription with so many rules."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={"t": TopicDefinition(), SUBSCRIPTION: SubscriptionDefinition(rules=())},
         attach=False,
     )
-    book.run(AttachSender(S, "t"))
+    dialogue.run(AttachSender(S, "t"))
     for number in range(count):
-        book.ask(AddRule(CLIENT, "a", SUBSCRIPTION, rule(number)))
-    return book
+        dialogue.ask(AddRule(CLIENT, "a", SUBSCRIPTION, rule(number)))
+    return dialogue
 
 
 def calls_of(run: Callable[[], object]) -> Counter[str]:
@@ -111,15 +111,15 @@ def test_creating_and_removing_a_rule_writes_one_row_and_compiles_once(monkeypat
         return compiled_rule.compile_rule(rule, limits)
 
     monkeypatch.setattr(rule_administration, "compile_rule", counting)
-    book = having(0, correlated)
+    dialogue = having(0, correlated)
     for number in range(MANY):
-        turn: Turn = book.run(AddRule(CLIENT, "a", SUBSCRIPTION, correlated(number)))
+        turn: Turn = dialogue.run(AddRule(CLIENT, "a", SUBSCRIPTION, correlated(number)))
         (record,) = turn.records
         assert isinstance(record, RulesStored)
         assert 1 == len(record.rows)
     assert MANY == len(compiled)
     for number in range(MANY):
-        (record,) = book.run(RemoveRule(CLIENT, "r", SUBSCRIPTION, f"r{number:05}")).records
+        (record,) = dialogue.run(RemoveRule(CLIENT, "r", SUBSCRIPTION, f"r{number:05}")).records
         assert isinstance(record, RulesDeleted)
         assert 1 == len(record.numbers)
     assert MANY == len(compiled)

@@ -29,8 +29,8 @@ from tests.support.core_dialogue import (
     T1,
     Accepted,
     Advance,
+    CoreDialogue,
     Deliver,
-    Playbook,
     R,
     Reply,
     S,
@@ -53,38 +53,38 @@ def schedule(*messages, path="q"):
 
 def test_a_scheduled_send_waits_for_its_time():
     """It is accepted at once, delivered when due."""
-    book = Playbook()
-    book.run(credit(5))
-    assert book >> send(message("a", at_ms=LATER_MS)) << stored(1) << Accepted(S, ["a"])
-    assert LATER_MS == book.namespace.next_deadline_ms()
-    assert book >> Advance(59_999)
-    assert book >> Advance(1) << updated(1) << Deliver(R, [2], [T1])
+    dialogue = CoreDialogue()
+    dialogue.run(credit(5))
+    assert dialogue >> send(message("a", at_ms=LATER_MS)) << stored(1) << Accepted(S, ["a"])
+    assert LATER_MS == dialogue.namespace.next_deadline_ms()
+    assert dialogue >> Advance(59_999)
+    assert dialogue >> Advance(1) << updated(1) << Deliver(R, [2], [T1])
 
 
 def test_scheduling_by_request_returns_sequence_numbers():
     """Consecutive, by which they can be cancelled."""
-    book = Playbook()
-    book.run(send("before"))
+    dialogue = CoreDialogue()
+    dialogue.run(send("before"))
     request = schedule(message("a", at_ms=LATER_MS), message("b", at_ms=LATER_MS))
-    assert book >> request << stored(2, 3) << Reply(CLIENT, "s", [2, 3])
+    assert dialogue >> request << stored(2, 3) << Reply(CLIENT, "s", [2, 3])
 
 
 def test_a_scheduled_message_can_be_peeked():
     """State 2, under its provisional number."""
-    book = Playbook()
-    book.run(schedule(message("a", at_ms=LATER_MS)))
-    (peeked,) = book.ask(Peek(CLIENT, "p", "q", 0, 5))
+    dialogue = CoreDialogue()
+    dialogue.run(schedule(message("a", at_ms=LATER_MS)))
+    (peeked,) = dialogue.ask(Peek(CLIENT, "p", "q", 0, 5))
     assert (MessageState.SCHEDULED, 1) == (peeked.state, peeked.sequence_number)
-    view = book.ask(GetEntity(CLIENT, "get", "q"))
+    view = dialogue.ask(GetEntity(CLIENT, "get", "q"))
     assert (0, 1) == (view.active_count, view.scheduled_count)
 
 
 def test_activation_gives_a_new_number_and_time():
     """As if just sent: behind what came meanwhile."""
-    book = Playbook()
-    book.run(schedule(message("a", at_ms=LATER_MS)), send("b"))
-    book.run(Advance(60_000))
-    first, second = book.ask(Peek(CLIENT, "p", "q", 0, 5))
+    dialogue = CoreDialogue()
+    dialogue.run(schedule(message("a", at_ms=LATER_MS)), send("b"))
+    dialogue.run(Advance(60_000))
+    first, second = dialogue.ask(Peek(CLIENT, "p", "q", 0, 5))
     assert ["b", "a"] == [text_of(first), text_of(second)]
     assert (3, 3, LATER_MS, MessageState.ACTIVE) == (
         second.sequence_number,
@@ -92,52 +92,52 @@ def test_activation_gives_a_new_number_and_time():
         second.enqueued_time_ms,
         second.state,
     )
-    view = book.ask(GetEntity(CLIENT, "get", "q"))
+    view = dialogue.ask(GetEntity(CLIENT, "get", "q"))
     assert (2, 0) == (view.active_count, view.scheduled_count)
 
 
 def test_a_time_that_has_passed_means_now():
     """No waiting."""
-    book = Playbook()
-    book.run(send(message("a", at_ms=START_MS)))
-    assert ["a"] == [text_of(m) for m in book.deliveries(credit(1))]
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", at_ms=START_MS)))
+    assert ["a"] == [text_of(m) for m in dialogue.deliveries(credit(1))]
 
 
 def test_time_to_live_is_counted_from_activation():
     """And not before."""
-    book = Playbook()
-    book.run(send(message("a", at_ms=LATER_MS, time_to_live_ms=10_000)))
-    book.run(Advance(65_000))
-    assert 1 == len(book.ask(Peek(CLIENT, "p", "q", 0, 5)))
-    assert book >> Advance(5_000) << deleted(1)
+    dialogue = CoreDialogue()
+    dialogue.run(send(message("a", at_ms=LATER_MS, time_to_live_ms=10_000)))
+    dialogue.run(Advance(65_000))
+    assert 1 == len(dialogue.ask(Peek(CLIENT, "p", "q", 0, 5)))
+    assert dialogue >> Advance(5_000) << deleted(1)
 
 
 def test_cancelling_removes():
     """For good."""
-    book = Playbook()
-    book.run(schedule(message("a", at_ms=LATER_MS), message("b", at_ms=LATER_MS)))
-    assert book >> CancelScheduled(CLIENT, "c", "q", [1]) << deleted(1) << Reply(CLIENT, "c")
-    book.run(Advance(60_000))
-    assert ["b"] == [text_of(m) for m in book.deliveries(credit(5))]
+    dialogue = CoreDialogue()
+    dialogue.run(schedule(message("a", at_ms=LATER_MS), message("b", at_ms=LATER_MS)))
+    assert dialogue >> CancelScheduled(CLIENT, "c", "q", [1]) << deleted(1) << Reply(CLIENT, "c")
+    dialogue.run(Advance(60_000))
+    assert ["b"] == [text_of(m) for m in dialogue.deliveries(credit(5))]
 
 
 def test_cancelling_is_all_or_nothing():
     """An unknown number, an active message, or one that has been activated, refuses all."""
-    book = Playbook()
-    book.run(schedule(message("a", at_ms=LATER_MS)), send("b"))
+    dialogue = CoreDialogue()
+    dialogue.run(schedule(message("a", at_ms=LATER_MS)), send("b"))
     for numbers in ([1, 9], [2], [1, 2]):
         with pytest.raises(MessageNotFound):
-            book.ask(CancelScheduled(CLIENT, "c", "q", numbers))
-    book.run(Advance(60_000))
+            dialogue.ask(CancelScheduled(CLIENT, "c", "q", numbers))
+    dialogue.run(Advance(60_000))
     with pytest.raises(MessageNotFound):
-        book.ask(CancelScheduled(CLIENT, "c", "q", [1]))
+        dialogue.ask(CancelScheduled(CLIENT, "c", "q", [1]))
 
 
 def test_scheduling_is_all_or_nothing():
     """One message that is too large refuses all."""
-    book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
+    dialogue = CoreDialogue(QueueDefinition(max_message_size_kilobytes=1))
     request = schedule(message("a", at_ms=LATER_MS), message("x" * 2000, at_ms=LATER_MS))
-    assert book >> request << Reply(CLIENT, "s", None, MessageSizeExceeded)
+    assert dialogue >> request << Reply(CLIENT, "s", None, MessageSizeExceeded)
 
 
 @pytest.mark.parametrize(
@@ -147,49 +147,49 @@ def test_scheduling_is_all_or_nothing():
 def test_scheduling_needs_an_entity_that_takes_messages(path, error):
     """As sending does."""
     with pytest.raises(error):
-        Playbook().ask(schedule(message("a", at_ms=LATER_MS), path=path))
+        CoreDialogue().ask(schedule(message("a", at_ms=LATER_MS), path=path))
 
 
 def test_scheduling_on_a_disabled_entity_is_refused():
     """As sending is."""
-    book = Playbook(QueueDefinition(status=EntityStatus.SEND_DISABLED), attach=False)
+    dialogue = CoreDialogue(QueueDefinition(status=EntityStatus.SEND_DISABLED), attach=False)
     with pytest.raises(EntityDisabled):
-        book.ask(schedule(message("a", at_ms=LATER_MS)))
+        dialogue.ask(schedule(message("a", at_ms=LATER_MS)))
 
 
 def test_a_session_message_can_be_scheduled():
     """It joins its session when due, and wakes who waits for one."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    book.run(schedule(message("a", session="x", at_ms=LATER_MS)))
-    book.run(attach_receiver(R, any_session=True, timeout_ms=600_000), credit(1))
-    turn = book.run(Advance(60_000))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    dialogue.run(schedule(message("a", session="x", at_ms=LATER_MS)))
+    dialogue.run(attach_receiver(R, any_session=True, timeout_ms=600_000), credit(1))
+    turn = dialogue.run(Advance(60_000))
     assert ["ReceiverAttached", "Deliver"] == [type(effect).__name__ for effect in turn.effects]
 
 
 def test_a_scheduled_message_without_session_is_refused():
     """Session rules apply when it is taken in."""
-    book = Playbook(QueueDefinition(requires_session=True))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
     with pytest.raises(NotAllowed):
-        book.ask(schedule(message("a", at_ms=LATER_MS)))
+        dialogue.ask(schedule(message("a", at_ms=LATER_MS)))
 
 
 def test_a_crowd_that_is_due_at_once_comes_in_parts_and_in_order():
     """No turn is long; whoever falls due later waits behind, and one who is cancelled never comes."""
-    book = Playbook()
+    dialogue = CoreDialogue()
     crowd = [message(f"{number}", at_ms=LATER_MS) for number in range(2 * AT_A_TIME)]
-    numbers = book.ask(schedule(*crowd))
-    book.run(schedule(message("later", at_ms=LATER_MS + 1)))
-    book.run(Advance(60_001))
-    assert AT_A_TIME == book.ask(GetEntity(CLIENT, "get", "q")).active_count
-    assert LATER_MS == book.namespace.next_deadline_ms()
+    numbers = dialogue.ask(schedule(*crowd))
+    dialogue.run(schedule(message("later", at_ms=LATER_MS + 1)))
+    dialogue.run(Advance(60_001))
+    assert AT_A_TIME == dialogue.ask(GetEntity(CLIENT, "get", "q")).active_count
+    assert LATER_MS == dialogue.namespace.next_deadline_ms()
 
-    assert book.ask(CancelScheduled(CLIENT, "c", "q", [numbers[-1]])) is None
-    book.run(Tick())
-    assert 2 * AT_A_TIME - 1 == book.ask(GetEntity(CLIENT, "get", "q")).active_count
-    book.run(Tick())
-    assert book.namespace.next_deadline_ms() is None
-    waiting = book.ask(Peek(CLIENT, "p", "q", 0, AT_A_TIME))
-    waiting += book.ask(Peek(CLIENT, "p", "q", waiting[-1].sequence_number + 1, 2 * AT_A_TIME))
+    assert dialogue.ask(CancelScheduled(CLIENT, "c", "q", [numbers[-1]])) is None
+    dialogue.run(Tick())
+    assert 2 * AT_A_TIME - 1 == dialogue.ask(GetEntity(CLIENT, "get", "q")).active_count
+    dialogue.run(Tick())
+    assert dialogue.namespace.next_deadline_ms() is None
+    waiting = dialogue.ask(Peek(CLIENT, "p", "q", 0, AT_A_TIME))
+    waiting += dialogue.ask(Peek(CLIENT, "p", "q", waiting[-1].sequence_number + 1, 2 * AT_A_TIME))
     expected = [*(f"{number}" for number in range(2 * AT_A_TIME - 1)), "later"]
     assert expected == [text_of(one) for one in waiting]
     assert {LATER_MS, LATER_MS + 1} == {one.enqueued_time_ms for one in waiting}
@@ -197,10 +197,12 @@ def test_a_crowd_that_is_due_at_once_comes_in_parts_and_in_order():
 
 def test_a_crowd_whose_queue_is_deleted_never_comes():
     """Nothing of it is written again behind the deletion."""
-    book = Playbook()
-    book.ask(schedule(*[message(f"{number}", at_ms=LATER_MS) for number in range(2 * AT_A_TIME)]))
-    book.run(Advance(60_000))
-    assert LATER_MS == book.namespace.next_deadline_ms()
-    book.ask(DeleteEntity(CLIENT, "d", "q"))
-    while book.namespace.next_deadline_ms() is not None:
-        assert {MessagesDeleted} >= {type(record) for record in book.run(Tick()).records}
+    dialogue = CoreDialogue()
+    dialogue.ask(
+        schedule(*[message(f"{number}", at_ms=LATER_MS) for number in range(2 * AT_A_TIME)])
+    )
+    dialogue.run(Advance(60_000))
+    assert LATER_MS == dialogue.namespace.next_deadline_ms()
+    dialogue.ask(DeleteEntity(CLIENT, "d", "q"))
+    while dialogue.namespace.next_deadline_ms() is not None:
+        assert {MessagesDeleted} >= {type(record) for record in dialogue.run(Tick()).records}

@@ -26,9 +26,9 @@ from config.model.limits import Limits
 from tests.support.core_dialogue import (
     CLIENT,
     Accepted,
+    CoreDialogue,
     Detached,
-    Named,
-    Playbook,
+    NamedPeer,
     Refused,
     S,
     SenderAttached,
@@ -41,30 +41,30 @@ from tests.support.core_dialogue import (
 
 def test_a_send_is_stored_then_accepted():
     """One record and one answer, however many messages."""
-    assert Playbook() >> send("a", "b", "c") << stored(1, 2, 3) << Accepted(S, ["a", "b", "c"])
+    assert CoreDialogue() >> send("a", "b", "c") << stored(1, 2, 3) << Accepted(S, ["a", "b", "c"])
 
 
 def test_a_presettled_send_is_stored_without_answer():
     """Handle None: nobody waits for an outcome."""
-    assert Playbook() >> Send(S, [message()], [None]) << stored(1)
+    assert CoreDialogue() >> Send(S, [message()], [None]) << stored(1)
 
 
 def test_messages_are_numbered_in_the_order_they_were_sent():
     """Numbers rise by one, across commands and senders."""
-    book = Playbook()
-    other = Named("other")
-    book.run(AttachSender(other, "q"), send("a", "b"), send("c", to=other), send("d"))
-    rows = [row for record in book.turns[-1].records for row in record.rows]
+    dialogue = CoreDialogue()
+    other = NamedPeer("other")
+    dialogue.run(AttachSender(other, "q"), send("a", "b"), send("c", to=other), send("d"))
+    rows = [row for record in dialogue.turns[-1].records for row in record.rows]
     assert [1, 2, 3, 4] == [row.sequence_number for row in rows]
     assert [1, 2, 3, 4] == [row.enqueue_sequence_number for row in rows]
-    assert {book.now_ms} == {row.enqueued_time_ms for row in rows}
+    assert {dialogue.now_ms} == {row.enqueued_time_ms for row in rows}
 
 
 def test_too_large_a_message_is_refused_and_the_others_are_not():
     """Messages of one command are independent."""
-    book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
+    dialogue = CoreDialogue(QueueDefinition(max_message_size_kilobytes=1))
     assert (
-        book
+        dialogue
         >> send("a", "x" * 1025, "b")
         << stored(1, 2)
         << SendRefused(S, "x" * 1025, MessageSizeExceeded)
@@ -74,16 +74,16 @@ def test_too_large_a_message_is_refused_and_the_others_are_not():
 
 def test_the_size_limit_is_announced_at_attach():
     """SDKs size their batches by it."""
-    book = Playbook(QueueDefinition(max_message_size_kilobytes=3), attach=False)
-    assert book >> AttachSender(S, "q") << SenderAttached(S, 3072)
+    dialogue = CoreDialogue(QueueDefinition(max_message_size_kilobytes=3), attach=False)
+    assert dialogue >> AttachSender(S, "q") << SenderAttached(S, 3072)
 
 
 def test_a_full_entity_refuses_what_does_not_fit():
     """The message that would go over the maximum size is refused, and says how full it is."""
-    book = Playbook(QueueDefinition(max_size_megabytes=1))
+    dialogue = CoreDialogue(QueueDefinition(max_size_megabytes=1))
     half = "h" * 600_000
-    assert [stored(1), Accepted(S, [half])] == book.tell(send(half))
-    turn = book.run(send("k" * 600_000, "small"))
+    assert [stored(1), Accepted(S, [half])] == dialogue.tell(send(half))
+    turn = dialogue.run(send("k" * 600_000, "small"))
     refused, accepted = turn.effects
     assert isinstance(refused.error, QuotaExceeded)
     assert "The maximum entity size has been reached or exceeded for Queue: 'q'." in str(
@@ -95,37 +95,37 @@ def test_a_full_entity_refuses_what_does_not_fit():
 
 def test_room_returns_when_messages_are_completed():
     """Size follows what is in the entity."""
-    book = Playbook(QueueDefinition(max_size_megabytes=1))
+    dialogue = CoreDialogue(QueueDefinition(max_size_megabytes=1))
     large = "h" * 600_000
-    book.run(send(large))
-    entity = next(iter(book.namespace.views()))
+    dialogue.run(send(large))
+    entity = next(iter(dialogue.namespace.views()))
     assert 600_000 == entity.size_bytes
 
 
 def test_a_batch_is_stored_whole():
     """One answer for all of it."""
     batch = SendBatch(S, [message("a"), message("b")], "batch")
-    assert Playbook() >> batch << stored(1, 2) << Accepted(S, ["batch"])
+    assert CoreDialogue() >> batch << stored(1, 2) << Accepted(S, ["batch"])
 
 
 def test_a_batch_with_one_bad_message_is_refused_whole():
     """Nothing of it is stored."""
-    book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
+    dialogue = CoreDialogue(QueueDefinition(max_message_size_kilobytes=1))
     batch = SendBatch(S, [message("a"), message("x" * 2000)], "batch")
-    assert book >> batch << SendRefused(S, "batch", MessageSizeExceeded)
+    assert dialogue >> batch << SendRefused(S, "batch", MessageSizeExceeded)
 
 
 @pytest.mark.parametrize("limits", [Limits(batch_max_messages=1), Limits(batch_max_bytes=5)])
 def test_a_batch_is_bounded(limits):
     """In messages and in bytes."""
     batch = SendBatch(S, [message("aaa"), message("bbb")], "batch")
-    book = Playbook(limits=limits)
-    assert book >> batch << SendRefused(S, "batch", MessageSizeExceeded)
+    dialogue = CoreDialogue(limits=limits)
+    assert dialogue >> batch << SendRefused(S, "batch", MessageSizeExceeded)
 
 
 def test_an_empty_batch_is_accepted():
     """It stores nothing, and that succeeds."""
-    assert Playbook() >> SendBatch(S, [], "batch") << Accepted(S, ["batch"])
+    assert CoreDialogue() >> SendBatch(S, [], "batch") << Accepted(S, ["batch"])
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_an_empty_batch_is_accepted():
 )
 def test_status_decides_who_may_send(status, refused):
     """A disabled entity takes no senders; one disabled for receiving does."""
-    book = Playbook(QueueDefinition(status=status), attach=False)
-    (effect,) = book.run(AttachSender(S, "q")).effects
+    dialogue = CoreDialogue(QueueDefinition(status=status), attach=False)
+    (effect,) = dialogue.run(AttachSender(S, "q")).effects
     assert refused == isinstance(effect, Refused)
     if refused:
         assert isinstance(effect.error, EntityDisabled)
@@ -158,7 +158,7 @@ def test_status_decides_who_may_send(status, refused):
 )
 def test_only_queues_and_topics_take_senders(path, error):
     """Subscriptions and sub-queues are for receiving."""
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={
             "q": QueueDefinition(),
             "t": TopicDefinition(),
@@ -166,46 +166,46 @@ def test_only_queues_and_topics_take_senders(path, error):
         },
         attach=False,
     )
-    assert book >> AttachSender(S, path) << Refused(S, error)
+    assert dialogue >> AttachSender(S, path) << Refused(S, error)
 
 
 def test_paths_are_found_whatever_their_case():
     """And names may contain slashes."""
-    book = Playbook(entities={"Orders/New": QueueDefinition()}, attach=False)
-    (effect,) = book.run(AttachSender(S, "orders/NEW")).effects
+    dialogue = CoreDialogue(entities={"Orders/New": QueueDefinition()}, attach=False)
+    (effect,) = dialogue.run(AttachSender(S, "orders/NEW")).effects
     assert isinstance(effect, SenderAttached)
 
 
 def test_a_send_without_attach_is_refused():
     """Every send gets its answer."""
-    stranger = Named("stranger")
-    assert Playbook() >> send("a", to=stranger) << SendRefused(stranger, "a", NotAllowed)
+    stranger = NamedPeer("stranger")
+    assert CoreDialogue() >> send("a", to=stranger) << SendRefused(stranger, "a", NotAllowed)
 
 
 def test_a_send_to_a_deleted_entity_is_refused():
     """Even if one of the same name exists again: the link was to the old one."""
-    book = Playbook(attach=False)
-    book.run(AttachSender(S, "q"))
-    outcomes = book.tell(DeleteEntity(CLIENT, "x", "q"))
+    dialogue = CoreDialogue(attach=False)
+    dialogue.run(AttachSender(S, "q"))
+    outcomes = dialogue.tell(DeleteEntity(CLIENT, "x", "q"))
     assert Detached(S, EntityNotFound) in outcomes
-    book.run(CreateEntity(CLIENT, "y", "q", QueueDefinition()))
-    assert book >> send("a") << SendRefused(S, "a", EntityNotFound)
+    dialogue.run(CreateEntity(CLIENT, "y", "q", QueueDefinition()))
+    assert dialogue >> send("a") << SendRefused(S, "a", EntityNotFound)
 
 
 def test_the_server_can_refuse_all_sends_for_a_while():
     """As when there is no room in the store; receiving goes on."""
-    book = Playbook()
-    book.namespace.refuse_sends(ServerBusy("No room."))
-    assert book >> send("a") << SendRefused(S, "a", ServerBusy)
-    book.namespace.refuse_sends(None)
-    assert book >> send("a") << stored(1) << Accepted(S, ["a"])
+    dialogue = CoreDialogue()
+    dialogue.namespace.refuse_sends(ServerBusy("No room."))
+    assert dialogue >> send("a") << SendRefused(S, "a", ServerBusy)
+    dialogue.namespace.refuse_sends(None)
+    assert dialogue >> send("a") << stored(1) << Accepted(S, ["a"])
 
 
 def test_a_refused_presettled_send_is_reported_without_handle():
     """Nobody is told on the wire, but it can be logged and counted."""
-    book = Playbook(QueueDefinition(max_message_size_kilobytes=1))
+    dialogue = CoreDialogue(QueueDefinition(max_message_size_kilobytes=1))
     refused = SendRefused(S, None, MessageSizeExceeded)
-    assert book >> Send(S, [message("x" * 2000)], [None]) << refused
+    assert dialogue >> Send(S, [message("x" * 2000)], [None]) << refused
 
 
 # --- on entities that look into messages -----------------------------------------------------------
@@ -213,9 +213,9 @@ def test_a_refused_presettled_send_is_reported_without_handle():
 
 def test_a_message_without_session_id_is_refused_by_a_session_entity():
     """The others of the command are taken."""
-    book = Playbook(QueueDefinition(requires_session=True))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
     assert (
-        book
+        dialogue
         >> send("a", message("b", session="x"))
         << stored(1)
         << SendRefused(S, "a", NotAllowed)
@@ -233,18 +233,18 @@ def test_a_message_without_session_id_is_refused_by_a_session_entity():
 )
 def test_a_session_entity_refuses(sent, error):
     """A partition key that differs, an id that is too long, a message that cannot be read."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    assert book >> Send(S, [sent], ["h"]) << SendRefused(S, "h", error)
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    assert dialogue >> Send(S, [sent], ["h"]) << SendRefused(S, "h", error)
 
 
 def test_a_partition_key_equal_to_the_session_id_is_fine():
     """SDKs set both."""
-    book = Playbook(QueueDefinition(requires_session=True))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
     sent = message("a", session="x", partition_key="x")
-    assert book >> send(sent) << stored(1) << Accepted(S, ["a"])
+    assert dialogue >> send(sent) << stored(1) << Accepted(S, ["a"])
 
 
 def test_an_empty_session_id_is_a_session_id():
     """Go's tests use it."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    assert book >> send(message("a", session="")) << stored(1) << Accepted(S, ["a"])
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    assert dialogue >> send(message("a", session="")) << stored(1) << Accepted(S, ["a"])

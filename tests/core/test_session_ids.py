@@ -24,8 +24,8 @@ from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
     T1,
-    Named,
-    Playbook,
+    CoreDialogue,
+    NamedPeer,
     R,
     ReceiverAttached,
     Refused,
@@ -37,13 +37,13 @@ from tests.support.core_dialogue import (
     text_of,
 )
 
-OTHER = Named("OTHER")
+OTHER = NamedPeer("OTHER")
 UNTIL_MS = START_MS + 30_000
 
 
 @pytest.fixture
-def book():
-    return Playbook(QueueDefinition(requires_session=True))
+def dialogue():
+    return CoreDialogue(QueueDefinition(requires_session=True))
 
 
 @pytest.mark.parametrize(
@@ -84,64 +84,66 @@ def test_everything_else_does(one, other):
     assert session_key(one) != session_key(other)
 
 
-def test_accepting_in_another_case_takes_the_session_under_its_first_name(book):
-    book.run(send(message("1", session="Blue"), message("2", session="BLUE")))
+def test_accepting_in_another_case_takes_the_session_under_its_first_name(dialogue):
+    dialogue.run(send(message("1", session="Blue"), message("2", session="BLUE")))
     accepted = ReceiverAttached(R, "Blue", UNTIL_MS)
-    assert book >> attach_receiver(R, session="blue") << accepted
-    assert book >> attach_receiver(OTHER, session="bLUE") << Refused(OTHER, SessionCannotBeLocked)
-    book.run(send(message("3", session="bluE")))
-    assert ["1", "2", "3"] == [text_of(m) for m in book.deliveries(credit(9))]
+    assert dialogue >> attach_receiver(R, session="blue") << accepted
+    assert (
+        dialogue >> attach_receiver(OTHER, session="bLUE") << Refused(OTHER, SessionCannotBeLocked)
+    )
+    dialogue.run(send(message("3", session="bluE")))
+    assert ["1", "2", "3"] == [text_of(m) for m in dialogue.deliveries(credit(9))]
 
 
-def test_requests_take_any_spelling(book):
-    book.run(send(message("1", session="Blue")), attach_receiver(R, session="BLUE"), credit(1))
-    book.ask(SetSessionState(CLIENT, "s", "q", "bluE", b"state"))
-    assert b"state" == book.ask(GetSessionState(CLIENT, "g", "q", "BLUe"))
-    assert UNTIL_MS == book.ask(RenewSessionLock(CLIENT, "r", "q", "blue"))
-    assert ["1"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9, "bLUE"))]
-    assert ["Blue"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
-    assert [] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "BLUE"))
-    book.run(Settle(R, [T1], ["h"], DEFER))
+def test_requests_take_any_spelling(dialogue):
+    dialogue.run(send(message("1", session="Blue")), attach_receiver(R, session="BLUE"), credit(1))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "bluE", b"state"))
+    assert b"state" == dialogue.ask(GetSessionState(CLIENT, "g", "q", "BLUe"))
+    assert UNTIL_MS == dialogue.ask(RenewSessionLock(CLIENT, "r", "q", "blue"))
+    assert ["1"] == [text_of(m) for m in dialogue.ask(Peek(CLIENT, "p", "q", 0, 9, "bLUE"))]
+    assert ["Blue"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    assert [] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "BLUE"))
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
     fetch = ReceiveDeferred(CLIENT, "f", "q", [1], ReceiveMode.PEEK_LOCK, "BLUE")
-    assert ["1"] == [text_of(m) for m, _ in book.ask(fetch)]
+    assert ["1"] == [text_of(m) for m, _ in dialogue.ask(fetch)]
 
 
-def test_a_session_that_is_gone_takes_its_name_with_it(book):
-    book.run(attach_receiver(R, session="blue"), Detach([R]))
-    assert book >> attach_receiver(R, session="BLUE") << ReceiverAttached(R, "BLUE", UNTIL_MS)
+def test_a_session_that_is_gone_takes_its_name_with_it(dialogue):
+    dialogue.run(attach_receiver(R, session="blue"), Detach([R]))
+    assert dialogue >> attach_receiver(R, session="BLUE") << ReceiverAttached(R, "BLUE", UNTIL_MS)
 
 
-def test_a_partition_key_in_another_case_is_the_same(book):
-    book.run(send(message("1", session="Blue", partition_key="bluE")))
-    assert ["Blue"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
-    turn = book.run(send(message("2", session="Blue", partition_key="red")))
+def test_a_partition_key_in_another_case_is_the_same(dialogue):
+    dialogue.run(send(message("1", session="Blue", partition_key="bluE")))
+    assert ["Blue"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+    turn = dialogue.run(send(message("2", session="Blue", partition_key="red")))
     assert isinstance(turn.effects[0], SendRefused)
     assert isinstance(turn.effects[0].error, NotAllowed)
 
 
-def test_an_empty_session_id_goes_with_any_partition_key(book):
-    book.run(send(message("1", session="", partition_key="red")))
-    assert [""] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9))
+def test_an_empty_session_id_goes_with_any_partition_key(dialogue):
+    dialogue.run(send(message("1", session="", partition_key="red")))
+    assert [""] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9))
 
 
-def test_the_name_and_the_state_outlast_a_restart(book):
-    book.run(attach_receiver(R, session="Blue"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "bLUE", b"state"))
-    book.run(send(message("1", session="BLUE")))
-    later = book.restarted()
+def test_the_name_and_the_state_outlast_a_restart(dialogue):
+    dialogue.run(attach_receiver(R, session="Blue"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "bLUE", b"state"))
+    dialogue.run(send(message("1", session="BLUE")))
+    later = dialogue.restarted()
     turn = later.run(attach_receiver(R, session="blue"))
     assert "Blue" == turn.effects[0].session_id
     assert b"state" == later.ask(GetSessionState(CLIENT, "g", "q", "blue"))
 
 
 @pytest.mark.parametrize("state", [b"new", None], ids=["set", "cleared"])
-def test_a_store_with_both_spellings_is_read_as_one_session(book, state):
+def test_a_store_with_both_spellings_is_read_as_one_session(dialogue, state):
     """Written when case mattered: the last state that was set counts, and the other never returns."""
-    book.run(send(message("1", session="blue")))
-    shelf = book.commit()
+    dialogue.run(send(message("1", session="blue")))
+    shelf = dialogue.commit()
     for at_ms, name, value in ((2, "BLUE", b"newer"), (1, "Blue", b"older"), (0, "blue", b"old")):
         shelf.states[1, name] = SessionStateSet(1, name, value, START_MS + at_ms)
-    later = book.restarted()
+    later = dialogue.restarted()
     assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     later.run(attach_receiver(R, session="BLUE"))
     assert b"newer" == later.ask(GetSessionState(CLIENT, "g", "q", "Blue"))
@@ -153,14 +155,14 @@ def test_a_store_with_both_spellings_is_read_as_one_session(book, state):
     assert expected == {key: one.state for key, one in again.commit().states.items()}
 
 
-def test_messages_of_both_spellings_in_a_store_are_one_session(book):
-    book.run(send(message("1", session="blue"), message("2", session="red")))
-    shelf = book.commit()
+def test_messages_of_both_spellings_in_a_store_are_one_session(dialogue):
+    dialogue.run(send(message("1", session="blue"), message("2", session="red")))
+    shelf = dialogue.commit()
     shelf.rows = {
         number: row._replace(session_id="BLUE") if row.session_id == "red" else row
         for number, row in shelf.rows.items()
     }
-    later = book.restarted()
+    later = dialogue.restarted()
     assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     delivered = later.receive(attach_receiver(R, any_session=True), credit(9))
     assert ["1", "2"] == [text_of(m) for m in delivered]

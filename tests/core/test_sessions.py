@@ -44,12 +44,12 @@ from tests.support.core_dialogue import (
     T3,
     Accepted,
     Advance,
+    CoreDialogue,
     Deliver,
     Detached,
     Drained,
     DrainGoesOn,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     ReceiverAttached,
     Refused,
@@ -66,7 +66,7 @@ from tests.support.core_dialogue import (
     updated,
 )
 
-OTHER = Named("OTHER")
+OTHER = NamedPeer("OTHER")
 UNTIL_MS = START_MS + 30_000
 LOST_MS = 30_000 + LOCK_GRACE_MS
 
@@ -76,49 +76,53 @@ def in_session(session, *texts):
 
 
 @pytest.fixture
-def book():
+def dialogue():
     """A session queue; nobody receives yet."""
-    return Playbook(QueueDefinition(requires_session=True))
+    return CoreDialogue(QueueDefinition(requires_session=True))
 
 
 # --- accepting -------------------------------------------------------------------------------------
 
 
-def test_a_named_session_is_accepted_even_when_empty(book):
+def test_a_named_session_is_accepted_even_when_empty(dialogue):
     """A requester waits for its reply in a session that does not exist yet."""
-    assert book >> attach_receiver(R, session="x") << ReceiverAttached(R, "x", UNTIL_MS)
-    assert book >> credit(5)
-    assert book >> in_session("x", "a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
-
-
-def test_a_held_session_cannot_be_accepted(book):
-    """One holder at a time."""
-    book.run(attach_receiver(R, session="x"))
-    assert book >> attach_receiver(OTHER, session="x") << Refused(OTHER, SessionCannotBeLocked)
-
-
-def test_next_available_takes_the_session_that_waits_longest(book):
-    """Fair order."""
-    book.run(in_session("x", "a"), in_session("y", "b"), in_session("x", "c"))
-    assert book >> attach_receiver(R, any_session=True) << ReceiverAttached(R, "x", UNTIL_MS)
+    assert dialogue >> attach_receiver(R, session="x") << ReceiverAttached(R, "x", UNTIL_MS)
+    assert dialogue >> credit(5)
     assert (
-        book >> attach_receiver(OTHER, any_session=True) << ReceiverAttached(OTHER, "y", UNTIL_MS)
+        dialogue >> in_session("x", "a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
     )
 
 
-def test_a_session_given_back_unfinished_goes_to_the_end(book):
-    """So that it cannot keep the others waiting."""
-    book.run(in_session("x", "a"), in_session("y", "b"))
-    book.run(attach_receiver(R, any_session=True))
-    book.run(Detach([R]))
-    assert book >> attach_receiver(R, any_session=True) << ReceiverAttached(R, "y", UNTIL_MS)
+def test_a_held_session_cannot_be_accepted(dialogue):
+    """One holder at a time."""
+    dialogue.run(attach_receiver(R, session="x"))
+    assert dialogue >> attach_receiver(OTHER, session="x") << Refused(OTHER, SessionCannotBeLocked)
 
 
-def test_next_available_waits_for_one(book):
-    """The attach is answered when a session has something."""
-    assert book >> attach_receiver(R, any_session=True)
+def test_next_available_takes_the_session_that_waits_longest(dialogue):
+    """Fair order."""
+    dialogue.run(in_session("x", "a"), in_session("y", "b"), in_session("x", "c"))
+    assert dialogue >> attach_receiver(R, any_session=True) << ReceiverAttached(R, "x", UNTIL_MS)
     assert (
-        book
+        dialogue
+        >> attach_receiver(OTHER, any_session=True)
+        << ReceiverAttached(OTHER, "y", UNTIL_MS)
+    )
+
+
+def test_a_session_given_back_unfinished_goes_to_the_end(dialogue):
+    """So that it cannot keep the others waiting."""
+    dialogue.run(in_session("x", "a"), in_session("y", "b"))
+    dialogue.run(attach_receiver(R, any_session=True))
+    dialogue.run(Detach([R]))
+    assert dialogue >> attach_receiver(R, any_session=True) << ReceiverAttached(R, "y", UNTIL_MS)
+
+
+def test_next_available_waits_for_one(dialogue):
+    """The attach is answered when a session has something."""
+    assert dialogue >> attach_receiver(R, any_session=True)
+    assert (
+        dialogue
         >> in_session("x", "a")
         << stored(1)
         << Accepted(S, ["a"])
@@ -126,78 +130,80 @@ def test_next_available_waits_for_one(book):
     )
 
 
-def test_the_newest_of_those_who_wait_is_served(book):
+def test_the_newest_of_those_who_wait_is_served(dialogue):
     """An old wait may be what a dead worker left behind."""
-    book.run(attach_receiver(R, any_session=True), attach_receiver(OTHER, any_session=True))
-    turn = book.run(in_session("x", "a"))
+    dialogue.run(attach_receiver(R, any_session=True), attach_receiver(OTHER, any_session=True))
+    turn = dialogue.run(in_session("x", "a"))
     assert [OTHER] == [e.to for e in turn.effects if isinstance(e, ReceiverAttached)]
 
 
-def test_no_waiter_of_a_busy_entity_starves(book):
+def test_no_waiter_of_a_busy_entity_starves(dialogue):
     """Workers that come back after each session do not keep an older waiter out for good."""
-    book.run(attach_receiver(R, any_session=True))
+    dialogue.run(attach_receiver(R, any_session=True))
     served = []
     for number in range(PASSED_OVER_MAX + 1):
-        worker = Named(f"worker {number}")
-        book.run(attach_receiver(worker, any_session=True))
-        turn = book.run(in_session(f"session {number}", "a"))
+        worker = NamedPeer(f"worker {number}")
+        dialogue.run(attach_receiver(worker, any_session=True))
+        turn = dialogue.run(in_session(f"session {number}", "a"))
         served += [e.to for e in turn.effects if isinstance(e, ReceiverAttached)]
     assert [*[False] * PASSED_OVER_MAX, True] == [one is R for one in served]
 
 
-def test_waiting_ends_in_time(book):
+def test_waiting_ends_in_time(dialogue):
     """With the SDKs' wording."""
-    assert book >> attach_receiver(R, any_session=True, timeout_ms=65_000)
-    assert book >> Advance(64_999)
-    turn = book.run(Advance(1))
+    assert dialogue >> attach_receiver(R, any_session=True, timeout_ms=65_000)
+    assert dialogue >> Advance(64_999)
+    turn = dialogue.run(Advance(1))
     (refused,) = turn.effects
     assert isinstance(refused.error, OperationTimeout)
     assert "within the allotted timeout of 00:01:05." in str(refused.error)
-    assert book >> in_session("x", "a") << stored(1) << Accepted(S, ["a"])
+    assert dialogue >> in_session("x", "a") << stored(1) << Accepted(S, ["a"])
 
 
-def test_who_leaves_while_waiting_takes_no_lock(book):
+def test_who_leaves_while_waiting_takes_no_lock(dialogue):
     """The session stays available for others."""
-    book.run(attach_receiver(R, any_session=True))
-    assert book >> Detach([R], connection_lost=True)
-    book.run(in_session("x", "a"))
+    dialogue.run(attach_receiver(R, any_session=True))
+    assert dialogue >> Detach([R], connection_lost=True)
+    dialogue.run(in_session("x", "a"))
     assert (
-        book >> attach_receiver(OTHER, any_session=True) << ReceiverAttached(OTHER, "x", UNTIL_MS)
+        dialogue
+        >> attach_receiver(OTHER, any_session=True)
+        << ReceiverAttached(OTHER, "x", UNTIL_MS)
     )
 
 
-def test_credit_given_while_waiting_counts(book):
+def test_credit_given_while_waiting_counts(dialogue):
     """Clients pipeline it with the attach."""
-    book.run(attach_receiver(R, any_session=True), credit(1))
-    turn = book.run(in_session("x", "a"))
+    dialogue.run(attach_receiver(R, any_session=True), credit(1))
+    turn = dialogue.run(in_session("x", "a"))
     assert 1 == sum(isinstance(e, Deliver) for e in turn.effects)
 
 
-def test_a_session_with_only_deferred_messages_is_not_available(book):
+def test_a_session_with_only_deferred_messages_is_not_available(dialogue):
     """There would be nothing to deliver."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEFER))
-    book.run(Detach([R]))
-    assert book >> attach_receiver(OTHER, any_session=True)
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
+    dialogue.run(Detach([R]))
+    assert dialogue >> attach_receiver(OTHER, any_session=True)
 
 
 # --- receiving -------------------------------------------------------------------------------------
 
 
-def test_each_session_goes_only_to_its_holder(book):
+def test_each_session_goes_only_to_its_holder(dialogue):
     """Unheld sessions deliver to no one."""
-    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
-    book.run(credit(10), credit(10, to=OTHER))
-    turn = book.run(send(*[message(t + s, session=s) for t in "12" for s in ("x", "y", "z")]))
+    dialogue.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
+    dialogue.run(credit(10), credit(10, to=OTHER))
+    turn = dialogue.run(send(*[message(t + s, session=s) for t in "12" for s in ("x", "y", "z")]))
     got = {e.to: [text_of(m) for m in e.messages] for e in turn.effects if isinstance(e, Deliver)}
     assert {R: ["1x", "2x"], OTHER: ["1y", "2y"]} == got
 
 
-def test_an_abandoned_message_comes_next(book):
+def test_an_abandoned_message_comes_next(dialogue):
     """Before those behind it."""
-    book.run(in_session("x", "a", "b", "c"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(in_session("x", "a", "b", "c"), attach_receiver(R, session="x"), credit(1))
     assert (
-        book
+        dialogue
         >> Settle(R, [T1], ["h"], ABANDON)
         << updated(1)
         << Settled(R, ["h"], ABANDON)
@@ -206,235 +212,235 @@ def test_an_abandoned_message_comes_next(book):
     )
 
 
-def test_messages_of_a_session_are_locked_without_an_end_of_their_own(book):
+def test_messages_of_a_session_are_locked_without_an_end_of_their_own(dialogue):
     """The session lock is the umbrella: it alone expires, and its end is on the session."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"))
-    book.run(Advance(10_000))
-    (delivered,) = book.deliveries(credit(1))
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"))
+    dialogue.run(Advance(10_000))
+    (delivered,) = dialogue.deliveries(credit(1))
     assert SESSION_MESSAGE_LOCKED_UNTIL_MS == delivered.locked_until_ms
 
 
-def test_receive_and_delete_works_in_a_session(book):
+def test_receive_and_delete_works_in_a_session(dialogue):
     """Nothing is locked then but the session."""
-    book.run(in_session("x", "a"))
-    book.run(attach_receiver(R, session="x", mode=ReceiveMode.RECEIVE_AND_DELETE))
-    assert book >> credit(1) << deleted(1) << Deliver(R, [1], [None])
+    dialogue.run(in_session("x", "a"))
+    dialogue.run(attach_receiver(R, session="x", mode=ReceiveMode.RECEIVE_AND_DELETE))
+    assert dialogue >> credit(1) << deleted(1) << Deliver(R, [1], [None])
 
 
-def test_draining_a_session(book):
+def test_draining_a_session(dialogue):
     """As anywhere."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"))
-    assert book >> credit(5, drain=True) << Deliver(R, [1], [T1]) << Drained(R)
-    assert book >> credit(0, drain=True) << Drained(R)
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"))
+    assert dialogue >> credit(5, drain=True) << Deliver(R, [1], [T1]) << Drained(R)
+    assert dialogue >> credit(0, drain=True) << Drained(R)
 
 
-def test_draining_a_session_goes_on_burst_by_burst(book):
+def test_draining_a_session_goes_on_burst_by_burst(dialogue):
     """As everywhere: the receiver asks again once what it got is written."""
     half = "h" * (BURST_MAX_BYTES // 2)
-    book.run(in_session("x", half, half, "last"), attach_receiver(R, session="x"))
-    assert book >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainGoesOn(R)
-    assert book >> credit(5, drain=True) << Deliver(R, [3], [T3]) << Drained(R)
+    dialogue.run(in_session("x", half, half, "last"), attach_receiver(R, session="x"))
+    assert dialogue >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainGoesOn(R)
+    assert dialogue >> credit(5, drain=True) << Deliver(R, [3], [T3]) << Drained(R)
 
 
 # --- ending ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("connection_lost", [False, True])
-def test_a_closed_session_returns_its_messages_uncounted(book, connection_lost):
+def test_a_closed_session_returns_its_messages_uncounted(dialogue, connection_lost):
     """They go to the next holder, in order."""
-    book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(2))
-    assert book >> Detach([R], connection_lost=connection_lost)
-    assert book >> attach_receiver(OTHER, session="x") << ReceiverAttached(OTHER, "x", UNTIL_MS)
+    dialogue.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(2))
+    assert dialogue >> Detach([R], connection_lost=connection_lost)
+    assert dialogue >> attach_receiver(OTHER, session="x") << ReceiverAttached(OTHER, "x", UNTIL_MS)
     assert [("a", 0), ("b", 0)] == [
-        (text_of(m), m.delivery_count) for m in book.deliveries(credit(5, to=OTHER))
+        (text_of(m), m.delivery_count) for m in dialogue.deliveries(credit(5, to=OTHER))
     ]
 
 
-def test_an_expired_session_counts_and_detaches_its_holder(book):
+def test_an_expired_session_counts_and_detaches_its_holder(dialogue):
     """Each message it had is a failed delivery."""
-    book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
-    assert book >> Advance(LOST_MS) << updated(1) << Detached(R, SessionLockLost)
+    dialogue.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
+    assert dialogue >> Advance(LOST_MS) << updated(1) << Detached(R, SessionLockLost)
     assert (
-        book
+        dialogue
         >> attach_receiver(OTHER, any_session=True)
         << ReceiverAttached(OTHER, "x", UNTIL_MS + LOST_MS)
     )
-    assert [1, 0] == [m.delivery_count for m in book.deliveries(credit(5, to=OTHER))]
+    assert [1, 0] == [m.delivery_count for m in dialogue.deliveries(credit(5, to=OTHER))]
 
 
-def test_an_expired_session_can_dead_letter(book):
+def test_an_expired_session_can_dead_letter(dialogue):
     """The maximum delivery count holds here too."""
-    book = Playbook(QueueDefinition(requires_session=True, max_delivery_count=1))
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Advance(LOST_MS))
-    (dead,) = book.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True, max_delivery_count=1))
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Advance(LOST_MS))
+    (dead,) = dialogue.ask(Peek(CLIENT, "p", "q/$DeadLetterQueue", 0, 5))
     assert "MaxDeliveryCountExceeded" == dead.changes.dead_letter_reason
 
 
-def test_settling_after_the_session_is_lost_changes_nothing(book):
+def test_settling_after_the_session_is_lost_changes_nothing(dialogue):
     """By link or by token."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Advance(LOST_MS))
-    turn = book.run(Settle(R, [T1], ["h"], COMPLETE))
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Advance(LOST_MS))
+    turn = dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
     assert isinstance(turn.effects[0].error, MessageLockLost)
     with pytest.raises(SessionLockLost):
-        book.ask(SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, session_id="x"))
+        dialogue.ask(SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, session_id="x"))
 
 
-def test_settling_twice_in_a_session_that_is_held_loses_a_message_not_the_session(book):
+def test_settling_twice_in_a_session_that_is_held_loses_a_message_not_the_session(dialogue):
     """The .NET SDK takes a lost session for the end of its receiver."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
     again = SettleByToken(CLIENT, "x", "q", [T1], COMPLETE, session_id="x")
-    book.ask(again)
+    dialogue.ask(again)
     with pytest.raises(MessageLockLost):
-        book.ask(again)
+        dialogue.ask(again)
 
 
-def test_renewing_a_session_keeps_everything_in_it_locked(book):
+def test_renewing_a_session_keeps_everything_in_it_locked(dialogue):
     """Any number of times."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
     for _ in range(3):
-        book.run(Advance(20_000))
-        assert book.now_ms + 30_000 == book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
-    ends_ms = book.ask(RenewLocks(CLIENT, "r", "q", [T1]))
+        dialogue.run(Advance(20_000))
+        assert dialogue.now_ms + 30_000 == dialogue.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
+    ends_ms = dialogue.ask(RenewLocks(CLIENT, "r", "q", [T1]))
     assert [SESSION_MESSAGE_LOCKED_UNTIL_MS] == ends_ms
-    assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+    assert dialogue >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
 
 
 @pytest.mark.parametrize("late_ms", [0, LOCK_GRACE_MS - 1])
-def test_a_session_lock_outlasts_its_announced_end_a_little(book, late_ms):
+def test_a_session_lock_outlasts_its_announced_end_a_little(dialogue, late_ms):
     """For its holder alone: it still renews, settles, receives and keeps state."""
-    book.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
-    book.run(Advance(30_000 + late_ms))
-    assert book >> attach_receiver(OTHER, session="x") << Refused(OTHER, SessionCannotBeLocked)
-    assert book >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
-    assert book >> credit(2) << Deliver(R, [2], [T2])
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
-    assert book.now_ms + 30_000 == book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
-    book.run(Advance(30_000))
-    book.ask(SettleByToken(CLIENT, "x", "q", [T2], COMPLETE, session_id="x"))
+    dialogue.run(in_session("x", "a", "b"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Advance(30_000 + late_ms))
+    assert dialogue >> attach_receiver(OTHER, session="x") << Refused(OTHER, SessionCannotBeLocked)
+    assert dialogue >> Settle(R, [T1], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+    assert dialogue >> credit(2) << Deliver(R, [2], [T2])
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
+    assert dialogue.now_ms + 30_000 == dialogue.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
+    dialogue.run(Advance(30_000))
+    dialogue.ask(SettleByToken(CLIENT, "x", "q", [T2], COMPLETE, session_id="x"))
 
 
-def test_a_session_lock_is_lost_when_the_grace_is_over(book):
+def test_a_session_lock_is_lost_when_the_grace_is_over(dialogue):
     """And not one millisecond later."""
-    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, any_session=True))
-    assert book >> Advance(LOST_MS - 1)
-    assert book >> Advance(1) << Detached(R, SessionLockLost)
+    dialogue.run(attach_receiver(R, session="x"), attach_receiver(OTHER, any_session=True))
+    assert dialogue >> Advance(LOST_MS - 1)
+    assert dialogue >> Advance(1) << Detached(R, SessionLockLost)
     with pytest.raises(SessionLockLost):
-        book.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
+        dialogue.ask(RenewSessionLock(CLIENT, "r", "q", "x"))
 
 
-def test_a_session_nobody_holds_cannot_be_renewed(book):
+def test_a_session_nobody_holds_cannot_be_renewed(dialogue):
     """Nor can one that does not exist."""
-    book.run(attach_receiver(R, session="x"), Detach([R]))
+    dialogue.run(attach_receiver(R, session="x"), Detach([R]))
     for session in ("x", "never"):
         with pytest.raises(SessionLockLost):
-            book.ask(RenewSessionLock(CLIENT, "r", "q", session))
+            dialogue.ask(RenewSessionLock(CLIENT, "r", "q", session))
 
 
-def test_sessions_leave_nothing_behind(book):
+def test_sessions_leave_nothing_behind(dialogue):
     """Once empty and without state, a session is forgotten."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Settle(R, [T1], ["h"], COMPLETE))
-    book.run(Detach([R]))
-    assert [] == book.ask(ListSessions(CLIENT, "l", "q", 0, 100))
-    assert book.namespace.next_deadline_ms() is None
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
+    dialogue.run(Detach([R]))
+    assert [] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 100))
+    assert dialogue.namespace.next_deadline_ms() is None
 
 
 # --- state -----------------------------------------------------------------------------------------
 
 
-def test_state_is_null_until_set_and_null_again_when_cleared(book):
+def test_state_is_null_until_set_and_null_again_when_cleared(dialogue):
     """Null, not empty: the SDKs tell the two apart."""
-    book.run(attach_receiver(R, session="x"))
-    assert None is book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+    dialogue.run(attach_receiver(R, session="x"))
+    assert None is dialogue.ask(GetSessionState(CLIENT, "g", "q", "x"))
     entity_id = 1
     assert (
-        book
+        dialogue
         >> SetSessionState(CLIENT, "s", "q", "x", b"state")
         << SessionStateSet(entity_id, "x", b"state", START_MS)
         << Reply(CLIENT, "s")
     )
-    assert b"state" == book.ask(GetSessionState(CLIENT, "g", "q", "x"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", None))
-    assert None is book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+    assert b"state" == dialogue.ask(GetSessionState(CLIENT, "g", "q", "x"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", None))
+    assert None is dialogue.ask(GetSessionState(CLIENT, "g", "q", "x"))
 
 
-def test_state_outlives_messages_and_holders(book):
+def test_state_outlives_messages_and_holders(dialogue):
     """A session exists while it has either."""
-    book.run(attach_receiver(R, session="x"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
-    book.run(Detach([R]))
-    assert ["x"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 100))
-    book.run(attach_receiver(OTHER, session="x"))
-    assert b"state" == book.ask(GetSessionState(CLIENT, "g", "q", "x"))
+    dialogue.run(attach_receiver(R, session="x"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"state"))
+    dialogue.run(Detach([R]))
+    assert ["x"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 100))
+    dialogue.run(attach_receiver(OTHER, session="x"))
+    assert b"state" == dialogue.ask(GetSessionState(CLIENT, "g", "q", "x"))
 
 
-def test_state_needs_the_session_lock(book):
+def test_state_needs_the_session_lock(dialogue):
     """To read and to write."""
     for command in (
         GetSessionState(CLIENT, "g", "q", "x"),
         SetSessionState(CLIENT, "s", "q", "x", b"state"),
     ):
         with pytest.raises(SessionLockLost):
-            book.ask(command)
+            dialogue.ask(command)
 
 
 def test_state_has_a_size_limit():
     """And the number of states is bounded."""
     limits = Limits(session_state_max_bytes=4, session_states_per_entity_max=1)
-    book = Playbook(QueueDefinition(requires_session=True), limits=limits)
-    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True), limits=limits)
+    dialogue.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
     with pytest.raises(MessageSizeExceeded):
-        book.ask(SetSessionState(CLIENT, "s", "q", "x", b"12345"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"1234"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"4321"))
+        dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"12345"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"1234"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"4321"))
     with pytest.raises(QuotaExceeded):
-        book.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
+        dialogue.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
 
 
 def test_state_is_no_larger_than_a_message():
     """The limit of the entity it is in."""
-    book = Playbook(QueueDefinition(requires_session=True, max_message_size_kilobytes=1))
-    book.run(attach_receiver(R, session="a"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1024)))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True, max_message_size_kilobytes=1))
+    dialogue.run(attach_receiver(R, session="a"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1024)))
     with pytest.raises(MessageSizeExceeded):
-        book.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1025)))
-    assert bytes(1024) == book.ask(GetSessionState(CLIENT, "g", "q", "a"))
+        dialogue.ask(SetSessionState(CLIENT, "s", "q", "a", bytes(1025)))
+    assert bytes(1024) == dialogue.ask(GetSessionState(CLIENT, "g", "q", "a"))
 
 
 def test_state_counts_toward_the_size_of_the_entity():
     """As messages do."""
-    book = Playbook(QueueDefinition(requires_session=True, max_size_megabytes=1))
-    book.run(attach_receiver(R, session="x"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_000_000))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True, max_size_megabytes=1))
+    dialogue.run(attach_receiver(R, session="x"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_000_000))
     with pytest.raises(QuotaExceeded):
-        book.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_100_000))
-    turn = book.run(in_session("x", "m" * 100_000))
+        dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"s" * 1_100_000))
+    turn = dialogue.run(in_session("x", "m" * 100_000))
     assert isinstance(turn.effects[0].error, QuotaExceeded)
 
 
 # --- listing ---------------------------------------------------------------------------------------
 
 
-def test_sessions_are_listed_page_by_page(book):
+def test_sessions_are_listed_page_by_page(dialogue):
     """Those with messages or state."""
-    book.run(*[in_session(name, "a") for name in "cabde"])
-    assert ["a", "b"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 2))
-    assert ["c", "d"] == book.ask(ListSessions(CLIENT, "l", "q", 2, 2))
-    assert ["e"] == book.ask(ListSessions(CLIENT, "l", "q", 4, 2))
-    assert ["d", "e"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "c"))
+    dialogue.run(*[in_session(name, "a") for name in "cabde"])
+    assert ["a", "b"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 2))
+    assert ["c", "d"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 2, 2))
+    assert ["e"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 4, 2))
+    assert ["d", "e"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "c"))
 
 
-def test_sessions_are_listed_by_when_their_state_changed(book):
+def test_sessions_are_listed_by_when_their_state_changed(dialogue):
     """Those whose state was set after a time."""
-    book.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
-    book.run(in_session("z", "a"))
-    book.ask(SetSessionState(CLIENT, "s", "q", "x", b"1"))
-    book.run(Advance(1_000))
-    book.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
-    assert ["y"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, START_MS))
-    assert ["x", "y"] == book.ask(ListSessions(CLIENT, "l", "q", 0, 9, START_MS - 1))
+    dialogue.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
+    dialogue.run(in_session("z", "a"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"1"))
+    dialogue.run(Advance(1_000))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
+    assert ["y"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9, START_MS))
+    assert ["x", "y"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9, START_MS - 1))
 
 
 def test_session_requests_need_sessions():
@@ -445,33 +451,37 @@ def test_session_requests_need_sessions():
         GetSessionState(CLIENT, "g", "q", "x"),
     ):
         with pytest.raises(NotAllowed):
-            Playbook().ask(command)
+            CoreDialogue().ask(command)
 
 
 # --- looking into sessions -------------------------------------------------------------------------
 
 
-def test_peeking_into_one_session(book):
+def test_peeking_into_one_session(dialogue):
     """Or into all of them."""
-    book.run(send(*[message(t + s, session=s) for t in "12" for s in "xy"]))
+    dialogue.run(send(*[message(t + s, session=s) for t in "12" for s in "xy"]))
     assert ["1y", "2y"] == [
-        text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="y"))
+        text_of(m) for m in dialogue.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="y"))
     ]
-    assert ["2y"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 3, 9, session_id="y"))]
-    assert ["1x", "1y", "2x", "2y"] == [text_of(m) for m in book.ask(Peek(CLIENT, "p", "q", 0, 9))]
-    assert [] == book.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="none"))
+    assert ["2y"] == [
+        text_of(m) for m in dialogue.ask(Peek(CLIENT, "p", "q", 3, 9, session_id="y"))
+    ]
+    assert ["1x", "1y", "2x", "2y"] == [
+        text_of(m) for m in dialogue.ask(Peek(CLIENT, "p", "q", 0, 9))
+    ]
+    assert [] == dialogue.ask(Peek(CLIENT, "p", "q", 0, 9, session_id="none"))
 
 
-def test_deferred_messages_of_a_session_need_its_lock(book):
+def test_deferred_messages_of_a_session_need_its_lock(dialogue):
     """And are fetched under it."""
-    book.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEFER))
+    dialogue.run(in_session("x", "a"), attach_receiver(R, session="x"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
     fetch = ReceiveDeferred(CLIENT, "f", "q", [1], ReceiveMode.PEEK_LOCK, "x")
     with pytest.raises(MessageNotFound):
-        book.ask(fetch._replace(session_id="y"))
-    ((fetched, lock),) = book.ask(fetch)
+        dialogue.ask(fetch._replace(session_id="y"))
+    ((fetched, lock),) = dialogue.ask(fetch)
     until_ms = SESSION_MESSAGE_LOCKED_UNTIL_MS
     assert ("a", T2, until_ms) == (text_of(fetched), lock, fetched.locked_until_ms)
-    book.run(Detach([R]))
+    dialogue.run(Detach([R]))
     with pytest.raises(SessionLockLost):
-        book.ask(fetch)
+        dialogue.ask(fetch)

@@ -28,9 +28,9 @@ from tests.support.core_dialogue import (
     T3,
     T4,
     Advance,
+    CoreDialogue,
     Deliver,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     Reply,
     Settled,
@@ -44,68 +44,73 @@ from tests.support.core_dialogue import (
     updated,
 )
 
-OTHER = Named("OTHER")
+OTHER = NamedPeer("OTHER")
 DEAD = "q/$DeadLetterQueue"
 
 
 @pytest.fixture
-def book():
+def dialogue():
     """A queue with `a` and `b` delivered to R under T1 and T2, and no credit left."""
-    book = Playbook()
-    book.run(send("a", "b"), credit(2))
-    return book
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b"), credit(2))
+    return dialogue
 
 
-def only(book, path="q"):
-    (message,) = book.ask(Peek(CLIENT, "peek", path, 0, 10))
+def only(dialogue, path="q"):
+    (message,) = dialogue.ask(Peek(CLIENT, "peek", path, 0, 10))
     return message
 
 
-def test_complete_removes_the_message(book):
+def test_complete_removes_the_message(dialogue):
     """One record and one answer for all."""
     assert (
-        book
+        dialogue
         >> Settle(R, [T1, T2], ["h1", "h2"], COMPLETE)
         << deleted(1, 2)
         << Settled(R, ["h1", "h2"], COMPLETE)
     )
-    assert [] == book.ask(Peek(CLIENT, "peek", "q", 0, 10))
+    assert [] == dialogue.ask(Peek(CLIENT, "peek", "q", 0, 10))
 
 
-def test_abandon_counts_and_returns_at_once(book):
+def test_abandon_counts_and_returns_at_once(dialogue):
     """The same message comes next."""
     assert (
-        book
+        dialogue
         >> Settle(R, [T1], ["h"], ABANDON)
         << updated(1)
         << Settled(R, ["h"], ABANDON)
         >> credit(3)
         << Deliver(R, [1], [T3])
     )
-    assert 1 == book.ask(Peek(CLIENT, "peek", "q", 0, 1))[0].delivery_count
+    assert 1 == dialogue.ask(Peek(CLIENT, "peek", "q", 0, 1))[0].delivery_count
 
 
-def test_release_returns_without_counting_or_writing(book):
+def test_release_returns_without_counting_or_writing(dialogue):
     """Nothing about the message has changed."""
     assert (
-        book
+        dialogue
         >> Settle(R, [T1], ["h"], RELEASE)
         << Settled(R, ["h"], RELEASE)
         >> credit(3)
         << Deliver(R, [1], [T3])
     )
-    assert 0 == book.ask(Peek(CLIENT, "peek", "q", 0, 1))[0].delivery_count
+    assert 0 == dialogue.ask(Peek(CLIENT, "peek", "q", 0, 1))[0].delivery_count
 
 
-def test_dead_letter_moves_with_reason_description_and_properties(book):
+def test_dead_letter_moves_with_reason_description_and_properties(dialogue):
     """Readable in the sub-queue, under a number of its own, as old as it was."""
     settlement = Settlement(
         SettlementKind.DEAD_LETTER, {"why": b"because"}, reason="Bad", description="Very bad"
     )
-    sent_ms = book.now_ms
-    book.run(Advance(1_000))
-    assert book >> Settle(R, [T2], ["h"], settlement) << updated(2) << Settled(R, ["h"], settlement)
-    dead = only(book, DEAD)
+    sent_ms = dialogue.now_ms
+    dialogue.run(Advance(1_000))
+    assert (
+        dialogue
+        >> Settle(R, [T2], ["h"], settlement)
+        << updated(2)
+        << Settled(R, ["h"], settlement)
+    )
+    dead = only(dialogue, DEAD)
     assert ("Bad", "Very bad") == (
         dead.changes.dead_letter_reason,
         dead.changes.dead_letter_description,
@@ -115,55 +120,62 @@ def test_dead_letter_moves_with_reason_description_and_properties(book):
     assert sent_ms == dead.enqueued_time_ms
 
 
-def test_dead_lettering_without_reason_is_dead_lettering(book):
+def test_dead_lettering_without_reason_is_dead_lettering(dialogue):
     """.NET sends none."""
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    assert only(book, DEAD).changes.dead_letter_reason is None
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    assert only(dialogue, DEAD).changes.dead_letter_reason is None
 
 
-def test_properties_to_modify_add_up(book):
+def test_properties_to_modify_add_up(dialogue):
     """Later values win; others stay."""
     for lock, properties in ((T1, {"x": b"1", "y": b"1"}), (T3, {"y": b"2", "z": None})):
         settlement = Settlement(SettlementKind.ABANDON, properties)
-        book.run(Settle(R, [lock], ["h"], settlement), credit(3))
-    first = book.ask(Peek(CLIENT, "peek", "q", 0, 1))[0]
+        dialogue.run(Settle(R, [lock], ["h"], settlement), credit(3))
+    first = dialogue.ask(Peek(CLIENT, "peek", "q", 0, 1))[0]
     assert {"x": b"1", "y": b"2", "z": None} == first.changes.properties
 
 
-def test_defer_sets_aside_and_counts(book):
+def test_defer_sets_aside_and_counts(dialogue):
     """Skipped by receivers; still there to peek."""
-    assert book >> Settle(R, [T1], ["h"], DEFER) << updated(1) << Settled(R, ["h"], DEFER)
-    assert book >> credit(5)
-    first = book.ask(Peek(CLIENT, "peek", "q", 0, 1))[0]
+    assert dialogue >> Settle(R, [T1], ["h"], DEFER) << updated(1) << Settled(R, ["h"], DEFER)
+    assert dialogue >> credit(5)
+    first = dialogue.ask(Peek(CLIENT, "peek", "q", 0, 1))[0]
     assert (MessageState.DEFERRED, 1) == (first.state, first.delivery_count)
-    assert 1 == book.ask(GetEntity(CLIENT, "get", "q")).deferred_count
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "get", "q")).deferred_count
 
 
 @pytest.mark.parametrize("settlement", [ABANDON, DEFER])
 def test_what_counts_can_be_the_last_straw(settlement):
     """A maximum delivery count of one dead-letters on the first failure, deferral included."""
-    book = Playbook(QueueDefinition(max_delivery_count=1))
-    book.run(send("a"), credit(1))
-    assert book >> Settle(R, [T1], ["h"], settlement) << updated(1) << Settled(R, ["h"], settlement)
-    assert "MaxDeliveryCountExceeded" == only(book, DEAD).changes.dead_letter_reason
+    dialogue = CoreDialogue(QueueDefinition(max_delivery_count=1))
+    dialogue.run(send("a"), credit(1))
+    assert (
+        dialogue
+        >> Settle(R, [T1], ["h"], settlement)
+        << updated(1)
+        << Settled(R, ["h"], settlement)
+    )
+    assert "MaxDeliveryCountExceeded" == only(dialogue, DEAD).changes.dead_letter_reason
 
 
 def test_release_never_dead_letters():
     """It is no failure, however often."""
-    book = Playbook(QueueDefinition(max_delivery_count=1))
-    book.run(send("a"), credit(1))
+    dialogue = CoreDialogue(QueueDefinition(max_delivery_count=1))
+    dialogue.run(send("a"), credit(1))
     for number in range(1, 5):
         assert [1] == [
             m.sequence_number
-            for m in book.deliveries(Settle(R, [token(number)], ["h"], RELEASE), credit(number + 1))
+            for m in dialogue.deliveries(
+                Settle(R, [token(number)], ["h"], RELEASE), credit(number + 1)
+            )
         ]
 
 
-def test_lost_and_live_locks_are_told_apart(book):
+def test_lost_and_live_locks_are_told_apart(dialogue):
     """Tokens are independent; what is lost changes nothing."""
-    book.run(Settle(R, [T1], ["h"], COMPLETE))
+    dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
     assert (
-        book
+        dialogue
         >> Settle(R, [T1, T2, T3], ["h1", "h2", "h3"], COMPLETE)
         << deleted(2)
         << SettleRefused(R, ["h1", "h3"], MessageLockLost)
@@ -171,10 +183,10 @@ def test_lost_and_live_locks_are_told_apart(book):
     )
 
 
-def test_a_token_given_twice_settles_once(book):
+def test_a_token_given_twice_settles_once(dialogue):
     """The second has nothing left to settle."""
     assert (
-        book
+        dialogue
         >> Settle(R, [T1, T1], ["h1", "h2"], COMPLETE)
         << deleted(1)
         << SettleRefused(R, ["h2"], MessageLockLost)
@@ -182,121 +194,121 @@ def test_a_token_given_twice_settles_once(book):
     )
 
 
-def test_a_settled_disposition_is_applied_in_silence(book):
+def test_a_settled_disposition_is_applied_in_silence(dialogue):
     """Handles of None get no answer, whether it worked or not."""
-    assert book >> Settle(R, [T1], [None], COMPLETE) << deleted(1)
-    assert book >> Settle(R, [T1], [None], COMPLETE)
+    assert dialogue >> Settle(R, [T1], [None], COMPLETE) << deleted(1)
+    assert dialogue >> Settle(R, [T1], [None], COMPLETE)
 
 
-def test_an_old_token_is_worth_nothing_after_redelivery(book):
+def test_an_old_token_is_worth_nothing_after_redelivery(dialogue):
     """Each delivery has its own."""
-    book.run(Settle(R, [T1], ["h"], ABANDON), credit(3))
+    dialogue.run(Settle(R, [T1], ["h"], ABANDON), credit(3))
     refused = SettleRefused(R, ["h"], MessageLockLost)
-    assert book >> Settle(R, [T1], ["h"], COMPLETE) << refused
-    assert book >> Settle(R, [T3], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
+    assert dialogue >> Settle(R, [T1], ["h"], COMPLETE) << refused
+    assert dialogue >> Settle(R, [T3], ["h"], COMPLETE) << deleted(1) << Settled(R, ["h"], COMPLETE)
 
 
-def test_any_link_of_the_queue_may_settle(book):
+def test_any_link_of_the_queue_may_settle(dialogue):
     """Locks are held by the queue."""
-    book.run(attach_receiver(OTHER))
+    dialogue.run(attach_receiver(OTHER))
     assert (
-        book
+        dialogue
         >> Settle(OTHER, [T1], ["h"], COMPLETE)
         << deleted(1)
         << Settled(OTHER, ["h"], COMPLETE)
     )
 
 
-def test_a_stranger_settles_nothing(book):
+def test_a_stranger_settles_nothing(dialogue):
     """A link that was never attached."""
     refused = SettleRefused(OTHER, ["h"], MessageLockLost)
-    assert book >> Settle(OTHER, [T1], ["h"], COMPLETE) << refused
+    assert dialogue >> Settle(OTHER, [T1], ["h"], COMPLETE) << refused
 
 
 # --- by token through management -------------------------------------------------------------------
 
 
-def test_settling_by_token_needs_no_link(book):
+def test_settling_by_token_needs_no_link(dialogue):
     """Whichever link the lock was given to, even one that is gone."""
-    book.run(Detach([R]))
+    dialogue.run(Detach([R]))
     request = SettleByToken(CLIENT, "x", "q", [T1, T2], COMPLETE)
-    assert book >> request << deleted(1, 2) << Reply(CLIENT, "x")
+    assert dialogue >> request << deleted(1, 2) << Reply(CLIENT, "x")
 
 
-def test_settling_by_token_is_all_or_nothing(book):
+def test_settling_by_token_is_all_or_nothing(dialogue):
     """One lost lock refuses all."""
-    book.run(Settle(R, [T1], ["h"], COMPLETE))
+    dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
     request = SettleByToken(CLIENT, "x", "q", [T1, T2], COMPLETE)
-    assert book >> request << Reply(CLIENT, "x", None, MessageLockLost)
-    assert book >> Settle(R, [T2], ["h"], COMPLETE) << deleted(2) << Settled(R, ["h"], COMPLETE)
+    assert dialogue >> request << Reply(CLIENT, "x", None, MessageLockLost)
+    assert dialogue >> Settle(R, [T2], ["h"], COMPLETE) << deleted(2) << Settled(R, ["h"], COMPLETE)
 
 
-def test_settling_by_token_refuses_as_a_link_does(book):
+def test_settling_by_token_refuses_as_a_link_does(dialogue):
     """No such entity; dead-lettering dead letters."""
     nowhere = SettleByToken(CLIENT, "x", "nowhere", [T1], COMPLETE)
-    assert book >> nowhere << Reply(CLIENT, "x", None, EntityNotFound)
+    assert dialogue >> nowhere << Reply(CLIENT, "x", None, EntityNotFound)
     again = SettleByToken(CLIENT, "x", DEAD, [T1], DEAD_LETTER)
-    assert book >> again << Reply(CLIENT, "x", None, NotAllowed)
+    assert dialogue >> again << Reply(CLIENT, "x", None, NotAllowed)
 
 
 # --- connections and links that end -----------------------------------------------------------------
 
 
-def test_a_lost_connection_drops_its_locks_each_a_failed_delivery(book):
+def test_a_lost_connection_drops_its_locks_each_a_failed_delivery(dialogue):
     """At once, and in order."""
-    book.run(attach_receiver(OTHER), credit(5, to=OTHER))
+    dialogue.run(attach_receiver(OTHER), credit(5, to=OTHER))
     assert (
-        book
+        dialogue
         >> Detach([R], connection_lost=True)
         << updated(1, 2)
         << Deliver(OTHER, [1, 2], [T3, T4])
     )
-    assert [1, 1] == [m.delivery_count for m in book.ask(Peek(CLIENT, "peek", "q", 0, 5))]
+    assert [1, 1] == [m.delivery_count for m in dialogue.ask(Peek(CLIENT, "peek", "q", 0, 5))]
 
 
 def test_a_message_that_crashes_its_consumer_ends_as_dead_letter():
     """Because each lost connection counts."""
-    book = Playbook(QueueDefinition(max_delivery_count=2))
-    book.run(send("a"), credit(1))
-    book.run(Detach([R], connection_lost=True))
-    book.run(attach_receiver(R), credit(1))
-    book.run(Detach([R], connection_lost=True))
-    assert "MaxDeliveryCountExceeded" == only(book, DEAD).changes.dead_letter_reason
+    dialogue = CoreDialogue(QueueDefinition(max_delivery_count=2))
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(Detach([R], connection_lost=True))
+    dialogue.run(attach_receiver(R), credit(1))
+    dialogue.run(Detach([R], connection_lost=True))
+    assert "MaxDeliveryCountExceeded" == only(dialogue, DEAD).changes.dead_letter_reason
 
 
-def test_a_detached_link_leaves_its_locks_standing(book):
+def test_a_detached_link_leaves_its_locks_standing(dialogue):
     """They expire in their time."""
-    assert book >> Detach([R])
-    book.run(attach_receiver(OTHER))
-    assert book >> credit(5, to=OTHER)
-    assert book >> Advance(30_000) << updated(1, 2) << Deliver(OTHER, [1, 2], [T3, T4])
+    assert dialogue >> Detach([R])
+    dialogue.run(attach_receiver(OTHER))
+    assert dialogue >> credit(5, to=OTHER)
+    assert dialogue >> Advance(30_000) << updated(1, 2) << Deliver(OTHER, [1, 2], [T3, T4])
 
 
-def test_locks_of_a_link_detached_earlier_go_with_its_connection(book):
+def test_locks_of_a_link_detached_earlier_go_with_its_connection(dialogue):
     """The connection's end is the end of all locks taken through it."""
-    book.run(Detach([R]))
-    assert book >> Detach([R], connection_lost=True) << updated(1, 2)
+    dialogue.run(Detach([R]))
+    assert dialogue >> Detach([R], connection_lost=True) << updated(1, 2)
 
 
 def test_detached_receivers_are_forgotten_when_their_locks_are():
     """Links come and go by the thousand on one connection."""
-    book = Playbook()
-    book.run(send(*["m"] * 100))
+    dialogue = CoreDialogue()
+    dialogue.run(send(*["m"] * 100))
     for number in range(100):
-        peer = Named(f"R{number}")
-        book.run(attach_receiver(peer), credit(1, to=peer))
-        book.run(Detach([peer]), Settle(peer, [token(number + 1)], ["h"], COMPLETE))
-    book.turns.clear()
-    links = book.namespace._links
+        peer = NamedPeer(f"R{number}")
+        dialogue.run(attach_receiver(peer), credit(1, to=peer))
+        dialogue.run(Detach([peer]), Settle(peer, [token(number + 1)], ["h"], COMPLETE))
+    dialogue.turns.clear()
+    links = dialogue.namespace._links
     assert [R] == [*links._receivers, *links._lingering]
 
 
 def test_locks_can_be_held_after_a_lost_connection():
     """A setting, for those who want the cloud's patience."""
-    book = Playbook(hold_locks=True)
-    book.run(send("a"), credit(1))
-    assert book >> Detach([R], connection_lost=True)
-    assert book >> Advance(30_000) << updated(1)
+    dialogue = CoreDialogue(hold_locks=True)
+    dialogue.run(send("a"), credit(1))
+    assert dialogue >> Detach([R], connection_lost=True)
+    assert dialogue >> Advance(30_000) << updated(1)
 
 
 @pytest.mark.parametrize(
@@ -312,20 +324,20 @@ def test_locks_can_be_held_after_a_lost_connection():
 )
 def test_nothing_counts_in_a_dead_letter_queue(end):
     """The number a message died with stays, whatever ends its lock."""
-    book = Playbook(QueueDefinition(max_delivery_count=2))
-    book.run(send("a"), credit(1))
-    book.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    book.run(attach_receiver(OTHER, DEAD), credit(1, to=OTHER))
-    book.run(end)
-    dead = only(book, DEAD)
+    dialogue = CoreDialogue(QueueDefinition(max_delivery_count=2))
+    dialogue.run(send("a"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
+    dialogue.run(attach_receiver(OTHER, DEAD), credit(1, to=OTHER))
+    dialogue.run(end)
+    dead = only(dialogue, DEAD)
     assert (0, None) == (dead.delivery_count, dead.lock_token)
 
 
-def test_settlements_leave_nothing_behind(book):
+def test_settlements_leave_nothing_behind(dialogue):
     """No lock, no deadline, no count, no size: flat cost needs clean books."""
-    book.run(Settle(R, [T1], ["h"], ABANDON), credit(3))
-    book.run(Settle(R, [T2, T3], ["h", "i"], COMPLETE))
-    view = book.ask(GetEntity(CLIENT, "get", "q"))
+    dialogue.run(Settle(R, [T1], ["h"], ABANDON), credit(3))
+    dialogue.run(Settle(R, [T2, T3], ["h", "i"], COMPLETE))
+    view = dialogue.ask(GetEntity(CLIENT, "get", "q"))
     assert (0, 0, 0) == (view.active_count, view.locked_count, view.size_bytes)
-    assert book.namespace.next_deadline_ms() is None
-    assert ["c"] == [text_of(m) for m in book.deliveries(send("c"), credit(4))]
+    assert dialogue.namespace.next_deadline_ms() is None
+    assert ["c"] == [text_of(m) for m in dialogue.deliveries(send("c"), credit(4))]

@@ -8,14 +8,22 @@ from broker.core.contract.commands import AttachSender, CreateEntity, Declare, S
 from broker.core.contract.errors import ArgumentError, NotAllowed
 from config.model.definitions import EntityDefinition, QueueDefinition, TopicDefinition
 from config.model.limits import Tier, relaxed, strict
-from tests.support.core_dialogue import CLIENT, Accepted, Named, Playbook, Refused, S, message
+from tests.support.core_dialogue import (
+    CLIENT,
+    Accepted,
+    CoreDialogue,
+    NamedPeer,
+    Refused,
+    S,
+    message,
+)
 
 
 @pytest.fixture(params=[relaxed, strict])
 def basic(request):
     """A broker of the Basic tier with two plain queues."""
     entities = {"q": QueueDefinition(), "other": QueueDefinition()}
-    return Playbook(entities=entities, limits=request.param(Tier.BASIC), attach=False)
+    return CoreDialogue(entities=entities, limits=request.param(Tier.BASIC), attach=False)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +53,7 @@ def test_basic_has_no_transactions(basic):
     """Neither of their own nor by sending via another entity."""
     with pytest.raises(NotAllowed):
         basic.ask(Declare(CLIENT, "d"))
-    via = Named("VIA")
+    via = NamedPeer("VIA")
     assert basic >> AttachSender(via, "q", "other") << Refused(via, NotAllowed)
 
 

@@ -45,9 +45,9 @@ from tests.support.core_dialogue import (
     T1,
     Accepted,
     Advance,
+    CoreDialogue,
     Deliver,
-    Named,
-    Playbook,
+    NamedPeer,
     R,
     S,
     SendRefused,
@@ -68,69 +68,71 @@ def topic_book(topic=None, **subscriptions):
     entities = {"t": topic or TopicDefinition()}
     for name, definition in subscriptions.items():
         entities[f"t/Subscriptions/{name}"] = definition
-    book = Playbook(entities=entities, attach=False)
-    book.run(AttachSender(S, "t"))
-    return book
+    dialogue = CoreDialogue(entities=entities, attach=False)
+    dialogue.run(AttachSender(S, "t"))
+    return dialogue
 
 
 def having(*rules, **fields):
     return SubscriptionDefinition(rules=rules, **fields)
 
 
-def peek(book, name, suffix=""):
-    return book.ask(Peek(CLIENT, "p", f"t/Subscriptions/{name}{suffix}", 0, 100))
+def peek(dialogue, name, suffix=""):
+    return dialogue.ask(Peek(CLIENT, "p", f"t/Subscriptions/{name}{suffix}", 0, 100))
 
 
-def texts(book, name):
-    return [text_of(m) for m in peek(book, name)]
+def texts(dialogue, name):
+    return [text_of(m) for m in peek(dialogue, name)]
 
 
 def test_each_subscription_gets_a_copy_and_the_body_is_stored_once():
     """Three copies, one payload."""
-    book = topic_book(x=having(RuleDefinition("$Default")), y=SubscriptionDefinition())
-    assert book >> send("a") << stored(2, 3, payloads=(1,)) << Accepted(S, ["a"])
-    assert ["a"] == texts(book, "x") == texts(book, "y")
+    dialogue = topic_book(x=having(RuleDefinition("$Default")), y=SubscriptionDefinition())
+    assert dialogue >> send("a") << stored(2, 3, payloads=(1,)) << Accepted(S, ["a"])
+    assert ["a"] == texts(dialogue, "x") == texts(dialogue, "y")
 
 
 def test_one_copy_needs_no_shared_payload():
     """It is stored like any message."""
-    book = topic_book(x=SubscriptionDefinition())
-    assert book >> send("a") << stored(1) << Accepted(S, ["a"])
+    dialogue = topic_book(x=SubscriptionDefinition())
+    assert dialogue >> send("a") << stored(1) << Accepted(S, ["a"])
 
 
 def test_the_payload_goes_with_the_last_copy():
     """Not before, whatever the order."""
-    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
-    other = Named("other")
-    book.run(attach_receiver(R, "t/Subscriptions/x"), attach_receiver(other, "t/Subscriptions/y"))
-    book.run(credit(1), credit(1, to=other), send("a"))
-    first = book.run(Settle(R, [T1], ["h"], COMPLETE)).records[0]
+    dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    other = NamedPeer("other")
+    dialogue.run(
+        attach_receiver(R, "t/Subscriptions/x"), attach_receiver(other, "t/Subscriptions/y")
+    )
+    dialogue.run(credit(1), credit(1, to=other), send("a"))
+    first = dialogue.run(Settle(R, [T1], ["h"], COMPLETE)).records[0]
     assert ([2], []) == (list(first.ids), list(first.payload_ids))
-    second = book.run(Settle(other, [b"token%011d" % 2], ["h"], COMPLETE)).records[0]
+    second = dialogue.run(Settle(other, [b"token%011d" % 2], ["h"], COMPLETE)).records[0]
     assert ([3], [1]) == (list(second.ids), list(second.payload_ids))
 
 
 def test_a_message_nobody_wants_is_accepted_and_stored_nowhere():
     """No subscription, or no rule that matches."""
-    book = topic_book(x=having(RED), y=having(), z=having(RuleDefinition("no", FalseFilter())))
-    assert book >> send("a") << Accepted(S, ["a"])
+    dialogue = topic_book(x=having(RED), y=having(), z=having(RuleDefinition("no", FalseFilter())))
+    assert dialogue >> send("a") << Accepted(S, ["a"])
 
 
 def test_rules_choose():
     """Each subscription by its own."""
-    book = topic_book(red=having(RED), blue=having(BLUE), both=having(RED, BLUE))
-    book.run(send(message("r", color="red"), message("b", color="blue"), "n"))
+    dialogue = topic_book(red=having(RED), blue=having(BLUE), both=having(RED, BLUE))
+    dialogue.run(send(message("r", color="red"), message("b", color="blue"), "n"))
     assert (["r"], ["b"], ["r", "b"]) == tuple(
-        texts(book, name) for name in ("red", "blue", "both")
+        texts(dialogue, name) for name in ("red", "blue", "both")
     )
 
 
 def test_an_action_makes_a_copy_of_its_own():
     """Rules without action add one copy between them; each with action adds its own."""
     action = RuleDefinition("act", RED.filter, SqlAction("SET seen = 'yes'"))
-    book = topic_book(x=having(RED, action))
-    book.run(send(message("r", color="red")))
-    plain, acted = sorted(peek(book, "x"), key=lambda m: m.changes is not None)
+    dialogue = topic_book(x=having(RED, action))
+    dialogue.run(send(message("r", color="red")))
+    plain, acted = sorted(peek(dialogue, "x"), key=lambda m: m.changes is not None)
     assert plain.changes is None
     assert b"yes" == acted.changes.properties["seen"]
     assert b"act" == acted.changes.properties["RuleName"]
@@ -138,105 +140,109 @@ def test_an_action_makes_a_copy_of_its_own():
 
 def test_numbers_are_each_subscription_s_own():
     """The topic's number is the one it was enqueued under."""
-    book = topic_book(red=having(RED), everything=SubscriptionDefinition())
-    book.run(send("n", message("r", color="red")))
-    assert [(1, 2)] == [(m.sequence_number, m.enqueue_sequence_number) for m in peek(book, "red")]
+    dialogue = topic_book(red=having(RED), everything=SubscriptionDefinition())
+    dialogue.run(send("n", message("r", color="red")))
+    assert [(1, 2)] == [
+        (m.sequence_number, m.enqueue_sequence_number) for m in peek(dialogue, "red")
+    ]
     assert [(1, 1), (2, 2)] == [
-        (m.sequence_number, m.enqueue_sequence_number) for m in peek(book, "everything")
+        (m.sequence_number, m.enqueue_sequence_number) for m in peek(dialogue, "everything")
     ]
 
 
 def test_a_copy_is_delivered_in_the_turn_it_came_in():
     """To receivers of the subscription."""
-    book = topic_book(x=SubscriptionDefinition())
-    book.run(attach_receiver(R, "t/Subscriptions/x"), credit(1))
-    assert book >> send("a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
+    dialogue = topic_book(x=SubscriptionDefinition())
+    dialogue.run(attach_receiver(R, "t/Subscriptions/x"), credit(1))
+    assert dialogue >> send("a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
 
 
 def test_a_filter_that_fails_dead_letters():
     """In the subscription, if it keeps such messages."""
     failing = RuleDefinition("fails", SqlFilter("sys.nothing = 1"))
-    book = topic_book(
+    dialogue = topic_book(
         kept=having(failing), dropped=having(failing, dead_lettering_on_filter_errors=False)
     )
-    book.run(send("a"))
-    (dead,) = peek(book, "kept", "/$DeadLetterQueue")
+    dialogue.run(send("a"))
+    (dead,) = peek(dialogue, "kept", "/$DeadLetterQueue")
     assert "FilterException" == dead.changes.dead_letter_reason
-    assert [] == peek(book, "dropped", "/$DeadLetterQueue")
+    assert [] == peek(dialogue, "dropped", "/$DeadLetterQueue")
 
 
 def test_a_message_without_session_dies_in_a_session_subscription():
     """The others get it."""
-    book = topic_book(x=SubscriptionDefinition(requires_session=True), y=SubscriptionDefinition())
-    book.run(send("a", message("b", session="s")))
-    (dead,) = peek(book, "x", "/$DeadLetterQueue")
+    dialogue = topic_book(
+        x=SubscriptionDefinition(requires_session=True), y=SubscriptionDefinition()
+    )
+    dialogue.run(send("a", message("b", session="s")))
+    (dead,) = peek(dialogue, "x", "/$DeadLetterQueue")
     assert ("a", "Session id is null.") == (text_of(dead), dead.changes.dead_letter_reason)
-    assert ["b"] == texts(book, "x")
-    assert ["a", "b"] == texts(book, "y")
+    assert ["b"] == texts(dialogue, "x")
+    assert ["a", "b"] == texts(dialogue, "y")
 
 
 def test_the_shortest_time_to_live_counts():
     """Message, topic or subscription."""
-    book = topic_book(
+    dialogue = topic_book(
         TopicDefinition(default_time_to_live_ms=20_000),
         x=SubscriptionDefinition(),
         y=SubscriptionDefinition(default_time_to_live_ms=10_000),
     )
-    book.run(send("a", message("b", time_to_live_ms=5_000)))
-    assert [20_000, 5_000] == [m.time_to_live_ms for m in peek(book, "x")]
-    assert [10_000, 5_000] == [m.time_to_live_ms for m in peek(book, "y")]
+    dialogue.run(send("a", message("b", time_to_live_ms=5_000)))
+    assert [20_000, 5_000] == [m.time_to_live_ms for m in peek(dialogue, "x")]
+    assert [10_000, 5_000] == [m.time_to_live_ms for m in peek(dialogue, "y")]
 
 
 def test_duplicates_are_detected_before_copying():
     """Once for the topic."""
-    book = topic_book(
+    dialogue = topic_book(
         TopicDefinition(requires_duplicate_detection=True), x=SubscriptionDefinition()
     )
-    book.run(send(message("a", message_id="1"), message("b", message_id="1")))
-    assert ["a"] == texts(book, "x")
+    dialogue.run(send(message("a", message_id="1"), message("b", message_id="1")))
+    assert ["a"] == texts(dialogue, "x")
 
 
 def test_a_scheduled_message_is_copied_when_due():
     """By the rules of that moment."""
-    book = topic_book(x=SubscriptionDefinition())
-    (number,) = book.ask(Schedule(CLIENT, "s", "t", [message("a", at_ms=START_MS + 1_000)]))
-    assert (1, 1) == (number, book.ask(GetEntity(CLIENT, "g", "t")).scheduled_count)
-    assert [] == texts(book, "x")
-    book.run(Advance(1_000))
-    assert ["a"] == texts(book, "x")
-    assert 0 == book.ask(GetEntity(CLIENT, "g", "t")).scheduled_count
+    dialogue = topic_book(x=SubscriptionDefinition())
+    (number,) = dialogue.ask(Schedule(CLIENT, "s", "t", [message("a", at_ms=START_MS + 1_000)]))
+    assert (1, 1) == (number, dialogue.ask(GetEntity(CLIENT, "g", "t")).scheduled_count)
+    assert [] == texts(dialogue, "x")
+    dialogue.run(Advance(1_000))
+    assert ["a"] == texts(dialogue, "x")
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "g", "t")).scheduled_count
 
 
 def test_a_scheduled_message_can_be_cancelled():
     """By the number the topic gave it."""
-    book = topic_book(x=SubscriptionDefinition())
-    book.ask(Schedule(CLIENT, "s", "t", [message("a", at_ms=START_MS + 1_000)]))
-    book.ask(CancelScheduled(CLIENT, "c", "t", [1]))
-    book.run(Advance(1_000))
-    assert [] == texts(book, "x")
+    dialogue = topic_book(x=SubscriptionDefinition())
+    dialogue.ask(Schedule(CLIENT, "s", "t", [message("a", at_ms=START_MS + 1_000)]))
+    dialogue.ask(CancelScheduled(CLIENT, "c", "t", [1]))
+    dialogue.run(Advance(1_000))
+    assert [] == texts(dialogue, "x")
 
 
 def test_a_message_that_cannot_be_read_is_refused():
     """Rules may have to look into it."""
-    book = topic_book(x=having(RED))
+    dialogue = topic_book(x=having(RED))
     refused = SendRefused(S, "undecodable", UndecodableMessage)
-    assert book >> send("undecodable") << refused
+    assert dialogue >> send("undecodable") << refused
 
 
 def test_a_full_topic_refuses():
     """What its subscriptions hold counts."""
-    book = topic_book(TopicDefinition(max_size_megabytes=1), x=SubscriptionDefinition())
-    book.run(send("x" * 900_000))
-    turn = book.run(send("y" * 900_000))
+    dialogue = topic_book(TopicDefinition(max_size_megabytes=1), x=SubscriptionDefinition())
+    dialogue.run(send("x" * 900_000))
+    turn = dialogue.run(send("y" * 900_000))
     assert isinstance(turn.effects[0].error, QuotaExceeded)
     assert "for Topic: 't'" in str(turn.effects[0].error)
 
 
 def test_a_disabled_subscription_still_collects():
     """Disabled means that nobody can receive."""
-    book = topic_book(x=SubscriptionDefinition(status=EntityStatus.DISABLED))
-    book.run(send("a"))
-    assert 1 == book.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x")).active_count
+    dialogue = topic_book(x=SubscriptionDefinition(status=EntityStatus.DISABLED))
+    dialogue.run(send("a"))
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x")).active_count
 
 
 # --- rules -----------------------------------------------------------------------------------------
@@ -244,38 +250,38 @@ def test_a_disabled_subscription_still_collects():
 
 def test_rules_can_be_added_and_removed():
     """And hold for the next message."""
-    book = topic_book(x=SubscriptionDefinition())
+    dialogue = topic_book(x=SubscriptionDefinition())
     path = "t/Subscriptions/x"
-    book.ask(RemoveRule(CLIENT, "r", path, "$default"))
-    book.ask(AddRule(CLIENT, "a", path, RED))
-    book.run(send("n", message("r", color="red")))
-    assert ["r"] == texts(book, "x")
-    (rule,) = book.ask(ListRules(CLIENT, "l", path))
+    dialogue.ask(RemoveRule(CLIENT, "r", path, "$default"))
+    dialogue.ask(AddRule(CLIENT, "a", path, RED))
+    dialogue.run(send("n", message("r", color="red")))
+    assert ["r"] == texts(dialogue, "x")
+    (rule,) = dialogue.ask(ListRules(CLIENT, "l", path))
     assert ("red", START_MS) == (rule.name, rule.created_time_ms)
-    assert [] == book.ask(ListRules(CLIENT, "l", path, skip=1))
+    assert [] == dialogue.ask(ListRules(CLIENT, "l", path, skip=1))
 
 
 def test_rules_are_listed_by_name():
     """Whatever the order they were added in; pages follow it."""
-    book = topic_book(x=SubscriptionDefinition())
+    dialogue = topic_book(x=SubscriptionDefinition())
     path = "t/Subscriptions/x"
     for name in ("sql", "Correlation"):
-        book.ask(AddRule(CLIENT, "a", path, replace(RED, name=name)))
-    first = book.ask(ListRules(CLIENT, "l", path, top=2))
-    rest = book.ask(ListRules(CLIENT, "l", path, skip=2))
+        dialogue.ask(AddRule(CLIENT, "a", path, replace(RED, name=name)))
+    first = dialogue.ask(ListRules(CLIENT, "l", path, top=2))
+    rest = dialogue.ask(ListRules(CLIENT, "l", path, skip=2))
     assert ["$Default", "Correlation", "sql"] == [rule.name for rule in first + rest]
 
 
 def test_a_rule_can_be_replaced():
     """By name, in its place; it is as old as the one it replaces."""
-    book = topic_book(x=SubscriptionDefinition())
+    dialogue = topic_book(x=SubscriptionDefinition())
     path = "t/Subscriptions/x"
-    (old,) = book.ask(ListRules(CLIENT, "l", path))
-    book.run(Advance(1_000))
-    book.ask(AddRule(CLIENT, "a", path, replace(RED, name="$Default"), replace=True))
-    book.run(send("n", message("r", color="red")))
-    assert ["r"] == texts(book, "x")
-    (rule,) = book.ask(ListRules(CLIENT, "l", path))
+    (old,) = dialogue.ask(ListRules(CLIENT, "l", path))
+    dialogue.run(Advance(1_000))
+    dialogue.ask(AddRule(CLIENT, "a", path, replace(RED, name="$Default"), replace=True))
+    dialogue.run(send("n", message("r", color="red")))
+    assert ["r"] == texts(dialogue, "x")
+    (rule,) = dialogue.ask(ListRules(CLIENT, "l", path))
     assert (RED.filter, old.created_time_ms) == (rule.filter, rule.created_time_ms)
 
 
@@ -302,23 +308,25 @@ def test_a_rule_can_be_replaced():
 )
 def test_rules_are_refused(command, error):
     """Names are unique, texts must be readable, and only subscriptions have rules."""
-    book = topic_book(x=SubscriptionDefinition())
+    dialogue = topic_book(x=SubscriptionDefinition())
     with pytest.raises(error):
-        book.ask(command)
-    book.run(send("a"))
-    assert ["a"] == texts(book, "x")
+        dialogue.ask(command)
+    dialogue.run(send("a"))
+    assert ["a"] == texts(dialogue, "x")
 
 
 def test_updating_a_subscription_leaves_its_rules():
     """They have commands of their own, so an update cannot undo one that it has not seen."""
-    book = topic_book(x=SubscriptionDefinition())
-    view = book.ask(UpdateEntity(CLIENT, "u", "t/Subscriptions/x", having(BLUE, user_metadata="m")))
+    dialogue = topic_book(x=SubscriptionDefinition())
+    view = dialogue.ask(
+        UpdateEntity(CLIENT, "u", "t/Subscriptions/x", having(BLUE, user_metadata="m"))
+    )
     assert ("m", ["$Default"]) == (
         view.definition.user_metadata,
         [rule.name for rule in view.definition.rules],
     )
-    book.run(send("n", message("b", color="blue")))
-    assert ["n", "b"] == texts(book, "x")
+    dialogue.run(send("n", message("b", color="blue")))
+    assert ["n", "b"] == texts(dialogue, "x")
 
 
 # --- endings ---------------------------------------------------------------------------------------
@@ -326,45 +334,47 @@ def test_updating_a_subscription_leaves_its_rules():
 
 def test_deleting_a_topic_deletes_its_subscriptions():
     """And everything in them."""
-    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
-    book.run(send("a", message("later", at_ms=START_MS + 1_000)))
-    book.ask(DeleteEntity(CLIENT, "d", "t"))
+    dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    dialogue.run(send("a", message("later", at_ms=START_MS + 1_000)))
+    dialogue.ask(DeleteEntity(CLIENT, "d", "t"))
     with pytest.raises(EntityNotFound):
-        book.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x"))
-    shelf = book.commit()
+        dialogue.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x"))
+    shelf = dialogue.commit()
     assert ({}, {}, {}) == (shelf.rows, shelf.payloads, shelf.stored_entities)
-    assert book.namespace.next_deadline_ms() is None
+    assert dialogue.namespace.next_deadline_ms() is None
 
 
 def test_deleting_a_subscription_spares_the_others():
     """Their copies keep the body."""
-    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
-    book.run(send("a"))
-    book.ask(DeleteEntity(CLIENT, "d", "t/Subscriptions/x"))
-    assert 1 == len(book.commit().payloads)
-    assert ["a"] == texts(book, "y")
-    book.run(send("b"))
-    assert ["a", "b"] == texts(book, "y")
+    dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    dialogue.run(send("a"))
+    dialogue.ask(DeleteEntity(CLIENT, "d", "t/Subscriptions/x"))
+    assert 1 == len(dialogue.commit().payloads)
+    assert ["a"] == texts(dialogue, "y")
+    dialogue.run(send("b"))
+    assert ["a", "b"] == texts(dialogue, "y")
 
 
 def test_a_topic_shows_its_subscriptions_and_their_size():
     """Administration counts them."""
-    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
-    book.run(send("abc"))
-    view = book.ask(GetEntity(CLIENT, "g", "t"))
+    dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    dialogue.run(send("abc"))
+    view = dialogue.ask(GetEntity(CLIENT, "g", "t"))
     assert (2, 6) == (view.subscription_count, view.size_bytes)
-    assert 3 == book.ask(GetEntity(CLIENT, "g", "t/subscriptions/X")).size_bytes
+    assert 3 == dialogue.ask(GetEntity(CLIENT, "g", "t/subscriptions/X")).size_bytes
 
 
 def test_a_subscription_needs_its_topic():
     """A queue is none."""
     with pytest.raises(EntityNotFound):
-        Playbook(entities={"q": QueueDefinition(), "q/Subscriptions/s": SubscriptionDefinition()})
+        CoreDialogue(
+            entities={"q": QueueDefinition(), "q/Subscriptions/s": SubscriptionDefinition()}
+        )
 
 
 def test_one_message_is_deleted_from_one_subscription_only():
     """Copies are independent."""
-    book = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
-    book.run(attach_receiver(R, "t/Subscriptions/x"), credit(1), send("a"))
-    assert deleted(2) in book.tell(Settle(R, [T1], ["h"], COMPLETE))
-    assert ([], ["a"]) == (texts(book, "x"), texts(book, "y"))
+    dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
+    dialogue.run(attach_receiver(R, "t/Subscriptions/x"), credit(1), send("a"))
+    assert deleted(2) in dialogue.tell(Settle(R, [T1], ["h"], COMPLETE))
+    assert ([], ["a"]) == (texts(dialogue, "x"), texts(dialogue, "y"))

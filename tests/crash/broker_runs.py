@@ -54,7 +54,7 @@ def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
     }
 
 
-class MortalBroker(BrokerProcess):
+class CrashableBroker(BrokerProcess):
     """The broker on a file of its own, as it is or with a mistake or a fault built in."""
 
     def __init__(
@@ -62,7 +62,7 @@ class MortalBroker(BrokerProcess):
         kinds: Sequence[type[Workload]],
         database: Path,
         seed: int,
-        sabotage: str | None,
+        injected_bug: str | None,
         io_faults: IoFaults | None = None,
     ) -> None:
         super().__init__(
@@ -70,14 +70,14 @@ class MortalBroker(BrokerProcess):
             storage=f"sqlite:///{database}",
             testing_api=False,
             environment={
-                VARIABLE: sabotage or "",
+                VARIABLE: injected_bug or "",
                 "PEEKLOCK_LOG_LEVEL": "warning",
                 **(io_faults.environment if io_faults else {}),
             },
         )
         self._memory_chance = random.Random(seed)
         self._module_at = self._command.index("broker")
-        self._sabotage = sabotage
+        self._injected_bug = injected_bug
         self.failing_step: FailingStep | None = None
         """What fails in the lives that begin from now on."""
 
@@ -88,17 +88,17 @@ class MortalBroker(BrokerProcess):
         self._environment.pop(failing_steps.VARIABLE, None)
         if self.failing_step is not None:
             self._environment.update(self.failing_step.environment)
-        is_changed = self._sabotage is not None or self.failing_step is not None
+        is_changed = self._injected_bug is not None or self.failing_step is not None
         self._command[self._module_at] = failing_steps.__name__ if is_changed else "broker"
         super().launch()
 
 
-class Reaper:
+class RunController:
     """Ends the broker's lives and starts new ones."""
 
     def __init__(
         self,
-        broker: MortalBroker,
+        broker: CrashableBroker,
         life: Synchronized[int],
         faulty: Synchronized[int],
         io_faults: IoFaults | None,

@@ -25,8 +25,8 @@ from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.statements import Statements
 from storage.sqlite.store import SqliteStore
 from storage.sqlite.write_ahead_log import WriteAheadLog
-from tests.crash.injected_bugs import SABOTAGES
-from tests.crash.injected_bugs import VARIABLE as SABOTAGE
+from tests.crash.injected_bugs import INJECTED_BUGS
+from tests.crash.injected_bugs import VARIABLE as BUG_VARIABLE
 
 if TYPE_CHECKING:
     import random
@@ -120,8 +120,8 @@ class FailingStep:
 
 
 if __name__ == "__main__":
-    if sabotage := os.environ.get(SABOTAGE):
-        SABOTAGES[sabotage]()
+    if injected_bug := os.environ.get(BUG_VARIABLE):
+        INJECTED_BUGS[injected_bug]()
     if text := os.environ.get(VARIABLE):
         FailingStep(**json.loads(text)).build_in()
     sys.exit(main(sys.argv[1:]))

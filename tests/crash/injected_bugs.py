@@ -1,6 +1,6 @@
 """A broker that breaks its promises on purpose, to show that a crash run sees it.
 
-`python -m tests.crash.run --sabotage NAME` builds one in. Each sabotage is one
+`python -m tests.crash.run --inject-bug NAME` builds one in. Each bug is one
 mistake somebody could make in the way from a turn to the disk; the rest is the real broker.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
 
-VARIABLE = "CRASH_SABOTAGE"
+VARIABLE = "CRASH_INJECTED_BUG"
 
 
 def answer_early() -> None:
@@ -110,7 +110,7 @@ def write_without_syncing() -> None:
     setattr(store, "_PRAGMAS", tuple(pragmas))  # noqa: B010 -- its type is that of a fixed length
 
 
-SABOTAGES: dict[str, Callable[[], None]] = {
+INJECTED_BUGS: dict[str, Callable[[], None]] = {
     "answer-early": answer_early,
     "commit-in-parts": commit_in_parts,
     "forget-message-ids": forget_message_ids,

@@ -60,7 +60,7 @@ CONTRADICTIONS = {
 TABLES = ("entities", "messages", "payloads", "session_states", "message_ids", "rules")
 
 
-def look_at(path: Path) -> Report:
+def check_database(path: Path) -> Report:
     """What is in the file, and what contradicts itself."""
     with closing(sqlite3.connect(path)) as database:
         counts = {

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.crash import recovered_state
-from tests.crash.broker_runs import UPTIME_S, MortalBroker, Reaper
-from tests.crash.injected_bugs import SABOTAGES
+from tests.crash.broker_runs import UPTIME_S, CrashableBroker, RunController
+from tests.crash.injected_bugs import INJECTED_BUGS
 from tests.crash.ledgers.promises import PROMISES
 from tests.crash.ledgers.report import Report
 from tests.crash.power import run as power
@@ -66,7 +66,7 @@ EXAMPLES = 5
 """Of the contradictions of one kind, so many are shown."""
 
 
-class Crew:
+class Workers:
     """The workloads, each in a process of its own, until the `with` block ends."""
 
     def __init__(self, kinds: Sequence[type[Workload]], broker: BrokerProcess, seed: int) -> None:
@@ -119,11 +119,11 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
     with ExitStack() as stack:
         io_faults = stack.enter_context(IoFaults(database_folder)) if options.faults else None
         broker = stack.enter_context(
-            MortalBroker(kinds, database, seed, options.sabotage, io_faults)
+            CrashableBroker(kinds, database, seed, options.inject_bug, io_faults)
         )
-        crew = Crew(kinds, broker, seed)
+        crew = Workers(kinds, broker, seed)
         try:
-            reaper = Reaper(broker, crew.life, crew.faulty, io_faults, seed)
+            reaper = RunController(broker, crew.life, crew.faulty, io_faults, seed)
             for _ in range(options.kills):
                 reaper.kill_once()
             time.sleep(UPTIME_S[1])
@@ -134,7 +134,7 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
         broker.kill()
         log = reaper.complaints()
     complaints = {"complaints in the log": [log] if log else [], **reaper.violations}
-    return [*reports, recovered_state.look_at(database).plus(Report({}, complaints))]
+    return [*reports, recovered_state.check_database(database).plus(Report({}, complaints))]
 
 
 def receive_report(pipe: Connection[Any, Any]) -> Report:
@@ -179,7 +179,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--workloads", type=workload_names, default=list(WORKLOADS))
     parser.add_argument(
-        "--sabotage", choices=SABOTAGES, help="build a mistake into the broker: it must be seen"
+        "--inject-bug",
+        choices=INJECTED_BUGS,
+        help="build a mistake into the broker: it must be seen",
     )
     parser.add_argument(
         "--no-faults",
@@ -199,7 +201,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-crash-") as name:
         if options.power_cuts:
             names = ["images of power cuts"]
-            reports = [power.run(options.images, options.seed, Path(name), options.sabotage)]
+            reports = [power.run(options.images, options.seed, Path(name), options.inject_bug)]
         else:
             names = [*(kind.name for kind in kinds), "the file and the log"]
             reports = run(kinds, options, Path(name))

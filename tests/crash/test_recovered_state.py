@@ -36,7 +36,7 @@ def found_with(folder: Path, *statements: str) -> dict[str, int]:
         for statement in statements:
             database.execute(statement)
         database.commit()
-    return found_in(recovered_state.look_at(path))
+    return found_in(recovered_state.check_database(path))
 
 
 def test_a_sound_file_has_no_contradiction(tmp_path: Path):

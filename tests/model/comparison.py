@@ -27,7 +27,7 @@ from tests.model.run_entities import (
     ENTITIES,
     LIMITS,
     START_MS,
-    Client,
+    ModelClient,
     counted_tokens,
     fields_of,
     mark_of,
@@ -61,7 +61,7 @@ class Pending(NamedTuple):
     model: Model
 
 
-class Pair:
+class Comparison:
     """`run` commands, `advance` time, `commit` what waits, `restart`; any difference raises."""
 
     def __init__(
@@ -225,7 +225,7 @@ class Pair:
             self.commit()
 
     def _copy(self) -> Model:
-        definitions = [place.definition for place in self.model.places.values()]
+        definitions = [entity.definition for entity in self.model.entities.values()]
         return deepcopy(self.model, {id(one): one for one in definitions})
 
     def commit(self, turns: int | None = None) -> None:
@@ -258,33 +258,36 @@ class Pair:
         self.bodies_may_be_away = not self._reads_late
         self.run(Tick())
         if read_bodies and self._budget_bytes is None:
-            nobody = Client("warming")
+            nobody = ModelClient("warming")
             for number, (path, _) in enumerate(list(self._queues())):
                 self.run(Peek(nobody, ("warming", self.steps, number), path, 0, 1_000))
             self.bodies_may_be_away = self._part_messages is not None
 
     def _adopt_numbers(self) -> None:
         """A number nobody stored may come again; one that a message had, never."""
-        for place in self.model.places.values():
-            for sub, queue in enumerate(self.real._directory.entity(place.path).queues):
+        for entity in self.model.entities.values():
+            for sub, queue in enumerate(self.real._directory.entity(entity.path).queues):
                 last = queue.last_sequence_number
-                if not place.is_topic:  # whose numbers only its copies remember
-                    assert last <= place.last_number[sub]
-                    assert place.highest_number[sub] <= last, "a number would be given twice"
-                place.last_number[sub] = last
+                if not entity.is_topic:  # whose numbers only its copies remember
+                    assert last <= entity.last_number[sub]
+                    assert entity.highest_number[sub] <= last, "a number would be given twice"
+                entity.last_number[sub] = last
 
     def finish(self) -> None:
         """Delete and detach everything: then nothing may be left, of either."""
         self.commit()
         self.read()
-        nobody = Client("end")
+        nobody = ModelClient("end")
         from broker.core.contract.commands import DeleteEntity, Detach
 
-        peers = {id(one.peer): one.peer for one in self.model.listeners}
+        peers = {id(one.peer): one.peer for one in self.model.receivers}
         peers |= {id(peer): peer for peer in self.model.senders}
-        peers |= {id(bundle.owner): bundle.owner for bundle in self.model.bundles.values()}
+        peers |= {
+            id(transaction.owner): transaction.owner
+            for transaction in self.model.transactions.values()
+        }
         self.run(Detach(list(peers.values())))
-        for path in [path for path in self.model.places if "/Subscriptions/" not in path]:
+        for path in [path for path in self.model.entities if "/Subscriptions/" not in path]:
             self.run(DeleteEntity(nobody, ("end", path), path))
         self.read()
         self.commit()
@@ -294,7 +297,7 @@ class Pair:
 
     def _compare(self, effects: Sequence[Effect]) -> None:
         model = self.model
-        waiting = {one.peer for one in model.listeners if one.attached and one.waits_until_ms}
+        waiting = {one.peer for one in model.receivers if one.attached and one.waits_until_ms}
         sessions: list[tuple[Peer, str]] = []
         deliveries: dict[Peer, list[Handed]] = {}
         told: list[tuple[object, ...]] = []
@@ -320,9 +323,9 @@ class Pair:
         if reply.error is not None:
             return None
         if isinstance(self._requests[reply.request], Declare):
-            (bundle,) = [b for request, b in self.model.declared if request == reply.request]
-            self.model.declared = [d for d in self.model.declared if d[1] is not bundle]
-            self.model.bundles[value] = bundle
+            (transaction,) = [b for request, b in self.model.declared if request == reply.request]
+            self.model.declared = [d for d in self.model.declared if d[1] is not transaction]
+            self.model.transactions[value] = transaction
             return "any id"
         if isinstance(value, tell.EntityView):
             return view_of(value)
@@ -348,7 +351,7 @@ class Pair:
     # --- comparing what is there ------------------------------------------------------------
 
     def _queues(self) -> Iterator[tuple[str, Queue]]:
-        for path in self.model.places:
+        for path in self.model.entities:
             for suffix in SUFFIXES.values():
                 yield path + suffix, self.real._directory.queue(path + suffix)
 
@@ -356,18 +359,18 @@ class Pair:
         """Messages, locks, counts and numbers are the same on both sides."""
         real, model = self.real, self.model
         views = {view.path: view_of(view) for view in real.views()}
-        assert {place.path: model.view(place) for place in model.places.values()} == views
+        assert {entity.path: model.view(entity) for entity in model.entities.values()} == views
         for path, queue in self._queues():
-            place, sub = model.find(path)
+            entity, sub = model.find(path)
             expected = [
                 (*shown(item), None if item.lock is None else item.lock.token)
-                for item in model.content(place, sub)
+                for item in model.content(entity, sub)
             ]
             assert expected == [
                 (*seen(message, self._mark(message)), message.lock_token)
                 for message in queue.index.walk()
             ], f"in {path}"
-            assert place.last_number[sub] == queue.last_sequence_number, f"in {path}"
+            assert entity.last_number[sub] == queue.last_sequence_number, f"in {path}"
         self._compare_sessions()
         earliest_ms = min((event[0] for event in model.events()), default=None)
         if earliest_ms is not None:
@@ -383,21 +386,21 @@ class Pair:
         return fields_of(payload[0])[0]
 
     def _compare_sessions(self) -> None:
-        for place in self.model.places.values():
-            sessions = self.real._directory.entity(place.path).main.sessions
+        for entity in self.model.entities.values():
+            sessions = self.real._directory.entity(entity.path).main.sessions
             if sessions is None:
                 continue
             held = {
                 one.session_id: (one.peer, one.session_until_ms)
-                for one in self.model.listeners
-                if one.place is place and one.attached and one.session_id is not None
+                for one in self.model.receivers
+                if one.entity is entity and one.attached and one.session_id is not None
             }
             assert held == {
                 session.id: (session.holder.peer, session.locked_until_ms)
                 for session in sessions._by_id.values()
                 if session.holder is not None
             }
-            assert place.states == {
+            assert entity.states == {
                 session.id: (session.state, session.state_updated_ms)
                 for session in sessions._by_id.values()
                 if session.state is not None

@@ -17,10 +17,10 @@ from tests.model.model_entities import (
     MAIN,
     MESSAGE_LOCK_IN_SESSION_UNTIL_MS,
     TRANSFER_DEAD,
-    Item,
-    Listener,
-    Lock,
-    Place,
+    ModelEntity,
+    ModelLock,
+    ModelMessage,
+    ModelReceiver,
 )
 from tests.model.naive_model import Model, shown
 
@@ -56,99 +56,99 @@ def dispatch(
     model.forward_everything()
     _give_sessions(model, sessions)
     left = dict(deliveries)
-    for place in model.places.values():
+    for entity in model.entities.values():
         for sub in (MAIN, DEAD, TRANSFER_DEAD):
-            listeners = [
+            receivers = [
                 one
-                for one in model.listeners
-                if one.attached and one.place is place and one.sub == sub
+                for one in model.receivers
+                if one.attached and one.entity is entity and one.sub == sub
             ]
-            if place.has_sessions(sub):
-                for listener in listeners:
-                    handed = left.pop(listener.peer, ())
-                    _deliver_session(model, listener, handed, complete=complete)
+            if entity.has_sessions(sub):
+                for receiver in receivers:
+                    handed = left.pop(receiver.peer, ())
+                    _deliver_session(model, receiver, handed, complete=complete)
             else:
-                _deliver(model, place, sub, listeners, left, complete=complete)
+                _deliver(model, entity, sub, receivers, left, complete=complete)
     assert not left, f"delivered to somebody who is not attached or waits for a session: {left}"
-    for listener in model.listeners:
-        if not listener.attached or not listener.draining or listener.waits_until_ms:
+    for receiver in model.receivers:
+        if not receiver.attached or not receiver.draining or receiver.waits_until_ms:
             continue
-        if listener.drains_later:
+        if receiver.drains_later:
             continue
-        if drained is None or listener.peer in drained:
-            assert not listener.room or not _next(model, listener)
-            listener.draining = False
-            listener.limit = listener.delivered
-            model.answers.append(("drained", listener.peer))
+        if drained is None or receiver.peer in drained:
+            assert not receiver.room or not _next(model, receiver)
+            receiver.draining = False
+            receiver.limit = receiver.delivered
+            model.answers.append(("drained", receiver.peer))
 
 
 def _give_sessions(model: Model, sessions: Sequence[tuple[Peer, str]]) -> None:
     for peer, session_id in sessions:
-        waiting = [one for one in model.listeners if one.attached and one.waits_until_ms]
+        waiting = [one for one in model.receivers if one.attached and one.waits_until_ms]
         receiver = next((one for one in waiting if one.peer is peer), None)
         assert receiver is not None, f"{peer} got session {session_id!r} without waiting for one"
-        assert session_id in model.ready_sessions(receiver.place), (
+        assert session_id in model.ready_sessions(receiver.entity), (
             f"{peer} got session {session_id!r}, which is held or has nothing to deliver"
         )
         model.give_session(receiver, session_id)
-    for listener in model.listeners:
-        if listener.attached and listener.waits_until_ms:
-            free = model.ready_sessions(listener.place)
-            assert not free, f"{listener.peer} waits while sessions {free} are available"
+    for receiver in model.receivers:
+        if receiver.attached and receiver.waits_until_ms:
+            free = model.ready_sessions(receiver.entity)
+            assert not free, f"{receiver.peer} waits while sessions {free} are available"
 
 
-def _next(model: Model, listener: Listener) -> list[Item]:
+def _next(model: Model, receiver: ModelReceiver) -> list[ModelMessage]:
     """What could be delivered to a receiver, had it credit for all of it."""
-    ready = model.ready(listener.place, listener.sub)
-    if not listener.place.has_sessions(listener.sub):
+    ready = model.ready(receiver.entity, receiver.sub)
+    if not receiver.entity.has_sessions(receiver.sub):
         return ready
-    return [item for item in ready if item.session_id == listener.session_id]
+    return [item for item in ready if item.session_id == receiver.session_id]
 
 
 def _deliver_session(
-    model: Model, listener: Listener, handed: Sequence[Handed], *, complete: bool
+    model: Model, receiver: ModelReceiver, handed: Sequence[Handed], *, complete: bool
 ) -> None:
     """The holder of a session gets its messages, strictly in order."""
-    expected: list[Item] = []
-    if listener.session_id is not None:
-        expected = _next(model, listener)[: listener.room]
+    expected: list[ModelMessage] = []
+    if receiver.session_id is not None:
+        expected = _next(model, receiver)[: receiver.room]
     if not complete or _fills(handed):
         expected = expected[: len(handed)]
-    _hand_over(model, listener, expected, handed)
+    _hand_over(model, receiver, expected, handed)
 
 
 def _deliver(
     model: Model,
-    place: Place,
+    entity: ModelEntity,
     sub: int,
-    listeners: Sequence[Listener],
+    receivers: Sequence[ModelReceiver],
     left: dict[Peer, Sequence[Handed]],
     *,
     complete: bool,
 ) -> None:
     """Competing receivers get the next messages between them, each its own in order."""
-    room = sum(listener.room for listener in listeners)
-    if not complete or any(_fills(left.get(one.peer, ())) for one in listeners):
-        room = sum(len(left.get(listener.peer, ())) for listener in listeners)
-    expected = model.ready(place, sub)[:room]
+    room = sum(receiver.room for receiver in receivers)
+    if not complete or any(_fills(left.get(one.peer, ())) for one in receivers):
+        room = sum(len(left.get(receiver.peer, ())) for receiver in receivers)
+    expected = model.ready(entity, sub)[:room]
     by_mark = {item.mark: item for item in expected}
     given = []
-    for listener in listeners:
-        handed = left.pop(listener.peer, ())
+    for receiver in receivers:
+        handed = left.pop(receiver.peer, ())
         marks = [one.shown[0] for one in handed]
         given += marks
-        assert len(handed) <= listener.room, (
-            f"{listener.peer} has credit for {listener.room}, and got {marks}"
+        assert len(handed) <= receiver.room, (
+            f"{receiver.peer} has credit for {receiver.room}, and got {marks}"
         )
         unknown = [mark for mark in marks if mark not in by_mark]
-        assert not unknown, f"{unknown} were not next in {place}; those were {expected}"
+        assert not unknown, f"{unknown} were not next in {entity}; those were {expected}"
         items = [by_mark[str(mark)] for mark in marks]
         assert items == sorted(items, key=lambda item: item.number), (
-            f"{listener.peer} got {items}, out of order"
+            f"{receiver.peer} got {items}, out of order"
         )
-        _hand_over(model, listener, items, handed)
+        _hand_over(model, receiver, items, handed)
     assert sorted(map(str, given)) == sorted(by_mark), (
-        f"of {place} should have been delivered {sorted(by_mark)}, and was {given}"
+        f"of {entity} should have been delivered {sorted(by_mark)}, and was {given}"
     )
 
 
@@ -164,28 +164,28 @@ def _fills(handed: Sequence[Handed]) -> bool:
 
 
 def _hand_over(
-    model: Model, listener: Listener, items: Sequence[Item], handed: Sequence[Handed]
+    model: Model, receiver: ModelReceiver, items: Sequence[ModelMessage], handed: Sequence[Handed]
 ) -> None:
     expected = [shown(item) for item in items]
     assert expected == [one.shown for one in handed], (
-        f"{listener.peer} should have got {expected}, and got {[one.shown for one in handed]}"
+        f"{receiver.peer} should have got {expected}, and got {[one.shown for one in handed]}"
     )
-    listener.delivered += len(items)
+    receiver.delivered += len(items)
     if _fills(handed):
-        listener.full = True
-        if listener.drains_later:
-            model.answers.append(("drain goes on", listener.peer))
-    if listener.mode is ReceiveMode.RECEIVE_AND_DELETE:
+        receiver.full = True
+        if receiver.drains_later:
+            model.answers.append(("drain goes on", receiver.peer))
+    if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
         assert all(one.token is None for one in handed)
         model.delete(items)
         return
-    definition = listener.place.definition
+    definition = receiver.entity.definition
     assert not isinstance(definition, TopicDefinition)
-    in_session = listener.session_id is not None
+    in_session = receiver.session_id is not None
     until_ms = model.now_ms + definition.lock_duration_ms
     if in_session:
         until_ms = MESSAGE_LOCK_IN_SESSION_UNTIL_MS
     for item, one in zip(items, handed, strict=True):
         assert one.token is not None
         assert until_ms == one.locked_until_ms
-        item.lock = Lock(one.token, until_ms, listener, in_session)
+        item.lock = ModelLock(one.token, until_ms, receiver, in_session)

@@ -1,6 +1,6 @@
 """The naive model's things: entities, messages, locks and receivers, as plain records.
 
-Owns their fields; what happens to them is in `model_queues.py`. Each message is one `Item` with one place,
+Owns their fields; what happens to them is in `model_queues.py`. Each message is one `ModelMessage` with one entity,
 so it is in exactly one place by construction.
 """
 
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 @dataclass(eq=False)
-class Place:
+class ModelEntity:
     """An entity."""
 
     path: str
@@ -63,17 +63,17 @@ MESSAGE_LOCK_IN_SESSION_UNTIL_MS = 253_402_300_799_999
 
 
 @dataclass(eq=False)
-class Lock:
+class ModelLock:
     token: bytes | None
     """None until the broker has told it."""
     until_ms: int
     """Of a lock under a session: what its receiver was told; the session's own end counts."""
-    by: Listener | None
+    by: ModelReceiver | None
     in_session: bool = False
 
 
 @dataclass(eq=False)
-class Item:
+class ModelMessage:
     """A message, or one copy of it."""
 
     mark: str
@@ -83,7 +83,7 @@ class Item:
     size: int
     live_ms: int | None
     scheduled_for_ms: int
-    place: Place
+    entity: ModelEntity
     sub: int = MAIN
     number: int = 0
     first_number: int = 0
@@ -91,22 +91,22 @@ class Item:
     count: int = 0
     enqueued_ms: int = 0
     expires_ms: int = 0
-    lock: Lock | None = None
+    lock: ModelLock | None = None
     reason: str | None = None
     source: str | None = None
     hops: int = 0
     properties: dict[str, bytes | None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<{self.mark} #{self.number} of {self.place}/{self.sub}>"
+        return f"<{self.mark} #{self.number} of {self.entity}/{self.sub}>"
 
 
 @dataclass(eq=False)
-class Listener:
+class ModelReceiver:
     """A receiver."""
 
     peer: Peer
-    place: Place
+    entity: ModelEntity
     sub: int
     mode: ReceiveMode
     attached: bool = True
@@ -135,10 +135,10 @@ def same(one: str | None, other: str | None) -> bool:
     return (one or "").lower() == (other or "").lower() and (one is None) == (other is None)
 
 
-def item_from(message: Message, place: Place) -> Item:
+def model_message_from(message: Message, entity: ModelEntity) -> ModelMessage:
     """The naive form of a message as it was sent."""
     mark, session_id, message_id, label = fields_of(message.body or b"")
-    return Item(
+    return ModelMessage(
         mark,
         session_id,
         message_id,
@@ -146,5 +146,5 @@ def item_from(message: Message, place: Place) -> Item:
         message.size,
         message.time_to_live_ms,
         message.scheduled_enqueue_time_ms,
-        place,
+        entity,
     )

@@ -17,13 +17,13 @@ from tests.model.model_entities import (
     NO_RECEIVING,
     NO_SENDING,
     TRANSFER_DEAD,
-    Item,
-    Listener,
-    Place,
+    ModelEntity,
+    ModelMessage,
+    ModelReceiver,
     Refusal,
-    item_from,
+    model_message_from,
 )
-from tests.model.model_queues import World
+from tests.model.model_queues import ModelQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ TRANSFER_DEAD_SUFFIX = "/$Transfer/$DeadLetterQueue"
 
 
 @dataclass(eq=False)
-class Bundle:
+class ModelTransaction:
     """An open transaction: steps that are checked, and those that then do it."""
 
     owner: Peer
@@ -46,8 +46,8 @@ class Bundle:
     steps: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
     tokens: set[bytes] = field(default_factory=set)
     operations: int = 0
-    doomed: bool = False
-    forgotten: list[Callable[[], list[Item]]] = field(default_factory=list)
+    failed: bool = False
+    forgotten: list[Callable[[], list[ModelMessage]]] = field(default_factory=list)
     """By step: what receivers settled on their side and will not settle again."""
     said: dict[bytes, tuple[Peer, Settlement]] = field(default_factory=dict)
     """By token: who settles it, and how."""
@@ -58,133 +58,133 @@ class Bundle:
 class Route(NamedTuple):
     """Where a sender's messages go."""
 
-    place: Place
+    entity: ModelEntity
     onward: str | None = None
-    """The entity they go on to at once, if `place` is only on their way."""
+    """The entity they go on to at once, if `entity` is only on their way."""
 
 
-class Traffic(World):
+class ModelOperations(ModelQueues):
     """The commands that come with every message."""
 
     def __init__(self, limits: Limits, *, hold_locks: bool = False) -> None:
         super().__init__(limits)
         self.hold_locks = hold_locks
         self.senders: dict[Peer, Route] = {}
-        self.bundles: dict[bytes, Bundle] = {}
-        self.declared: list[tuple[object, Bundle]] = []
+        self.transactions: dict[bytes, ModelTransaction] = {}
+        self.declared: list[tuple[object, ModelTransaction]] = []
         """Transactions the broker has not named yet."""
 
     # --- paths ------------------------------------------------------------------------------
 
-    def find(self, path: str) -> tuple[Place, int]:
+    def find(self, path: str) -> tuple[ModelEntity, int]:
         """Entity and sub-queue of a path."""
         sub = MAIN
         for suffix, number in ((TRANSFER_DEAD_SUFFIX, TRANSFER_DEAD), (DEAD_SUFFIX, DEAD)):
             if sub == MAIN and path.endswith(suffix):
                 path, sub = path.removesuffix(suffix), number
-        if path not in self.places:
+        if path not in self.entities:
             raise Refusal("EntityNotFound")
-        return self.places[path], sub
+        return self.entities[path], sub
 
-    def find_to_send(self, path: str) -> Place:
-        place, sub = self.find(path)
-        if sub != MAIN or isinstance(place.definition, SubscriptionDefinition):
+    def find_to_send(self, path: str) -> ModelEntity:
+        entity, sub = self.find(path)
+        if sub != MAIN or isinstance(entity.definition, SubscriptionDefinition):
             raise Refusal("NotAllowed")
-        return place
+        return entity
 
-    def find_to_receive(self, path: str) -> tuple[Place, int]:
-        place, sub = self.find(path)
-        if place.is_topic and sub == MAIN:
+    def find_to_receive(self, path: str) -> tuple[ModelEntity, int]:
+        entity, sub = self.find(path)
+        if entity.is_topic and sub == MAIN:
             raise Refusal("NotAllowed")
-        return place, sub
+        return entity, sub
 
-    def find_sessions(self, path: str) -> Place:
-        place, sub = self.find_to_receive(path)
-        if not place.has_sessions(sub):
+    def find_sessions(self, path: str) -> ModelEntity:
+        entity, sub = self.find_to_receive(path)
+        if not entity.has_sessions(sub):
             raise Refusal("NotAllowed")
-        return place
+        return entity
 
     @staticmethod
-    def check_sending(place: Place) -> None:
-        if place.definition.status in NO_SENDING:
+    def check_sending(entity: ModelEntity) -> None:
+        if entity.definition.status in NO_SENDING:
             raise Refusal("EntityDisabled")
 
     @staticmethod
-    def check_receiving(place: Place) -> None:
-        if place.definition.status in NO_RECEIVING:
+    def check_receiving(entity: ModelEntity) -> None:
+        if entity.definition.status in NO_RECEIVING:
             raise Refusal("EntityDisabled")
 
     # --- links ------------------------------------------------------------------------------
 
     def on_AttachSender(self, command: ask.AttachSender) -> None:
         try:
-            place = self.find_to_send(command.path)
-            self.check_sending(place)
+            entity = self.find_to_send(command.path)
+            self.check_sending(entity)
             if command.via is not None:
                 self.find_to_send(command.via)
         except Refusal as refusal:
             self.answers.append(("refused", command.peer, refusal.error))
         else:
-            self.senders[command.peer] = Route(place, command.via)
+            self.senders[command.peer] = Route(entity, command.via)
             self.answers.append(("sender attached", command.peer))
 
     def on_AttachReceiver(self, command: ask.AttachReceiver) -> None:
         try:
-            listener = self._attach(command)
+            receiver = self._attach(command)
         except Refusal as refusal:
             self.answers.append(("refused", command.peer, refusal.error))
         else:
-            self.listeners.append(listener)
+            self.receivers.append(receiver)
 
-    def _attach(self, command: ask.AttachReceiver) -> Listener:
-        place, sub = self.find_to_receive(command.path)
-        self.check_receiving(place)
-        if place.has_sessions(sub) != (command.session is not None):
+    def _attach(self, command: ask.AttachReceiver) -> ModelReceiver:
+        entity, sub = self.find_to_receive(command.path)
+        self.check_receiving(entity)
+        if entity.has_sessions(sub) != (command.session is not None):
             raise Refusal("NotAllowed")
-        if sub == MAIN and getattr(place.definition, "forward_to", None) is not None:
+        if sub == MAIN and getattr(entity.definition, "forward_to", None) is not None:
             raise Refusal("NotAllowed")
-        listener = Listener(command.peer, place, sub, command.mode)
+        receiver = ModelReceiver(command.peer, entity, sub, command.mode)
         if command.session is None:
             self.answers.append(("receiver attached", command.peer, None, 0))
         elif command.session.session_id is None:
-            listener.waits_until_ms = self.now_ms + command.session.timeout_ms
-        elif self.holder(place, command.session.session_id) is not None:
+            receiver.waits_until_ms = self.now_ms + command.session.timeout_ms
+        elif self.holder(entity, command.session.session_id) is not None:
             raise Refusal("SessionCannotBeLocked")
         else:
-            self.give_session(listener, command.session.session_id)
-        return listener
+            self.give_session(receiver, command.session.session_id)
+        return receiver
 
-    def give_session(self, listener: Listener, session_id: str) -> None:
+    def give_session(self, receiver: ModelReceiver, session_id: str) -> None:
         """A receiver has a session from now on."""
-        assert not isinstance(listener.place.definition, TopicDefinition)
-        listener.waits_until_ms = 0
-        listener.session_id = session_id = self.name(listener.place, session_id)
-        listener.session_until_ms = self.now_ms + listener.place.definition.lock_duration_ms
+        assert not isinstance(receiver.entity.definition, TopicDefinition)
+        receiver.waits_until_ms = 0
+        receiver.session_id = session_id = self.name(receiver.entity, session_id)
+        receiver.session_until_ms = self.now_ms + receiver.entity.definition.lock_duration_ms
         self.answers.append(
-            ("receiver attached", listener.peer, session_id, listener.session_until_ms)
+            ("receiver attached", receiver.peer, session_id, receiver.session_until_ms)
         )
 
     def on_Detach(self, command: ask.Detach) -> None:
         for peer in command.peers:
-            for bundle in [b for b in self.bundles.values() if b.owner is peer]:
-                self._roll_back(bundle)
+            for transaction in [b for b in self.transactions.values() if b.owner is peer]:
+                self._roll_back(transaction)
             self.senders.pop(peer, None)
         for peer in command.peers:
-            for listener in self.listeners:
-                if listener.peer is peer:
-                    self.stop_listening(listener)
+            for receiver in self.receivers:
+                if receiver.peer is peer:
+                    self.stop_receiving(receiver)
                     if command.connection_lost and not self.hold_locks:
-                        self.lose_locks(self._locked_by(listener), failed=True)
+                        self.lose_locks(self._locked_by(receiver), failed=True)
 
-    def _locked_by(self, listener: Listener) -> list[Item]:
-        return [i for i in self.items if i.lock is not None and i.lock.by is listener]
+    def _locked_by(self, receiver: ModelReceiver) -> list[ModelMessage]:
+        return [i for i in self.items if i.lock is not None and i.lock.by is receiver]
 
     def on_Credit(self, command: ask.Credit) -> None:
-        for listener in self.listeners:
-            if listener.peer is command.peer and listener.attached:
-                listener.limit = command.limit
-                listener.full = False
-                listener.draining = command.drain
+        for receiver in self.receivers:
+            if receiver.peer is command.peer and receiver.attached:
+                receiver.limit = command.limit
+                receiver.full = False
+                receiver.draining = command.drain
 
     # --- sending ----------------------------------------------------------------------------
 
@@ -193,45 +193,45 @@ class Traffic(World):
             raise Refusal("NotAllowed")
         return self.senders[peer]
 
-    def _destination(self, route: Route) -> Place:
+    def _destination(self, route: Route) -> ModelEntity:
         """Where messages are to be stored, if they may be sent that way now."""
-        if self.places.get(route.place.path) is not route.place:
+        if self.entities.get(route.entity.path) is not route.entity:
             raise Refusal("EntityNotFound")
-        self.check_sending(route.place)
-        return route.place if route.onward is None else self.find(route.onward)[0]
+        self.check_sending(route.entity)
+        return route.entity if route.onward is None else self.find(route.onward)[0]
 
     def on_Send(self, command: ask.Send) -> None:
-        taken: list[Item] = []
+        taken: list[ModelMessage] = []
         handles = list(command.handles)
         try:
             route = self._route(command.peer)
             destination = self._destination(route)
             handles = []
             for message, handle in zip(command.messages, command.handles, strict=True):
-                item = item_from(message, destination)
+                item = model_message_from(message, destination)
                 error = self.refusal(destination, item, sum(i.size for i in taken))
                 if error is not None:
                     self.answers.append(("send refused", command.peer, handle, error))
-                    self._doom(command.transaction_id)
+                    self._mark_failed(command.transaction_id)
                 else:
                     taken.append(item)
                     handles.append(handle)
             self._take(route, taken, command.transaction_id)
         except Refusal as refusal:
             self._send_refused(command.peer, handles, refusal.error)
-            self._doom(command.transaction_id)
+            self._mark_failed(command.transaction_id)
         else:
             self._accepted(command.peer, handles)
 
     def on_SendBatch(self, command: ask.SendBatch) -> None:
         try:
             route = self._route(command.peer)
-            items = [item_from(message, route.place) for message in command.messages]
+            items = [model_message_from(message, route.entity) for message in command.messages]
             self._check_all(route, items)
             self._take(route, items, command.transaction_id)
         except Refusal as refusal:
             self._send_refused(command.peer, [command.handle], refusal.error)
-            self._doom(command.transaction_id)
+            self._mark_failed(command.transaction_id)
         else:
             self._accepted(command.peer, [command.handle])
 
@@ -246,7 +246,7 @@ class Traffic(World):
             if handle is not None:
                 self.answers.append(("accepted", peer, handle))
 
-    def _check_all(self, route: Route, items: Sequence[Item]) -> None:
+    def _check_all(self, route: Route, items: Sequence[ModelMessage]) -> None:
         destination = self._destination(route)
         before_bytes = 0
         for item in items:
@@ -255,7 +255,9 @@ class Traffic(World):
                 raise Refusal(error)
             before_bytes += item.size
 
-    def _take(self, route: Route, items: Sequence[Item], transaction_id: bytes | None) -> None:
+    def _take(
+        self, route: Route, items: Sequence[ModelMessage], transaction_id: bytes | None
+    ) -> None:
         if transaction_id is None:
             self._run_send(route, items)
             return
@@ -266,14 +268,14 @@ class Traffic(World):
             lambda: self._run_send(route, items),
         )
 
-    def _run_send(self, route: Route, items: Sequence[Item]) -> None:
+    def _run_send(self, route: Route, items: Sequence[ModelMessage]) -> None:
         destination = self._destination(route)
         if route.onward is not None:
             for item in items:
-                item.first_number = self._void(route.place)
+                item.first_number = self._void(route.entity)
             if destination.definition.status in NO_SENDING:
                 for item in items:
-                    self.bury_transfer(route.place, item, "EntityDisabled")
+                    self.dead_letter_transfer(route.entity, item, "EntityDisabled")
                 return
         # Of what is sent to a topic together, the scheduled is numbered first: a number that
         # holds only until then says nothing about order.
@@ -283,10 +285,10 @@ class Traffic(World):
             self.arrive(destination, item)
 
     @staticmethod
-    def _void(place: Place) -> int:
+    def _void(entity: ModelEntity) -> int:
         """A number under which nothing is found: for what is repeated, or only on its way."""
-        place.last_number[MAIN] += 1
-        return place.last_number[MAIN]
+        entity.last_number[MAIN] += 1
+        return entity.last_number[MAIN]
 
     # --- transactions -----------------------------------------------------------------------
 
@@ -296,54 +298,56 @@ class Traffic(World):
         operations: int,
         check: Callable[[], None],
         run: Callable[[], None],
-    ) -> Bundle:
-        bundle = self.bundles.get(transaction_id)
-        if bundle is None:
+    ) -> ModelTransaction:
+        transaction = self.transactions.get(transaction_id)
+        if transaction is None:
             raise Refusal("TransactionUnknown")
-        if bundle.operations + operations > self.limits.transaction_max_operations:
+        if transaction.operations + operations > self.limits.transaction_max_operations:
             raise Refusal("QuotaExceeded")
-        bundle.operations += operations
-        bundle.steps.append((check, run))
-        return bundle
+        transaction.operations += operations
+        transaction.steps.append((check, run))
+        return transaction
 
-    def _doom(self, transaction_id: bytes | None) -> None:
+    def _mark_failed(self, transaction_id: bytes | None) -> None:
         """Something was refused under a transaction, which can then only be rolled back."""
-        if transaction_id in self.bundles:
-            self.bundles[transaction_id].doomed = True
+        if transaction_id in self.transactions:
+            self.transactions[transaction_id].failed = True
 
     def on_Declare(self, command: ask.Declare) -> object:
-        opened = [*self.bundles.values(), *(bundle for _, bundle in self.declared)]
-        beside = [bundle for bundle in opened if bundle.connection is command.connection]
+        opened = [*self.transactions.values(), *(transaction for _, transaction in self.declared)]
+        beside = [
+            transaction for transaction in opened if transaction.connection is command.connection
+        ]
         if len(beside) >= self.limits.transactions_per_connection_max:
             raise Refusal("QuotaExceeded")
         until_ms = self.now_ms + self.limits.transaction_timeout_ms
-        bundle = Bundle(command.peer, command.connection, until_ms)
-        self.declared.append((command.request, bundle))
+        transaction = ModelTransaction(command.peer, command.connection, until_ms)
+        self.declared.append((command.request, transaction))
         return "any id"
 
     def on_Discharge(self, command: ask.Discharge) -> None:
-        bundle = self.bundles.get(command.transaction_id)
-        if bundle is None:
+        transaction = self.transactions.get(command.transaction_id)
+        if transaction is None:
             raise Refusal("TransactionUnknown")
         if command.fail:
-            self._roll_back(bundle)
+            self._roll_back(transaction)
             return
         try:
-            if bundle.doomed:
+            if transaction.failed:
                 raise Refusal("whatever was refused under it")
-            for check, _ in bundle.steps:
+            for check, _ in transaction.steps:
                 check()
         except Refusal:
-            self._roll_back(bundle)
+            self._roll_back(transaction)
             raise Refusal("TransactionRolledBack") from None
-        del self.bundles[command.transaction_id]
-        for _, run in bundle.steps:
+        del self.transactions[command.transaction_id]
+        for _, run in transaction.steps:
             run()
-        self.answers += [("settled", *told) for told in bundle.handles.values()]
+        self.answers += [("settled", *told) for told in transaction.handles.values()]
 
-    def _roll_back(self, bundle: Bundle) -> None:
-        self.bundles = {k: b for k, b in self.bundles.items() if b is not bundle}
-        for items in bundle.forgotten:
+    def _roll_back(self, transaction: ModelTransaction) -> None:
+        self.transactions = {k: b for k, b in self.transactions.items() if b is not transaction}
+        for items in transaction.forgotten:
             self.lose_locks(items(), failed=True)
 
     # --- settling ---------------------------------------------------------------------------
@@ -353,11 +357,11 @@ class Traffic(World):
             raise Refusal("NotAllowed")
 
     def on_Settle(self, command: ask.Settle) -> None:
-        listener = next(one for one in self.listeners if one.peer is command.peer)
-        place, sub = listener.place, listener.sub
+        receiver = next(one for one in self.receivers if one.peer is command.peer)
+        entity, sub = receiver.entity, receiver.sub
         live: dict[bytes, object] = {}
         for token, handle in zip(command.tokens, command.handles, strict=True):
-            if token in live or self.locked(place, sub, token) is None:
+            if token in live or self.locked(entity, sub, token) is None:
                 self._settle_refused(command, handle, "MessageLockLost")
             else:
                 live[token] = handle
@@ -366,9 +370,9 @@ class Traffic(World):
         try:
             self._check_settlement(sub, command.settlement)
             if command.transaction_id is not None:
-                self._settle_later(command, listener, live)
+                self._settle_later(command, receiver, live)
                 return
-            self._settle(place, sub, list(live), command.settlement, None)
+            self._settle(entity, sub, list(live), command.settlement, None)
         except Refusal as refusal:
             for handle in live.values():
                 self._settle_refused(command, handle, refusal.error)
@@ -383,64 +387,66 @@ class Traffic(World):
                 self.answers.append((word, command.peer, handle, command.settlement.kind))
 
     def _settle_later(
-        self, command: ask.Settle, listener: Listener, handles: dict[bytes, object]
+        self, command: ask.Settle, receiver: ModelReceiver, handles: dict[bytes, object]
     ) -> None:
         """Settle deliveries under a transaction; said again, the same is no second settlement."""
         assert command.transaction_id is not None
-        bundle = self.bundles.get(command.transaction_id)
-        if bundle is None:
+        transaction = self.transactions.get(command.transaction_id)
+        if transaction is None:
             raise Refusal("TransactionUnknown")
         word = command.peer, command.settlement
-        if any(bundle.said.get(token, word) != word for token in handles):
+        if any(transaction.said.get(token, word) != word for token in handles):
             raise Refusal("MessageLockLost")
-        new = {token: handle for token, handle in handles.items() if token not in bundle.tokens}
-        if any(token not in bundle.said for token in handles if token not in new):
+        new = {
+            token: handle for token, handle in handles.items() if token not in transaction.tokens
+        }
+        if any(token not in transaction.said for token in handles if token not in new):
             raise Refusal("MessageLockLost")  # by token, through management
         if new:
-            place, sub = listener.place, listener.sub
-            self._settle(place, sub, list(new), command.settlement, command.transaction_id)
-            bundle.forgotten.append(
+            entity, sub = receiver.entity, receiver.sub
+            self._settle(entity, sub, list(new), command.settlement, command.transaction_id)
+            transaction.forgotten.append(
                 lambda: [
                     item
                     for token, handle in new.items()
-                    if handle is None and (item := self.locked(place, sub, token))
+                    if handle is None and (item := self.locked(entity, sub, token))
                 ]
             )
         for token, handle in handles.items():
-            bundle.said[token] = word
+            transaction.said[token] = word
             if handle is None:
-                bundle.handles.pop(token, None)
+                transaction.handles.pop(token, None)
             elif token in new:
-                bundle.handles[token] = command.peer, handle, command.settlement.kind
+                transaction.handles[token] = command.peer, handle, command.settlement.kind
         self._settled("settlement held", command, handles)
 
     def _settle_refused(self, command: ask.Settle, handle: object, error: str) -> None:
         if handle is not None:
             self.answers.append(("settle refused", command.peer, handle, error))
-        self._doom(command.transaction_id)
+        self._mark_failed(command.transaction_id)
 
     def on_SettleByToken(self, command: ask.SettleByToken) -> None:
-        place, sub = self.find_to_receive(command.path)
+        entity, sub = self.find_to_receive(command.path)
         self._check_settlement(sub, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
-        if any(self.locked(place, sub, token) is None for token in tokens):
+        if any(self.locked(entity, sub, token) is None for token in tokens):
             session_id = command.session_id
-            in_session = session_id is not None and place.has_sessions(sub)
-            if in_session and self.holder(place, str(session_id)) is None:
+            in_session = session_id is not None and entity.has_sessions(sub)
+            if in_session and self.holder(entity, str(session_id)) is None:
                 raise Refusal("SessionLockLost")
             raise Refusal("MessageLockLost")
-        self._settle(place, sub, tokens, command.settlement, command.transaction_id)
+        self._settle(entity, sub, tokens, command.settlement, command.transaction_id)
 
     def _settle(
         self,
-        place: Place,
+        entity: ModelEntity,
         sub: int,
         tokens: Sequence[bytes],
         settlement: Settlement,
         transaction_id: bytes | None,
     ) -> None:
-        def items() -> list[Item]:
-            found = [self.locked(place, sub, token) for token in tokens]
+        def items() -> list[ModelMessage]:
+            found = [self.locked(entity, sub, token) for token in tokens]
             if None in found:
                 raise Refusal("MessageLockLost")
             return [item for item in found if item is not None]
@@ -454,14 +460,14 @@ class Traffic(World):
         if transaction_id is None:
             run()
             return
-        bundle = self.bundles.get(transaction_id)
-        if bundle is not None and bundle.tokens & set(tokens):
+        transaction = self.transactions.get(transaction_id)
+        if transaction is not None and transaction.tokens & set(tokens):
             raise Refusal("MessageLockLost")
         self._hold(transaction_id, len(tokens), check, run).tokens.update(tokens)
 
     def on_RenewLocks(self, command: ask.RenewLocks) -> list[int]:
-        place, sub = self.find_to_receive(command.path)
-        items = [self.locked(place, sub, token) for token in command.tokens]
+        entity, sub = self.find_to_receive(command.path)
+        items = [self.locked(entity, sub, token) for token in command.tokens]
         if None in items:
             raise Refusal("MessageLockLost")
         ends = []
@@ -471,7 +477,7 @@ class Traffic(World):
             if item.lock.in_session:
                 ends.append(item.lock.until_ms)
             else:
-                assert not isinstance(place.definition, TopicDefinition)
-                item.lock.until_ms = self.now_ms + place.definition.lock_duration_ms
+                assert not isinstance(entity.definition, TopicDefinition)
+                item.lock.until_ms = self.now_ms + entity.definition.lock_duration_ms
                 ends.append(item.lock.until_ms)
         return ends

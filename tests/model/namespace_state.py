@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
 
 
-class QueuePortrait(NamedTuple):
+class QueueState(NamedTuple):
     """One queue or sub-queue."""
 
     messages: list[MessageRow]
@@ -28,26 +28,26 @@ class QueuePortrait(NamedTuple):
     size_bytes: int
 
 
-class EntityPortrait(NamedTuple):
+class EntityState(NamedTuple):
     """One entity."""
 
     definition: EntityStored
     rules: list[RuleRow]
-    queues: list[QueuePortrait]
+    queues: list[QueueState]
     session_states: dict[str, tuple[bytes | None, int]]
     seen_message_ids: dict[str, int]
     size_bytes: int
 
 
-class Portrait(NamedTuple):
+class NamespaceState(NamedTuple):
     """A namespace."""
 
-    entities: dict[str, EntityPortrait]
+    entities: dict[str, EntityState]
     payload_references: dict[int, int]
     """How many messages refer to each body."""
 
 
-def portrait(namespace: Namespace, now_ms: int) -> Portrait:
+def namespace_state(namespace: Namespace, now_ms: int) -> NamespaceState:
     """As it is now."""
     references: dict[int, int] = {}
     for entity in namespace._directory:
@@ -57,16 +57,16 @@ def portrait(namespace: Namespace, now_ms: int) -> Portrait:
     shared = namespace._environment.payloads.references
     for payload_id, count in references.items():
         assert shared.get(payload_id, 1) == count, f"payload {payload_id} has {count} references"
-    return Portrait(
+    return NamespaceState(
         {entity.path: _entity(namespace, entity, now_ms) for entity in namespace._directory},
         references,
     )
 
 
-def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityPortrait:
+def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityState:
     sessions = entity.main.sessions
     duplicates = entity.duplicates
-    return EntityPortrait(
+    return EntityState(
         entity.record(namespace.name),
         entity.rule_rows() if isinstance(entity, Subscription) else [],
         [_queue(queue) for queue in entity.queues],
@@ -84,8 +84,8 @@ def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityPortrait
     )
 
 
-def _queue(queue: Queue) -> QueuePortrait:
-    return QueuePortrait(
+def _queue(queue: Queue) -> QueueState:
+    return QueueState(
         rows_of(queue.index.walk()),
         queue.last_sequence_number,
         queue.count,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Seeded:
+class SeededChoices:
     """The same choices for the same seed."""
 
     def __init__(self, seed: int) -> None:
@@ -32,7 +32,7 @@ class Seeded:
         return self._random.randrange(one_in) == 0
 
 
-class Drawn:
+class HypothesisChoices:
     """Choices that hypothesis makes, and makes simpler when something fails."""
 
     def __init__(self, data: st.DataObject) -> None:

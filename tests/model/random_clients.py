@@ -13,7 +13,7 @@ from broker.core.contract import commands as ask
 from broker.core.contract import effects as tell
 from broker.core.contract.commands import Settlement, SettlementKind
 from config.model.definitions import TopicDefinition
-from tests.model.comparison import Pair
+from tests.model.comparison import Comparison
 from tests.model.model_operations import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
 from tests.model.run_entities import (
     ENTITIES,
@@ -26,7 +26,7 @@ from tests.model.run_entities import (
     SEND_VIA,
     SESSIONS,
     WINDOW_MS,
-    Client,
+    ModelClient,
     mark_of,
     new_message,
 )
@@ -76,13 +76,13 @@ class Taken:
 class Known:
     """What clients have been told so far."""
 
-    senders: dict[Client, str] = field(default_factory=dict)
-    asked: dict[Client, str] = field(default_factory=dict)
+    senders: dict[ModelClient, str] = field(default_factory=dict)
+    asked: dict[ModelClient, str] = field(default_factory=dict)
     """Receivers that wait for the answer to their attach."""
-    receivers: dict[Client, str] = field(default_factory=dict)
-    got: dict[Client, int] = field(default_factory=dict)
+    receivers: dict[ModelClient, str] = field(default_factory=dict)
+    got: dict[ModelClient, int] = field(default_factory=dict)
     """How many messages a receiver has got."""
-    gone: list[Client] = field(default_factory=list)
+    gone: list[ModelClient] = field(default_factory=list)
     """Links the broker or the client ended."""
     taken: list[Taken] = field(default_factory=list)
     transactions: list[bytes] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Clients:
         """With `floods`, messages come and go by the thousand now and then."""
         self.floods = floods
         self.focus = choices.pick(FOCUSES)
-        self.pair = _new_pair(choices, self.focus, watch)
+        self.comparison = _new_pair(choices, self.focus, watch)
         self.known = Known()
         self._numbers = 0
         self._requests: dict[object, Command] = {}
@@ -115,8 +115,8 @@ class Clients:
         self._numbers += 1
         return f"{kind}{self._numbers}"
 
-    def client(self, kind: str) -> Client:
-        return Client(self.name(kind), self._told)
+    def client(self, kind: str) -> ModelClient:
+        return ModelClient(self.name(kind), self._told)
 
     def do(self, choices: Choices, command: Command, *, alone: bool = False) -> None:
         """Have a command run now, or in one turn with the next."""
@@ -130,7 +130,7 @@ class Clients:
         if isinstance(command, ask.AttachReceiver):
             self.known.asked[command.peer] = command.path  # type: ignore[index]
         self._turn.append(command)
-        together = not alone and not self.pair.bodies_may_be_away and choices.rarely(4)
+        together = not alone and not self.comparison.bodies_may_be_away and choices.rarely(4)
         if not together:
             self.end_turn()
 
@@ -138,14 +138,14 @@ class Clients:
         """Run what has gathered."""
         if self._turn:
             commands, self._turn = self._turn, []
-            self.pair.run(*commands)
+            self.comparison.run(*commands)
 
     def start_again(self) -> None:
         """The broker was restarted: links are gone, but what clients remember is not."""
         self.known = Known(taken=self.known.taken, transactions=self.known.transactions[-1:])
         self._requests.clear()
 
-    def _told(self, client: Client, effect: Effect) -> None:
+    def _told(self, client: ModelClient, effect: Effect) -> None:
         known = self.known
         if client in known.gone:
             return  # it has hung up meanwhile
@@ -216,7 +216,7 @@ class Clients:
             size = choices.pick((LARGE_BYTES, TOO_LARGE_BYTES))
         when_ms = 0
         if (scheduled or choices.rarely(8)) and not self.may_come_late(path):
-            when_ms = self.pair.now_ms + choices.pick(PAUSES_MS)
+            when_ms = self.comparison.now_ms + choices.pick(PAUSES_MS)
         return new_message(
             self.name("m"),
             session_id=session_id,
@@ -229,7 +229,7 @@ class Clients:
 
     def may_come_late(self, path: str) -> bool:
         """Rules look into bodies: what is scheduled for a topic waits for them, and others pass."""
-        return isinstance(ENTITIES[path], TopicDefinition) and self.pair.bodies_may_be_away
+        return isinstance(ENTITIES[path], TopicDefinition) and self.comparison.bodies_may_be_away
 
     def messages(self, choices: Choices, path: str, *, scheduled: bool = False) -> list[Message]:
         many = choices.pick(FLOODS) if self.floods and choices.rarely(3) else choices.number(1, 3)
@@ -239,13 +239,13 @@ class Clients:
         """Numbers to ask for: mostly such as exist."""
         if (
             path.removesuffix(TRANSFER_DEAD_SUFFIX).removesuffix(DEAD_SUFFIX)
-            not in self.pair.model.places
+            not in self.comparison.model.entities
         ):
             return [1]
-        place, sub = self.pair.model.find(path)
-        there = [i.number for i in self.pair.model.content(place, sub) if i.state == state]
+        entity, sub = self.comparison.model.find(path)
+        there = [i.number for i in self.comparison.model.content(entity, sub) if i.state == state]
         if choices.rarely(6):
-            there = [*there, 1, place.last_number[sub], 10_000]
+            there = [*there, 1, entity.last_number[sub], 10_000]
         return [choices.pick(there) for _ in range(choices.number(1, 2))] if there else []
 
     def settlement(self, choices: Choices) -> Settlement:
@@ -270,11 +270,11 @@ class Clients:
     def is_locked(self, one: Taken) -> bool:
         if (
             one.path.removesuffix(TRANSFER_DEAD_SUFFIX).removesuffix(DEAD_SUFFIX)
-            not in self.pair.model.places
+            not in self.comparison.model.entities
         ):
             return False
-        place, sub = self.pair.model.find(one.path)
-        return self.pair.model.locked(place, sub, one.token) is not None
+        entity, sub = self.comparison.model.find(one.path)
+        return self.comparison.model.locked(entity, sub, one.token) is not None
 
     def _forget_old(self) -> None:
         """A few stale tokens are enough for mistakes."""
@@ -283,22 +283,22 @@ class Clients:
             self.known.taken.remove(one)
 
 
-def _new_pair(choices: Choices, focus: Sequence[str], watch: Watch | None) -> Pair:
+def _new_pair(choices: Choices, focus: Sequence[str], watch: Watch | None) -> Comparison:
     entities = {path: ENTITIES[path] for path in focus}
     hold_locks = choices.rarely(4)
     way = choices.pick(("at once", "late commits", "bodies away", "late reads", "in parts"))
     # Two entities that forward to a third do so part by part, and their messages mix.
     if way == "in parts" and not any(_forwards(path) for path in focus):
         part_messages = choices.pick((1, 2, 3))
-        return Pair(entities, hold_locks=hold_locks, part_messages=part_messages, watch=watch)
+        return Comparison(entities, hold_locks=hold_locks, part_messages=part_messages, watch=watch)
     if way == "late commits" and watch is None:
-        return Pair(entities, commits_late=True, hold_locks=hold_locks)
+        return Comparison(entities, commits_late=True, hold_locks=hold_locks)
     if way in ("at once", "late commits", "in parts"):
-        return Pair(entities, hold_locks=hold_locks, watch=watch)
+        return Comparison(entities, hold_locks=hold_locks, watch=watch)
     # Where one message waits for its body, another may pass it on the way to another entity.
     reads_late = way == "late reads" and not any(_leads_on(path) for path in focus)
     budget_bytes = choices.pick((0, 100, 200))
-    return Pair(
+    return Comparison(
         entities,
         payload_budget_bytes=budget_bytes,
         reads_late=reads_late,

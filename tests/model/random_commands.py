@@ -42,7 +42,7 @@ RULES = (RuleDefinition("red", CorrelationFilter(label="red")), RuleDefinition("
 STATE_BYTES = (1, 3, 300 * 1024)
 
 
-class Moves(Clients):
+class RandomCommands(Clients):
     """Call a move by name with a source of choices."""
 
     # --- moves: sending ---------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Moves(Clients):
 
     def delete_messages(self, choices: Choices) -> None:
         path = self.receive_path(choices)
-        before_ms = self.pair.now_ms - choices.pick((0, -1, LOCK_MS))
+        before_ms = self.comparison.now_ms - choices.pick((0, -1, LOCK_MS))
         session_id = choices.pick((None, *SESSIONS)) if self.has_sessions(path) else None
         count = choices.pick((1, 2, 5, 6))
         asker = self.client("asker")
@@ -241,7 +241,7 @@ class Moves(Clients):
         session_id = choices.pick(SESSIONS)
         asker, request = self.client("asker"), self.name("session")
         what = choices.pick(("set", "renew", "get", "clear", "list", "list since"))
-        since_ms = self.pair.now_ms - choices.pick((0, LOCK_MS))
+        since_ms = self.comparison.now_ms - choices.pick((0, LOCK_MS))
         commands: dict[str, Command] = {
             "renew": ask.RenewSessionLock(asker, request, path, session_id),
             "set": ask.SetSessionState(
@@ -258,16 +258,16 @@ class Moves(Clients):
 
     def change_entity(self, choices: Choices) -> None:
         path = choices.pick(self.focus)
-        place = self.pair.model.places.get(path)
+        entity = self.comparison.model.entities.get(path)
         asker, request = self.client("asker"), self.name("change")
-        if place is None:
+        if entity is None:
             command: Command = ask.CreateEntity(
                 asker, request, path, choices.pick((ENTITIES[path], _resting(ENTITIES[path])))
             )
         elif choices.rarely(4):
             command = ask.DeleteEntity(asker, request, path)
         else:
-            definition = replace(place.definition, status=choices.pick(list(EntityStatus)))
+            definition = replace(entity.definition, status=choices.pick(list(EntityStatus)))
             if not isinstance(definition, TopicDefinition):
                 definition = replace(
                     definition,
@@ -302,15 +302,15 @@ class Moves(Clients):
     def heal(self, choices: Choices) -> None:
         """Every entity of the focus is there and enabled again."""
         for path in self.focus:
-            place = self.pair.model.places.get(path)
+            entity = self.comparison.model.entities.get(path)
             asker, request = self.client("asker"), self.name("heal")
-            if place is None:
+            if entity is None:
                 topic = path.partition("/Subscriptions/")[0]
-                if topic == path or topic in self.pair.model.places:
+                if topic == path or topic in self.comparison.model.entities:
                     create = ask.CreateEntity(asker, request, path, _resting(ENTITIES[path]))
                     self.do(choices, create, alone=True)
-            elif place.definition.status is not EntityStatus.ACTIVE:
-                definition = replace(place.definition, status=EntityStatus.ACTIVE)
+            elif entity.definition.status is not EntityStatus.ACTIVE:
+                definition = replace(entity.definition, status=EntityStatus.ACTIVE)
                 update = ask.UpdateEntity(asker, request, path, definition)
                 self.do(choices, update, alone=True)
 
@@ -341,35 +341,35 @@ class Moves(Clients):
         if moments and choices.rarely(3):
             # To the millisecond when something happens, or to the one before.
             until_ms = choices.pick(moments[:3]) - choices.number(0, 1)
-            self.pair.advance(until_ms - self.pair.now_ms)
+            self.comparison.advance(until_ms - self.comparison.now_ms)
         else:
             long = choices.rarely(3)
-            self.pair.advance(choices.pick(PAUSES_MS if long else SHORT_PAUSES_MS))
+            self.comparison.advance(choices.pick(PAUSES_MS if long else SHORT_PAUSES_MS))
         if choices.rarely(2):
             self.do(choices, ask.Tick())
 
     def _moments(self) -> list[int]:
         """When anything will change by itself, the next first."""
-        model = self.pair.model
+        model = self.comparison.model
         moments = {at_ms for at_ms, _, _ in model.events()}
         moments.update(item.expires_ms for item in model.items)
-        for place in model.places.values():
-            moments.update(place.seen.values())
-        return sorted(at_ms for at_ms in moments if at_ms > self.pair.now_ms)
+        for entity in model.entities.values():
+            moments.update(entity.seen.values())
+        return sorted(at_ms for at_ms in moments if at_ms > self.comparison.now_ms)
 
     def commit(self, choices: Choices) -> None:
         self.end_turn()
-        self.pair.commit(choices.number(1, 5))
+        self.comparison.commit(choices.number(1, 5))
 
     def read(self, choices: Choices) -> None:
         self.end_turn()
-        self.pair.read(choices.number(1, 2))
+        self.comparison.read(choices.number(1, 2))
 
     def restart(self, choices: Choices) -> None:
         self.end_turn()
         # See `_may_come_late`: what is scheduled for a topic must not have to wait for its body.
         is_topic = any(isinstance(ENTITIES[path], TopicDefinition) for path in self.focus)
-        self.pair.restart(read_bodies=is_topic or not choices.rarely(3))
+        self.comparison.restart(read_bodies=is_topic or not choices.rarely(3))
         self.start_again()
 
 
@@ -402,7 +402,7 @@ WEIGHTS: dict[str, int] = {
 """How often each move is made, by a run that has no better idea."""
 
 
-def play(moves: Moves, choices: Choices, steps: int) -> None:
+def run_random_commands(moves: RandomCommands, choices: Choices, steps: int) -> None:
     """So many random moves."""
     names = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
     for _ in range(steps):

@@ -155,10 +155,12 @@ MESSAGE_IDS = (None, "x", "y")
 LABELS = (None, "red")
 
 
-class Client:
+class ModelClient:
     """A peer with a name; remembers what it was told, and tells whoever listens."""
 
-    def __init__(self, name: str, told: Callable[[Client, Effect], None] | None = None) -> None:
+    def __init__(
+        self, name: str, told: Callable[[ModelClient, Effect], None] | None = None
+    ) -> None:
         self.name = name
         self._told = told
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.model.random_choices import Drawn, Seeded
-from tests.model.random_commands import WEIGHTS, Moves, play
+from tests.model.random_choices import HypothesisChoices, SeededChoices
+from tests.model.random_commands import WEIGHTS, RandomCommands, run_random_commands
 
 NAMES = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
 
@@ -29,28 +29,28 @@ SHORT = settings(
 class Dialogue(RuleBasedStateMachine):
     """Every step is one move of some client; both sides are compared after each turn."""
 
-    moves: Moves | None = None
+    moves: RandomCommands | None = None
     failed = False
 
     @initialize(data=st.data())
     def begin(self, data):
-        self.moves = Moves(Drawn(data))
+        self.moves = RandomCommands(HypothesisChoices(data))
 
     @rule(data=st.data(), name=st.sampled_from(NAMES))
     def move(self, data, name):
         assert self.moves is not None
         try:
-            getattr(self.moves, name)(Drawn(data))
+            getattr(self.moves, name)(HypothesisChoices(data))
         except Exception:
             self.failed = True
-            note("\n".join(["", "the dialogue:", *self.moves.pair.log]))
+            note("\n".join(["", "the dialogue:", *self.moves.comparison.log]))
             raise
 
     def teardown(self):
         """When all is deleted nothing may be left; a run that has failed has left enough."""
         if self.moves is not None and not self.failed:
             self.moves.end_turn()
-            self.moves.pair.finish()
+            self.moves.comparison.finish()
 
 
 def test_the_broker_does_what_the_naive_model_does():
@@ -61,16 +61,16 @@ def test_the_broker_does_what_the_naive_model_does():
 @pytest.mark.parametrize("seed", range(12))
 def test_long_runs_agree_too(seed):
     """Many steps over the same entities, from a fixed seed each."""
-    choices = Seeded(seed)
-    moves = Moves(choices)
-    play(moves, choices, 250)
-    moves.pair.finish()
+    choices = SeededChoices(seed)
+    moves = RandomCommands(choices)
+    run_random_commands(moves, choices, 250)
+    moves.comparison.finish()
 
 
 @pytest.mark.parametrize("seed", [2, 6, 8, 9])
 def test_floods_agree_too(seed):
     """Thousands of messages at once: more than one burst, block or read-ahead holds."""
-    choices = Seeded(seed)
-    moves = Moves(choices, floods=True)
-    play(moves, choices, 25)
-    moves.pair.finish()
+    choices = SeededChoices(seed)
+    moves = RandomCommands(choices, floods=True)
+    run_random_commands(moves, choices, 25)
+    moves.comparison.finish()

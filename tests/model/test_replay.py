@@ -12,9 +12,9 @@ import pytest
 
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
-from tests.model.namespace_state import Portrait, portrait
-from tests.model.random_choices import Seeded
-from tests.model.random_commands import Moves, play
+from tests.model.namespace_state import NamespaceState, namespace_state
+from tests.model.random_choices import SeededChoices
+from tests.model.random_commands import RandomCommands, run_random_commands
 from tests.model.run_entities import new_namespace
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Follower:
             self.store.open()
         restored = new_namespace()
         restored.restore(self.store.load(), now_ms)
-        expected, actual = portrait(live, now_ms), portrait(restored, now_ms)
+        expected, actual = namespace_state(live, now_ms), namespace_state(restored, now_ms)
         self._check_numbers(expected, actual)
         assert _unnumbered(expected) == _unnumbered(actual)
         self._check_bodies(live, actual)
 
-    def _check_numbers(self, live: Portrait, restored: Portrait) -> None:
+    def _check_numbers(self, live: NamespaceState, restored: NamespaceState) -> None:
         """What a message has had as its number, no other gets: not in this queue.
 
         Numbers set aside for nothing may come again. A topic's own are remembered by copies only:
@@ -66,7 +66,7 @@ class Follower:
                 assert self._highest[place] <= last
                 assert last <= queue.last_sequence_number or entity.definition.kind == "topic"
 
-    def _check_bodies(self, live: Namespace, restored: Portrait) -> None:
+    def _check_bodies(self, live: Namespace, restored: NamespaceState) -> None:
         """Every body a message refers to is there, as it was sent, and no other."""
         bodies = self.store.read_payloads(range(1, live._environment.ids.next_message_id))
         assert set(restored.payload_references) == set(bodies)
@@ -77,7 +77,7 @@ class Follower:
                         assert bodies[message.payload_id] == (message.body, message.annotations)
 
 
-def _unnumbered(whole: Portrait) -> Portrait:
+def _unnumbered(whole: NamespaceState) -> NamespaceState:
     return whole._replace(
         entities={
             path: entity._replace(
@@ -89,11 +89,11 @@ def _unnumbered(whole: Portrait) -> Portrait:
 
 
 def _run(store: Store, seed: int, steps: int) -> None:
-    choices = Seeded(seed)
+    choices = SeededChoices(seed)
     follower = Follower(store)
-    moves = Moves(choices, follower)
-    play(moves, choices, steps)
-    moves.pair.finish()
+    moves = RandomCommands(choices, follower)
+    run_random_commands(moves, choices, steps)
+    moves.comparison.finish()
     assert follower.turns > steps // 2
 
 

@@ -37,8 +37,8 @@ from tests.support.core_dialogue import (
     START_MS,
     T1,
     Advance,
+    CoreDialogue,
     PayloadsNeeded,
-    Playbook,
     R,
     S,
     credit,
@@ -57,15 +57,15 @@ def texts(messages):
 
 def test_a_deferred_message_cannot_be_fetched_while_receiving_is_disabled():
     """Fetching by number is receiving too."""
-    book = Playbook()
-    book.tell(send("hello"), credit(1))
-    book.tell(Settle(R, [T1], ["hello"], DEFER))
+    dialogue = CoreDialogue()
+    dialogue.tell(send("hello"), credit(1))
+    dialogue.tell(Settle(R, [T1], ["hello"], DEFER))
     disabled = QueueDefinition(status=EntityStatus.RECEIVE_DISABLED)
-    book.tell(UpdateEntity(CLIENT, 1, "q", disabled))
+    dialogue.tell(UpdateEntity(CLIENT, 1, "q", disabled))
     with pytest.raises(EntityDisabled):
-        book.ask(ReceiveDeferred(CLIENT, 2, "q", [1], ReceiveMode.PEEK_LOCK))
-    book.tell(UpdateEntity(CLIENT, 3, "q", QueueDefinition()))
-    assert 1 == len(book.ask(ReceiveDeferred(CLIENT, 4, "q", [1], ReceiveMode.PEEK_LOCK)))
+        dialogue.ask(ReceiveDeferred(CLIENT, 2, "q", [1], ReceiveMode.PEEK_LOCK))
+    dialogue.tell(UpdateEntity(CLIENT, 3, "q", QueueDefinition()))
+    assert 1 == len(dialogue.ask(ReceiveDeferred(CLIENT, 4, "q", [1], ReceiveMode.PEEK_LOCK)))
 
 
 # --- links ---------------------------------------------------------------------------------------
@@ -73,12 +73,12 @@ def test_a_deferred_message_cannot_be_fetched_while_receiving_is_disabled():
 
 def test_a_detached_receiver_is_forgotten_with_its_last_lock():
     """Clients that come and go, leaving locks behind, cost nothing in the end."""
-    book = Playbook()
-    book.tell(send("hello"), credit(1))
-    book.tell(Detach([R]))
-    assert book.namespace._links.receiver(R) is not None
-    book.tell(Advance(30_000))
-    assert book.namespace._links.receiver(R) is None
+    dialogue = CoreDialogue()
+    dialogue.tell(send("hello"), credit(1))
+    dialogue.tell(Detach([R]))
+    assert dialogue.namespace._links.receiver(R) is not None
+    dialogue.tell(Advance(30_000))
+    assert dialogue.namespace._links.receiver(R) is None
 
 
 # --- transactions --------------------------------------------------------------------------------
@@ -86,29 +86,29 @@ def test_a_detached_receiver_is_forgotten_with_its_last_lock():
 
 def test_numbers_promised_in_a_transaction_keep_their_place_in_a_session():
     """A message scheduled first and stored last is peeked in the order of its number."""
-    book = Playbook(QueueDefinition(requires_session=True))
-    transaction_id = book.ask(Declare(CLIENT, 1))
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True))
+    transaction_id = dialogue.ask(Declare(CLIENT, 1))
     scheduled = message("scheduled", session="a", at_ms=START_MS + 1_000)
-    book.ask(Schedule(CLIENT, 2, "q", [scheduled], transaction_id))
-    book.tell(send(message("sent", session="a")))
-    book.ask(Discharge(CLIENT, 3, transaction_id, fail=False))
-    assert ["scheduled", "sent"] == texts(book.ask(Peek(CLIENT, 4, "q", 0, 10, "a")))
+    dialogue.ask(Schedule(CLIENT, 2, "q", [scheduled], transaction_id))
+    dialogue.tell(send(message("sent", session="a")))
+    dialogue.ask(Discharge(CLIENT, 3, transaction_id, fail=False))
+    assert ["scheduled", "sent"] == texts(dialogue.ask(Peek(CLIENT, 4, "q", 0, 10, "a")))
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_a_transaction_that_sends_to_a_deleted_entity_is_rolled_back(scheduled):
     """Nothing is stored for an entity that is gone, and nobody is told that it was."""
-    book = Playbook()
-    transaction_id = book.ask(Declare(CLIENT, 1))
+    dialogue = CoreDialogue()
+    transaction_id = dialogue.ask(Declare(CLIENT, 1))
     if scheduled:
         later = message("later", at_ms=START_MS + 1_000)
-        book.ask(Schedule(CLIENT, 2, "q", [later], transaction_id))
+        dialogue.ask(Schedule(CLIENT, 2, "q", [later], transaction_id))
     else:
-        book.tell(Send(S, [message("now")], ["now"], transaction_id))
-    book.tell(DeleteEntity(CLIENT, 3, "q"))
+        dialogue.tell(Send(S, [message("now")], ["now"], transaction_id))
+    dialogue.tell(DeleteEntity(CLIENT, 3, "q"))
     with pytest.raises(TransactionRolledBack):
-        book.ask(Discharge(CLIENT, 4, transaction_id, fail=False))
-    assert {} == book.commit().rows
+        dialogue.ask(Discharge(CLIENT, 4, transaction_id, fail=False))
+    assert {} == dialogue.commit().rows
 
 
 # --- time ----------------------------------------------------------------------------------------
@@ -121,11 +121,11 @@ TOPIC: dict[str, EntityDefinition] = {
 
 def test_what_fell_due_while_the_broker_was_down_comes_in_the_order_of_its_time():
     """Messages to a topic whose bodies must be read back first keep their own times."""
-    book = Playbook(entities=TOPIC, attach=False)
-    book.tell(AttachSender(S, "t"))
-    book.tell(send(message("second", at_ms=START_MS + 20_000)))
-    book.tell(send(message("first", at_ms=START_MS + 10_000)))
-    later = book.restarted(after_ms=60_000)
+    dialogue = CoreDialogue(entities=TOPIC, attach=False)
+    dialogue.tell(AttachSender(S, "t"))
+    dialogue.tell(send(message("second", at_ms=START_MS + 20_000)))
+    dialogue.tell(send(message("first", at_ms=START_MS + 10_000)))
+    later = dialogue.restarted(after_ms=60_000)
     later.serve(Advance(0))
     peeked = later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
     assert ["first", "second"] == texts(peeked)
@@ -134,75 +134,75 @@ def test_what_fell_due_while_the_broker_was_down_comes_in_the_order_of_its_time(
 
 def test_what_fell_due_and_expired_while_the_broker_was_down_is_not_delivered():
     """Time to live counts from the scheduled time, however late the body is read back."""
-    book = Playbook(entities=TOPIC, attach=False)
-    book.tell(AttachSender(S, "t"))
-    book.tell(send(message("old", at_ms=START_MS + 10_000, time_to_live_ms=5_000)))
-    later = book.restarted(after_ms=60_000)
+    dialogue = CoreDialogue(entities=TOPIC, attach=False)
+    dialogue.tell(AttachSender(S, "t"))
+    dialogue.tell(send(message("old", at_ms=START_MS + 10_000, time_to_live_ms=5_000)))
+    later = dialogue.restarted(after_ms=60_000)
     later.serve(Advance(0))
     assert [] == later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
 
 
 def test_scheduling_for_the_past_on_a_topic_answers_with_the_topics_number():
     """Not with that of a copy in one of its subscriptions."""
-    book = Playbook(entities=TOPIC, attach=False)
-    book.tell(AttachSender(S, "t"))
-    book.ask(Schedule(CLIENT, 1, "t", [message("later", at_ms=START_MS + 1_000)]))
-    assert [2] == book.ask(Schedule(CLIENT, 2, "t", [message("past")]))
+    dialogue = CoreDialogue(entities=TOPIC, attach=False)
+    dialogue.tell(AttachSender(S, "t"))
+    dialogue.ask(Schedule(CLIENT, 1, "t", [message("later", at_ms=START_MS + 1_000)]))
+    assert [2] == dialogue.ask(Schedule(CLIENT, 2, "t", [message("past")]))
 
 
 def test_a_session_subscription_made_later_finds_the_session_of_a_scheduled_message():
     """When the message was sent, nobody had asked for sessions yet."""
-    book = Playbook(entities={"t": TopicDefinition()}, attach=False)
-    book.tell(AttachSender(S, "t"))
-    book.tell(send(message("later", session="a", at_ms=START_MS + 1_000)))
+    dialogue = CoreDialogue(entities={"t": TopicDefinition()}, attach=False)
+    dialogue.tell(AttachSender(S, "t"))
+    dialogue.tell(send(message("later", session="a", at_ms=START_MS + 1_000)))
     grouped = SubscriptionDefinition(requires_session=True)
-    book.tell(CreateEntity(CLIENT, 1, "t/Subscriptions/s", grouped))
-    book.tell(Advance(1_000))
-    assert ["later"] == texts(book.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10, "a")))
+    dialogue.tell(CreateEntity(CLIENT, 1, "t/Subscriptions/s", grouped))
+    dialogue.tell(Advance(1_000))
+    assert ["later"] == texts(dialogue.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10, "a")))
 
 
 def test_what_a_topic_takes_over_keeps_its_order_in_every_subscription():
     """Whether a message goes to one subscription or to several, it does not overtake others."""
     some = (RuleDefinition("some", CorrelationFilter(properties={"color": "red"})),)
-    book = Playbook(
+    dialogue = CoreDialogue(
         entities={**TOPIC, "t/Subscriptions/some": SubscriptionDefinition(rules=some)}, attach=False
     )
-    book.tell(AttachSender(S, "t"))
+    dialogue.tell(AttachSender(S, "t"))
     at_ms = START_MS + 1_000
-    book.tell(send(message("both", at_ms=at_ms, color="red"), message("one", at_ms=at_ms)))
-    book.tell(Advance(1_000))
-    assert ["both", "one"] == texts(book.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
+    dialogue.tell(send(message("both", at_ms=at_ms, color="red"), message("one", at_ms=at_ms)))
+    dialogue.tell(Advance(1_000))
+    assert ["both", "one"] == texts(dialogue.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
 
 
 def test_what_is_forwarded_to_a_topic_lives_as_long_as_the_topic_allows():
     """As if it had been sent there."""
     topic = TopicDefinition(default_time_to_live_ms=5_000)
     forwarding = QueueDefinition(forward_to="t")
-    book = Playbook(entities={**TOPIC, "t": topic, "q": forwarding}, attach=False)
-    book.tell(AttachSender(S, "q"))
-    book.tell(send("hello"))
-    assert 1 == len(book.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
-    book.tell(Advance(5_000))
-    assert [] == book.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10))
+    dialogue = CoreDialogue(entities={**TOPIC, "t": topic, "q": forwarding}, attach=False)
+    dialogue.tell(AttachSender(S, "q"))
+    dialogue.tell(send("hello"))
+    assert 1 == len(dialogue.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
+    dialogue.tell(Advance(5_000))
+    assert [] == dialogue.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10))
 
 
 # --- bodies in the store -------------------------------------------------------------------------
 
 
 class SlowReads:
-    """A playbook over its budget, whose reads are answered one by one, when asked to."""
+    """A dialogue over its budget, whose reads are answered one by one, when asked to."""
 
     def __init__(self):
-        self.book = Playbook(budget_bytes=0)
+        self.dialogue = CoreDialogue(budget_bytes=0)
         self.needed = []
 
     def tell(self, *steps):
-        told = self.book.run(*steps).effects
+        told = self.dialogue.run(*steps).effects
         self.needed += [one for one in told if isinstance(one, PayloadsNeeded)]
         return [one for one in told if not isinstance(one, PayloadsNeeded)]
 
     def answer_read(self):
-        payloads = self.book.commit().payloads
+        payloads = self.dialogue.commit().payloads
         ids = self.needed.pop(0).payload_ids
         return self.tell(PayloadsLoaded({one: payloads[one] for one in ids if one in payloads}))
 
@@ -241,8 +241,8 @@ def test_a_message_that_came_back_and_lost_its_body_is_read_again():
 
 def test_messages_that_expire_together_die_in_the_order_of_their_numbers():
     """Also when a higher number was given to a message that arrived earlier."""
-    book = Playbook(QueueDefinition(dead_lettering_on_expiration=True))
-    book.tell(send(message("later", at_ms=START_MS + 1_000, time_to_live_ms=4_000)))
-    book.tell(send(message("sooner", time_to_live_ms=5_000)))
-    book.tell(Advance(5_000))
-    assert ["sooner", "later"] == texts(book.ask(Peek(CLIENT, 1, "q/$DeadLetterQueue", 0, 10)))
+    dialogue = CoreDialogue(QueueDefinition(dead_lettering_on_expiration=True))
+    dialogue.tell(send(message("later", at_ms=START_MS + 1_000, time_to_live_ms=4_000)))
+    dialogue.tell(send(message("sooner", time_to_live_ms=5_000)))
+    dialogue.tell(Advance(5_000))
+    assert ["sooner", "later"] == texts(dialogue.ask(Peek(CLIENT, 1, "q/$DeadLetterQueue", 0, 10)))

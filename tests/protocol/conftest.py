@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.support.dotnet_setup import Bench
+from tests.support.dotnet_setup import DotNetSetup
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def broker() -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def bench(broker: BrokerProcess) -> Bench:
-    return Bench(broker)
+def setup(broker: BrokerProcess) -> DotNetSetup:
+    return DotNetSetup(broker)
 
 
 @pytest.fixture
-def client(bench: Bench) -> Iterator[DotNetClient]:
-    with bench.client() as connected:
+def client(setup: DotNetSetup) -> Iterator[DotNetClient]:
+    with setup.client() as connected:
         yield connected

@@ -43,7 +43,7 @@ from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from tests.support.dotnet_links import Received, Receiver
-    from tests.support.dotnet_setup import Bench
+    from tests.support.dotnet_setup import DotNetSetup
 
 TICKS_OF_1970 = 621_355_968_000_000_000
 LAST_MS = 253_402_300_799_999
@@ -53,16 +53,18 @@ LAST_MS = 253_402_300_799_999
 # --- connecting and claiming -------------------------------------------------------------------
 
 
-def test_token_for_the_namespace_serves_every_entity(bench: Bench, client: DotNetClient) -> None:
+def test_token_for_the_namespace_serves_every_entity(
+    setup: DotNetSetup, client: DotNetClient
+) -> None:
     """`sr` is `amqps://host/` in lower case, the claim an `amqp` address: it is accepted."""
-    queue = bench.queue()
+    queue = setup.queue()
     assert client.claim(queue)["status-code"] in (200, 202)
     assert client.claim(f"{queue}/$management")["status-code"] in (200, 202)
 
 
-def test_wrong_key_is_unauthorized(bench: Bench, client: DotNetClient) -> None:
+def test_wrong_key_is_unauthorized(setup: DotNetSetup, client: DotNetClient) -> None:
     """A 401 with a description: the SDK makes its authorization error of it."""
-    answer = client.claim(bench.queue(), key="wrong")
+    answer = client.claim(setup.queue(), key="wrong")
     assert 401 == answer["status-code"]
 
 
@@ -76,9 +78,9 @@ def test_strict_broker_takes_the_same_token() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "UPPER", "with~tilde", "a/b", "dots.and_lines"])
-def test_addresses_are_absolute_paths(bench: Bench, client: DotNetClient, name: str) -> None:
+def test_addresses_are_absolute_paths(setup: DotNetSetup, client: DotNetClient, name: str) -> None:
     """A leading slash, escapes, and the case the user wrote."""
-    queue = bench.queue(name)
+    queue = setup.queue(name)
     send(client, queue.swapcase(), b"hello")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -86,9 +88,9 @@ def test_addresses_are_absolute_paths(bench: Bench, client: DotNetClient, name: 
     receiver.settle(received, ACCEPTED)
 
 
-def test_escapes_in_addresses_are_read(bench: Bench, client: DotNetClient) -> None:
+def test_escapes_in_addresses_are_read(setup: DotNetSetup, client: DotNetClient) -> None:
     """`%2D` is a hyphen, wherever it stands."""
-    queue = bench.queue("escaped")
+    queue = setup.queue("escaped")
     client.claim(queue)
     link = client.attach(
         client.begin(),
@@ -112,9 +114,9 @@ def test_missing_entity_is_named_in_the_words_the_sdk_looks_for(client: DotNetCl
 # --- sending and receiving ---------------------------------------------------------------------
 
 
-def test_send_is_accepted_and_received_by_credit(bench: Bench, client: DotNetClient) -> None:
+def test_send_is_accepted_and_received_by_credit(setup: DotNetSetup, client: DotNetClient) -> None:
     """As many come as credit was given for, each with a lock token for a tag."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"a", b"b", b"c")
     receiver = client.receiver(queue)
     received = receiver.receive(2)
@@ -126,27 +128,27 @@ def test_send_is_accepted_and_received_by_credit(bench: Bench, client: DotNetCli
     assert [b"c"] == left_in(client, queue)
 
 
-def test_batch_is_one_transfer_of_many_messages(bench: Bench, client: DotNetClient) -> None:
+def test_batch_is_one_transfer_of_many_messages(setup: DotNetSetup, client: DotNetClient) -> None:
     """The format says that the data sections are messages."""
-    queue = bench.queue()
+    queue = setup.queue()
     parts = [message(body) for body in (b"a", b"b", b"c")]
     payload = b"".join(encode(Described(ULong(0x75), part)) for part in parts)
     client.sender(queue).send(payload, message_format=BATCH_FORMAT)
     assert [b"a", b"b", b"c"] == left_in(client, queue)
 
 
-def test_receive_and_delete_comes_settled(bench: Bench, client: DotNetClient) -> None:
+def test_receive_and_delete_comes_settled(setup: DotNetSetup, client: DotNetClient) -> None:
     """The sender settles; what the SDK says afterwards is heard in silence."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"a")
     (received,) = client.receiver(queue, deletes=True).receive()
     assert received.transfer[TRANSFER_SETTLED] is True
     assert [] == left_in(client, queue)
 
 
-def test_closing_drains_first(bench: Bench, client: DotNetClient) -> None:
+def test_closing_drains_first(setup: DotNetSetup, client: DotNetClient) -> None:
     """`CloseAsync` takes its credit back before it detaches, and waits for the answer."""
-    queue = bench.queue()
+    queue = setup.queue()
     receiver = client.receiver(queue)
     receiver.link.flow(50)
     receiver.close()
@@ -155,9 +157,9 @@ def test_closing_drains_first(bench: Bench, client: DotNetClient) -> None:
     assert b"for the next one" == received.body
 
 
-def test_late_message_is_kept_for_the_next_call(bench: Bench, client: DotNetClient) -> None:
+def test_late_message_is_kept_for_the_next_call(setup: DotNetSetup, client: DotNetClient) -> None:
     """Credit that found nothing stays, and a message that comes later is pushed."""
-    queue = bench.queue()
+    queue = setup.queue()
     receiver = client.receiver(queue)
     receiver.link.flow(1)
     send(client, queue, b"late")
@@ -165,10 +167,10 @@ def test_late_message_is_kept_for_the_next_call(bench: Bench, client: DotNetClie
 
 
 def test_late_message_may_be_released_as_often_as_there_is_credit(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """Older releases of the SDK give back what no call waits for; that is no delivery."""
-    queue = bench.queue()
+    queue = setup.queue()
     receiver = client.receiver(queue)
     receiver.link.flow(3)
     send(client, queue, b"late")
@@ -179,12 +181,12 @@ def test_late_message_may_be_released_as_often_as_there_is_credit(
 
 
 def test_closing_releases_what_was_prefetched_and_ends_the_session_in_one_go(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """No answer is awaited in between; the next receiver finds everything as it was."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"a", b"b", b"c")
-    with bench.client() as other:
+    with setup.client() as other:
         receiver = other.receiver(queue)
         received = receiver.receive(3)
         receiver.release(received[0], received[2])
@@ -194,10 +196,10 @@ def test_closing_releases_what_was_prefetched_and_ends_the_session_in_one_go(
 
 
 def test_session_receiver_drains_even_when_no_credit_is_left(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """It does so whenever it got less than it asked for, and waits for the answer."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="one")
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
     receiver.receive()
@@ -208,35 +210,37 @@ def test_session_receiver_drains_even_when_no_credit_is_left(
 # --- settling ----------------------------------------------------------------------------------
 
 
-def locked(bench: Bench, client: DotNetClient, body: bytes = b"a") -> tuple[Receiver, Received]:
-    queue = bench.queue()
+def locked(
+    setup: DotNetSetup, client: DotNetClient, body: bytes = b"a"
+) -> tuple[Receiver, Received]:
+    queue = setup.queue()
     send(client, queue, body)
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
     return receiver, received
 
 
-def test_abandon_is_modified_with_no_fields(bench: Bench, client: DotNetClient) -> None:
+def test_abandon_is_modified_with_no_fields(setup: DotNetSetup, client: DotNetClient) -> None:
     """It is answered with modified, comes back at once, and has been counted."""
-    receiver, received = locked(bench, client)
+    receiver, received = locked(setup, client)
     assert 0x27 == receiver.settle(received, ABANDONED).descriptor
     (again,) = receiver.receive()
     assert 1 == again.delivery_count
     assert received.lock_token != again.lock_token
 
 
-def test_abandon_sets_properties(bench: Bench, client: DotNetClient) -> None:
+def test_abandon_sets_properties(setup: DotNetSetup, client: DotNetClient) -> None:
     """Properties to modify come as message annotations."""
-    receiver, received = locked(bench, client)
+    receiver, received = locked(setup, client)
     changed = Described(ULong(0x27), [None, None, {Symbol("tried"): Int(1)}])
     receiver.settle(received, changed)
     (again,) = receiver.receive()
     assert {"tried": 1} == again.properties
 
 
-def test_defer_is_modified_undeliverable_here(bench: Bench, client: DotNetClient) -> None:
+def test_defer_is_modified_undeliverable_here(setup: DotNetSetup, client: DotNetClient) -> None:
     """Found by number only; settled through management, since no link has delivered it."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"later")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -260,10 +264,10 @@ def test_defer_is_modified_undeliverable_here(bench: Bench, client: DotNetClient
 
 
 def test_dead_letter_without_arguments_is_rejected_without_an_error(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """No reason is made up, and the answer is rejected without an error as well."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"bad")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -274,9 +278,9 @@ def test_dead_letter_without_arguments_is_rejected_without_an_error(
     assert "DeadLetterReason" not in dead.properties
 
 
-def test_dead_letter_with_a_reason(bench: Bench, client: DotNetClient) -> None:
+def test_dead_letter_with_a_reason(setup: DotNetSetup, client: DotNetClient) -> None:
     """Reason, description and further properties stand in the error's info."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"bad")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -290,10 +294,10 @@ def test_dead_letter_with_a_reason(bench: Bench, client: DotNetClient) -> None:
 
 
 def test_dead_letter_reason_that_is_no_text_is_a_property(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """Properties to modify may have that name: they keep their types, and there is no reason."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"bad")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -306,9 +310,9 @@ def test_dead_letter_reason_that_is_no_text_is_a_property(
     assert "Timestamp" == type(dead.properties["DeadLetterReason"]).__name__
 
 
-def test_neighbours_are_completed_by_one_frame(bench: Bench, client: DotNetClient) -> None:
+def test_neighbours_are_completed_by_one_frame(setup: DotNetSetup, client: DotNetClient) -> None:
     """Batched outcomes name a range; each of them is answered."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"a", b"b", b"c")
     receiver = client.receiver(queue)
     received = receiver.receive(3)
@@ -318,20 +322,20 @@ def test_neighbours_are_completed_by_one_frame(bench: Bench, client: DotNetClien
     assert [] == left_in(client, queue)
 
 
-def test_settling_too_late_is_lock_lost(bench: Bench, client: DotNetClient) -> None:
+def test_settling_too_late_is_lock_lost(setup: DotNetSetup, client: DotNetClient) -> None:
     """Rejected with an error whose condition makes the SDK's lock-lost exception."""
-    receiver, received = locked(bench, client)
-    bench.lock_expires()
+    receiver, received = locked(setup, client)
+    setup.lock_expires()
     with pytest.raises(Refused) as refused:
         receiver.settle(received, ACCEPTED)
     assert "com.microsoft:message-lock-lost" == refused.value.condition
 
 
 def test_message_of_a_closed_link_is_settled_through_management(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """The SDK falls back on the lock token when the delivery's link is gone."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"a")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -344,9 +348,9 @@ def test_message_of_a_closed_link_is_settled_through_management(
     assert [] == left_in(client, queue)
 
 
-def test_renewing_answers_with_an_array_of_times(bench: Bench, client: DotNetClient) -> None:
+def test_renewing_answers_with_an_array_of_times(setup: DotNetSetup, client: DotNetClient) -> None:
     """`expirations` is cast to an array of dates."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"a")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -356,9 +360,11 @@ def test_renewing_answers_with_an_array_of_times(bench: Bench, client: DotNetCli
     assert "Timestamp" == type(answer["expirations"].items[0]).__name__
 
 
-def test_scheduling_answers_with_an_array_of_longs(bench: Bench, client: DotNetClient) -> None:
+def test_scheduling_answers_with_an_array_of_longs(
+    setup: DotNetSetup, client: DotNetClient
+) -> None:
     """And cancelling takes them back."""
-    queue = bench.queue()
+    queue = setup.queue()
     requests = client.requests(queue)
     at = {"x-opt-scheduled-enqueue-time": Timestamp(4_000_000_000_000)}
     entry = {"message-id": "one", "message": message(b"later", annotations=at)}
@@ -377,9 +383,11 @@ def session_of(receiver: Receiver) -> object:
     return receiver.link.answer[ATTACH_SOURCE].value[7][SESSION_FILTER]
 
 
-def test_named_session_is_accepted_by_a_plain_filter(bench: Bench, client: DotNetClient) -> None:
+def test_named_session_is_accepted_by_a_plain_filter(
+    setup: DotNetSetup, client: DotNetClient
+) -> None:
     """The answer's filter is the id as plain text; its lock's end is a long of .NET ticks."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="one")
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
     assert "one" == session_of(receiver)
@@ -396,22 +404,22 @@ def test_named_session_is_accepted_by_a_plain_filter(bench: Bench, client: DotNe
     [(PRODUCT, "Order"), ("MSJSClient", "oRDER"), ("MSGolangClient", "oRDER")],
 )
 def test_session_id_is_told_as_first_written_or_as_asked_for(
-    bench: Bench, client: DotNetClient, product: str, told: str
+    setup: DotNetSetup, client: DotNetClient, product: str, told: str
 ) -> None:
     """The JavaScript and Go SDKs give up when the answer differs from what they asked for, even if
     by case only. Without an id in the request there is nothing to differ from."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="Order")
     for asked, expected in (("oRDER", told), (None, "Order")):
-        with DotNetClient(bench.broker.amqp_port, product=product) as other:
+        with DotNetClient(setup.broker.amqp_port, product=product) as other:
             receiver = other.receiver(queue, filters={SESSION_FILTER: asked})
             assert expected == session_of(receiver)
             receiver.link.detach()
 
 
-def test_next_session_is_given_or_timed_out(bench: Bench, client: DotNetClient) -> None:
+def test_next_session_is_given_or_timed_out(setup: DotNetSetup, client: DotNetClient) -> None:
     """A null filter takes what there is; with nothing left the link is refused in time."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="one")
     receiver = client.receiver(queue, filters={SESSION_FILTER: None}, wait_ms=59_900)
     assert "one" == session_of(receiver)
@@ -420,18 +428,18 @@ def test_next_session_is_given_or_timed_out(bench: Bench, client: DotNetClient) 
     assert "com.microsoft:timeout" == refused.value.condition
 
 
-def test_held_session_cannot_be_locked(bench: Bench, client: DotNetClient) -> None:
+def test_held_session_cannot_be_locked(setup: DotNetSetup, client: DotNetClient) -> None:
     """By its own condition, which is not tried again."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     client.receiver(queue, filters={SESSION_FILTER: "one"})
     with pytest.raises(Refused) as refused:
         client.receiver(queue, filters={SESSION_FILTER: "one"})
     assert "com.microsoft:session-cannot-be-locked" == refused.value.condition
 
 
-def test_session_requests_name_the_link(bench: Bench, client: DotNetClient) -> None:
+def test_session_requests_name_the_link(setup: DotNetSetup, client: DotNetClient) -> None:
     """State and renewal, asked with the name of the session's link."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
     requests, which = client.requests(queue), {"session-id": "one"}
     assert requests.manage("get-session-state", which, receiver)["session-state"] is None
@@ -442,11 +450,11 @@ def test_session_requests_name_the_link(bench: Bench, client: DotNetClient) -> N
 
 
 def test_deferred_message_of_a_session_is_settled_however_late(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """The SDK forgets a token at the message's own locked-until time, so in a session that must be
     the greatest there is; only the session's time moves when the session is renewed."""
-    queue = bench.queue(RequiresSession=True, LockDuration="PT30S")
+    queue = setup.queue(RequiresSession=True, LockDuration="PT30S")
     send(client, queue, b"later", session_id="one")
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
     (received,) = receiver.receive()
@@ -465,7 +473,7 @@ def test_deferred_message_of_a_session_is_settled_however_late(
     tokens = Array(ArrayCode.UUID, [entry["lock-token"]])
     ends = []
     for _ in range(4):
-        bench.broker.advance_clock(20_000)
+        setup.broker.advance_clock(20_000)
         ends.append(requests.manage("renew-session-lock", which, receiver)["expiration"])
     assert sorted(set(ends)) == ends
     renewed = requests.manage("renew-lock", {"lock-tokens": tokens}, receiver)["expirations"]
@@ -475,13 +483,13 @@ def test_deferred_message_of_a_session_is_settled_however_late(
     assert [] == left_in(client, queue)
 
 
-def test_lost_session_is_told_by_detaching(bench: Bench, client: DotNetClient) -> None:
+def test_lost_session_is_told_by_detaching(setup: DotNetSetup, client: DotNetClient) -> None:
     """A session receiver whose link goes is dead; the condition says what was lost."""
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="one")
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
     receiver.receive()
-    bench.lock_expires()
+    setup.lock_expires()
     with pytest.raises(Refused) as refused:
         receiver.link.raise_detached()
     assert "com.microsoft:session-lock-lost" == refused.value.condition

@@ -22,7 +22,7 @@ from tests.support.dotnet_setup import SESSION_FILTER, bodies, left_in, send
 
 if TYPE_CHECKING:
     from tests.support.dotnet_client import DotNetClient
-    from tests.support.dotnet_setup import Bench
+    from tests.support.dotnet_setup import DotNetSetup
 
 ENDS = pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
 LATER = {"x-opt-scheduled-enqueue-time": Timestamp(4_000_000_000_000)}
@@ -30,10 +30,10 @@ LATER = {"x-opt-scheduled-enqueue-time": Timestamp(4_000_000_000_000)}
 
 @ENDS
 def test_transaction_across_entities_on_one_amqp_session(
-    bench: Bench, client: DotNetClient, fail: bool
+    setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
     """The coordinator is attached before any entity link, and all links share its session."""
-    origin, destination = bench.queue(), bench.queue()
+    origin, destination = setup.queue(), setup.queue()
     send(client, origin, b"in")
     channel = client.begin()
     controller = Controller(client, channel)
@@ -52,10 +52,10 @@ def test_transaction_across_entities_on_one_amqp_session(
 
 @ENDS
 def test_scheduling_and_cancelling_are_part_of_it(
-    bench: Bench, client: DotNetClient, fail: bool
+    setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
     """Both go through management, in requests that are settled and in a transaction."""
-    queue = bench.queue()
+    queue = setup.queue()
     requests = client.requests(queue)
     controller = Controller(client, client.begin())
 
@@ -78,10 +78,10 @@ def test_scheduling_and_cancelling_are_part_of_it(
 
 @pytest.mark.parametrize("has_session", [False, True], ids=["plain", "session"])
 def test_what_was_rolled_back_can_be_completed_again_and_only_once(
-    bench: Bench, client: DotNetClient, has_session: bool
+    setup: DotNetSetup, client: DotNetClient, has_session: bool
 ) -> None:
     """By lock token, in a transaction or without; then its lock is lost, but not a session."""
-    queue = bench.queue(RequiresSession=has_session)
+    queue = setup.queue(RequiresSession=has_session)
     send(client, queue, b"a", session_id="one" if has_session else None)
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"} if has_session else None)
     (received,) = receiver.receive()
@@ -105,12 +105,12 @@ def test_what_was_rolled_back_can_be_completed_again_and_only_once(
 
 
 def test_transaction_of_another_connection_is_not_left_out(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """A second client in a scope sends under an id of the first: never at once and for good."""
-    queue = bench.queue()
+    queue = setup.queue()
     transaction_id = Controller(client, client.begin()).declare()
-    with bench.client() as other:
+    with setup.client() as other:
         sender = other.sender(queue, transaction=transaction_id)
         sender.send(message(b"too soon"), outcome=0x25)
         assert [] == left_in(other, queue)
@@ -118,10 +118,10 @@ def test_transaction_of_another_connection_is_not_left_out(
 
 @pytest.mark.parametrize("sends_first", [True, False])
 def test_only_the_first_entity_of_a_coordinated_session_is_received_from(
-    bench: Bench, client: DotNetClient, sends_first: bool
+    setup: DotNetSetup, client: DotNetClient, sends_first: bool
 ) -> None:
     """Others are sent to via that one; a session made again may begin with another."""
-    first, second = bench.queue(), bench.queue()
+    first, second = setup.queue(), setup.queue()
     channel = client.begin()
     Controller(client, channel)
     if sends_first:
@@ -140,14 +140,14 @@ def test_only_the_first_entity_of_a_coordinated_session_is_received_from(
 
 
 def test_a_session_without_a_coordinator_receives_from_anywhere(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """Nor does a link that was refused decide about others."""
     channel = client.begin()
     for _ in range(2):
-        client.receiver(bench.queue(), channel)
+        client.receiver(setup.queue(), channel)
     coordinated = client.begin()
     Controller(client, coordinated)
     with pytest.raises(Refused):
         client.receiver("nowhere", coordinated)
-    client.receiver(bench.queue(), coordinated)
+    client.receiver(setup.queue(), coordinated)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver
-    from tests.support.dotnet_setup import Bench
+    from tests.support.dotnet_setup import DotNetSetup
 
 
 def close_in_order(client: DotNetClient, _: Receiver) -> None:
@@ -79,12 +79,12 @@ def complete(client: DotNetClient, queue: str, message: Received) -> None:
 
 @pytest.mark.parametrize("end", IN_ORDER)
 def test_locks_of_a_closed_connection_stand(
-    bench: Bench, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
+    setup: DotNetSetup, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
 ) -> None:
     """Nobody else gets the message, and another connection settles it by its token."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"held", b"free")
-    leaving = bench.client()
+    leaving = setup.client()
     receiver = leaving.receiver(queue)
     (held,) = receiver.receive()
     end(leaving, receiver)
@@ -94,16 +94,16 @@ def test_locks_of_a_closed_connection_stand(
 
 
 def test_locks_of_a_closed_connection_expire_in_their_time(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """And then the delivery counts as failed."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"held")
-    leaving = bench.client()
+    leaving = setup.client()
     receiver = leaving.receiver(queue)
     (held,) = receiver.receive()
     close_in_order(leaving, receiver)
-    bench.lock_expires()
+    setup.lock_expires()
     (again,) = client.receiver(queue).receive()
     assert 1 == again.delivery_count
     with pytest.raises(Refused) as refused:
@@ -113,12 +113,12 @@ def test_locks_of_a_closed_connection_expire_in_their_time(
 
 @pytest.mark.parametrize("end", BROKEN)
 def test_locks_of_a_broken_connection_are_dropped_at_once(
-    bench: Bench, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
+    setup: DotNetSetup, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
 ) -> None:
     """Each a failed delivery; the token is worth nothing any more."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"held")
-    leaving = bench.client()
+    leaving = setup.client()
     receiver = leaving.receiver(queue)
     (held,) = receiver.receive()
     end(leaving, receiver)
@@ -131,15 +131,15 @@ def test_locks_of_a_broken_connection_are_dropped_at_once(
 
 @pytest.mark.parametrize(("end", "stands"), [(close_in_order, True), (cut, False)])
 def test_locks_of_deferred_messages_end_alike(
-    bench: Bench,
+    setup: DotNetSetup,
     client: DotNetClient,
     end: Callable[[DotNetClient, Receiver], None],
     stands: bool,
 ) -> None:
     """What was fetched by number was locked through the connection too."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"held")
-    leaving = bench.client()
+    leaving = setup.client()
     receiver = leaving.receiver(queue)
     (held,) = receiver.receive()
     receiver.settle(held, DEFERRED)
@@ -155,11 +155,11 @@ def test_locks_of_deferred_messages_end_alike(
         assert requests.manage("receive-by-sequence-number", fetch)["messages"]
 
 
-def test_a_setting_holds_the_locks_of_broken_connections_too(bench: Bench) -> None:
+def test_a_setting_holds_the_locks_of_broken_connections_too(setup: DotNetSetup) -> None:
     """For those who want the cloud's patience in every case."""
     environment = {"PEEKLOCK_HOLD_LOCKS_AFTER_CONNECTION_LOSS": "on"}
     with BrokerProcess(environment=environment) as broker:
-        patient = type(bench)(broker)
+        patient = type(setup)(broker)
         queue = patient.queue()
         with patient.client() as client:
             send(client, queue, b"held", b"free")

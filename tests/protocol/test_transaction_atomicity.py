@@ -26,7 +26,7 @@ from tests.support.dotnet_setup import SESSION_FILTER, left_in, send
 if TYPE_CHECKING:
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver, Sender
-    from tests.support.dotnet_setup import Bench
+    from tests.support.dotnet_setup import DotNetSetup
 
 REJECTED = 0x25
 UNREADABLE = b"\x00\x53\x75\xa0\xff"
@@ -37,9 +37,9 @@ SETTLED = pytest.mark.parametrize("settled", [False, True], ids=["unsettled", "s
 class Work:
     """A transaction that has a message to send, so that a commit shows."""
 
-    def __init__(self, bench: Bench, client: DotNetClient) -> None:
-        self._bench = bench
-        self._destination = bench.queue("destination")
+    def __init__(self, setup: DotNetSetup, client: DotNetClient) -> None:
+        self._bench = setup
+        self._destination = setup.queue("destination")
         self._controller = Controller(client, client.begin())
         self.id = self._controller.declare()
         client.sender(self._destination, transaction=self.id).send(message(b"out"), outcome=0x34)
@@ -63,8 +63,8 @@ class Work:
         assert [] == self._sent()
 
 
-def delete(bench: Bench, queue: str) -> None:
-    status, content = bench.broker.request("DELETE", f"/{queue}?api-version=2021-05")
+def delete(setup: DotNetSetup, queue: str) -> None:
+    status, content = setup.broker.request("DELETE", f"/{queue}?api-version=2021-05")
     assert 200 == status, content
 
 
@@ -89,14 +89,14 @@ def pipeline_send(
 
 @SETTLED
 def test_settlement_on_a_link_ended_for_its_session_lock(
-    bench: Bench, client: DotNetClient, settled: bool
+    setup: DotNetSetup, client: DotNetClient, settled: bool
 ) -> None:
-    queue = bench.queue(RequiresSession=True)
+    queue = setup.queue(RequiresSession=True)
     send(client, queue, b"in", session_id="one")
     receiver = client.receiver(queue, filters={SESSION_FILTER: "one"})
     (received,) = receiver.receive()
-    work = Work(bench, client)
-    bench.lock_expires()
+    work = Work(setup, client)
+    setup.lock_expires()
     receiver.link.expect("detach")
     pipeline_settlement(receiver, received, work, settled=settled)
     work.is_not_committed()
@@ -104,14 +104,14 @@ def test_settlement_on_a_link_ended_for_its_session_lock(
 
 @SETTLED
 def test_settlement_on_a_link_whose_entity_is_gone(
-    bench: Bench, client: DotNetClient, settled: bool
+    setup: DotNetSetup, client: DotNetClient, settled: bool
 ) -> None:
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
-    work = Work(bench, client)
-    delete(bench, queue)
+    work = Work(setup, client)
+    delete(setup, queue)
     receiver.link.expect("detach")
     pipeline_settlement(receiver, received, work, settled=settled)
     work.is_not_committed()
@@ -119,15 +119,15 @@ def test_settlement_on_a_link_whose_entity_is_gone(
 
 @pytest.mark.parametrize("session", [None, "one"], ids=["plain", "session"])
 def test_settlement_on_a_link_ended_for_another_transaction(
-    bench: Bench, client: DotNetClient, session: str | None
+    setup: DotNetSetup, client: DotNetClient, session: str | None
 ) -> None:
     """A lock that outlives its link can still be settled, one that went with its session cannot."""
-    queue = bench.queue(RequiresSession=session is not None)
+    queue = setup.queue(RequiresSession=session is not None)
     send(client, queue, b"in", b"too", session_id=session)
     filters: dict[Any, object] | None = None if session is None else {SESSION_FILTER: session}
     receiver = client.receiver(queue, filters=filters)
     first, second = receiver.receive(2)
-    work = Work(bench, client)
+    work = Work(setup, client)
     unknown = transactional(b"no such transact", ACCEPTED)
     fields = [True, UInt(int(first.transfer[1])), None, True, unknown]
     client.write(frame("disposition", *fields, channel=receiver.link.channel))
@@ -143,12 +143,12 @@ def test_settlement_on_a_link_ended_for_another_transaction(
 
 @SETTLED
 def test_message_on_a_link_that_was_ended(
-    bench: Bench, client: DotNetClient, settled: bool
+    setup: DotNetSetup, client: DotNetClient, settled: bool
 ) -> None:
-    queue = bench.queue()
-    work = Work(bench, client)
+    queue = setup.queue()
+    work = Work(setup, client)
     sender = client.sender(queue)
-    delete(bench, queue)
+    delete(setup, queue)
     sender.link.expect("detach")
     pipeline_send(sender, message(b"lost"), work, settled=settled)
     work.is_not_committed()
@@ -157,18 +157,18 @@ def test_message_on_a_link_that_was_ended(
 @SETTLED
 @pytest.mark.parametrize("message_format", [0, BATCH_FORMAT], ids=["message", "batch"])
 def test_message_that_cannot_be_read(
-    bench: Bench, client: DotNetClient, settled: bool, message_format: int
+    setup: DotNetSetup, client: DotNetClient, settled: bool, message_format: int
 ) -> None:
-    work = Work(bench, client)
-    sender = client.sender(bench.queue())
+    work = Work(setup, client)
+    sender = client.sender(setup.queue())
     pipeline_send(sender, UNREADABLE, work, settled=settled, message_format=message_format)
     work.is_not_committed()
 
 
 @SETTLED
-def test_message_that_is_too_large(bench: Bench, client: DotNetClient, settled: bool) -> None:
-    work = Work(bench, client)
-    queue = bench.queue(MaxMessageSizeInKilobytes=1024)
+def test_message_that_is_too_large(setup: DotNetSetup, client: DotNetClient, settled: bool) -> None:
+    work = Work(setup, client)
+    queue = setup.queue(MaxMessageSizeInKilobytes=1024)
     sender = client.sender(queue)
     payload = message(bytes(1024 * 1024 + 1))
     delivery_id = client.next_delivery_id(sender.link.channel)
@@ -182,20 +182,22 @@ def test_message_that_is_too_large(bench: Bench, client: DotNetClient, settled: 
     work.is_not_committed()
 
 
-def test_message_in_a_session_that_was_ended(bench: Bench, client: DotNetClient) -> None:
-    work = Work(bench, client)
-    sender = client.sender(bench.queue())
+def test_message_in_a_session_that_was_ended(setup: DotNetSetup, client: DotNetClient) -> None:
+    work = Work(setup, client)
+    sender = client.sender(setup.queue())
     client.write(frame("transfer", UInt(99), UInt(0), b"tag", channel=sender.link.channel))
     pipeline_send(sender, message(b"lost"), work, settled=False)
     work.is_not_committed()
 
 
-def test_settlement_on_a_link_whose_name_was_taken(bench: Bench, client: DotNetClient) -> None:
-    queue = bench.queue()
+def test_settlement_on_a_link_whose_name_was_taken(
+    setup: DotNetSetup, client: DotNetClient
+) -> None:
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
-    work = Work(bench, client)
+    work = Work(setup, client)
     again = [receiver.name, UInt(99), True, None, UByte(1), source(queue), target("here")]
     client.write(frame("attach", *again, channel=receiver.link.channel))
     receiver.link.expect("detach")
@@ -203,8 +205,8 @@ def test_settlement_on_a_link_whose_name_was_taken(bench: Bench, client: DotNetC
     work.is_not_committed()
 
 
-def test_request_that_is_no_operation(bench: Bench, client: DotNetClient) -> None:
-    work = Work(bench, client)
+def test_request_that_is_no_operation(setup: DotNetSetup, client: DotNetClient) -> None:
+    work = Work(setup, client)
     with pytest.raises(Refused):
-        client.requests(bench.queue()).manage("schedule-message", {}, transaction=work.id)
+        client.requests(setup.queue()).manage("schedule-message", {}, transaction=work.id)
     work.is_not_committed()

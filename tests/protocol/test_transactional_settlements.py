@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from protocol.codec.values import Described
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver
-    from tests.support.dotnet_setup import Bench
+    from tests.support.dotnet_setup import DotNetSetup
 
 UNKNOWN = b"no such transact"
 
@@ -58,9 +58,9 @@ def settled_by_broker(receiver: Receiver, one: Received) -> Described:
     ids=["complete", "abandon", "defer", "dead-letter"],
 )
 def test_a_commit_settles_what_was_provisional(
-    bench: Bench, client: DotNetClient, outcome: Described, code: int
+    setup: DotNetSetup, client: DotNetClient, outcome: Described, code: int
 ) -> None:
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -77,9 +77,9 @@ def test_a_commit_settles_what_was_provisional(
 
 @pytest.mark.parametrize("session", [None, "one"], ids=["plain", "session"])
 def test_after_a_rollback_the_delivery_is_settled_on_its_link(
-    bench: Bench, client: DotNetClient, session: str | None
+    setup: DotNetSetup, client: DotNetClient, session: str | None
 ) -> None:
-    queue = bench.queue(RequiresSession=session is not None)
+    queue = setup.queue(RequiresSession=session is not None)
     send(client, queue, b"in", session_id=session)
     receiver = client.receiver(
         queue, filters=None if session is None else {SESSION_FILTER: session}
@@ -95,10 +95,10 @@ def test_after_a_rollback_the_delivery_is_settled_on_its_link(
 
 
 def test_after_a_rollback_a_second_transaction_completes_it(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """For good: once the lock has run out, nothing comes again."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -107,12 +107,12 @@ def test_after_a_rollback_a_second_transaction_completes_it(
         transaction_id = controller.declare()
         receiver.settle(received, transactional(transaction_id, ACCEPTED))
         controller.discharge(transaction_id, fail=fail)
-    bench.lock_expires()
+    setup.lock_expires()
     assert [] == left_in(client, queue)
 
 
-def test_after_a_rollback_the_token_settles(bench: Bench, client: DotNetClient) -> None:
-    queue = bench.queue()
+def test_after_a_rollback_the_token_settles(setup: DotNetSetup, client: DotNetClient) -> None:
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -128,10 +128,10 @@ def test_after_a_rollback_the_token_settles(bench: Bench, client: DotNetClient) 
 
 @pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
 def test_a_client_may_settle_after_the_provisional_answer(
-    bench: Bench, client: DotNetClient, fail: bool
+    setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
     """It is the same settlement, and what was rolled back is still locked."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -150,9 +150,11 @@ def test_a_client_may_settle_after_the_provisional_answer(
 
 
 @pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
-def test_a_settled_disposition_takes_part(bench: Bench, client: DotNetClient, fail: bool) -> None:
+def test_a_settled_disposition_takes_part(
+    setup: DotNetSetup, client: DotNetClient, fail: bool
+) -> None:
     """Rolled back, the message is there again at once: its receiver has let go of it."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -168,9 +170,9 @@ def test_a_settled_disposition_takes_part(bench: Bench, client: DotNetClient, fa
 
 
 def test_a_settlement_in_an_unknown_transaction_is_rejected(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -181,9 +183,9 @@ def test_a_settlement_in_an_unknown_transaction_is_rejected(
 
 
 def test_a_settled_disposition_in_an_unknown_transaction_ends_the_link(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()
@@ -196,9 +198,9 @@ def test_a_settled_disposition_in_an_unknown_transaction_ends_the_link(
 
 
 def test_a_settled_send_in_an_unknown_transaction_ends_the_link(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    queue = bench.queue()
+    queue = setup.queue()
     sender = client.sender(queue)
     fields = [UInt(sender.link.handle), UInt(client.next_delivery_id(sender.link.channel)), b"1"]
     rest = [UInt(0), True, False, None, transactional(UNKNOWN)]
@@ -217,13 +219,15 @@ def test_a_discharge_of_an_unknown_transaction_is_rejected(client: DotNetClient)
     assert "amqp:transaction:unknown-id" == parts(parts(state)[0])[0]
 
 
-def test_a_transaction_is_unknown_on_another_connection(bench: Bench, client: DotNetClient) -> None:
+def test_a_transaction_is_unknown_on_another_connection(
+    setup: DotNetSetup, client: DotNetClient
+) -> None:
     """And what was refused there does not harm it."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in")
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
-    with bench.client() as other:
+    with setup.client() as other:
         receiver = other.receiver(queue)
         (received,) = receiver.receive()
         with pytest.raises(Refused) as refused:
@@ -242,10 +246,10 @@ def test_a_transaction_is_unknown_on_another_connection(bench: Bench, client: Do
 
 
 def test_operations_of_a_transaction_stay_in_one_partition(
-    bench: Bench, client: DotNetClient
+    setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """`amqp:not-allowed` becomes an InvalidOperationException."""
-    queue = bench.queue(EnablePartitioning=True)
+    queue = setup.queue(EnablePartitioning=True)
     keyed = {key: message(key.encode(), annotations={"x-opt-partition-key": key}) for key in "12"}
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
@@ -271,10 +275,10 @@ def test_operations_of_a_transaction_stay_in_one_partition(
 
 @pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
 def test_a_client_may_settle_after_the_discharge_too(
-    bench: Bench, client: DotNetClient, fail: bool
+    setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
     """It had sent the discharge before it had the provisional answer: no error, and no harm."""
-    queue = bench.queue()
+    queue = setup.queue()
     send(client, queue, b"in", b"next")
     receiver = client.receiver(queue)
     (received,) = receiver.receive()

@@ -6,17 +6,17 @@ import traceback
 from typing import TYPE_CHECKING
 
 from tests.model.invariants import check_invariants
-from tests.model.namespace_state import Portrait, portrait
+from tests.model.namespace_state import NamespaceState, namespace_state
 from tests.simulation.findings import NOTHING_LEFT, Finding, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.simulation.simulated_broker import BrokerProcess
+    from tests.simulation.simulated_broker import SimulatedBroker
     from tests.simulation.store import SimulatedStore
 
 
-def differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> Iterator[Finding]:
+def differences(broker: SimulatedBroker, store: SimulatedStore, now_ms: int) -> Iterator[Finding]:
     """Everything that is left of clients, and everything that memory and store disagree about."""
     for namespace in broker.namespaces.values():
         try:
@@ -27,7 +27,7 @@ def differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> It
         yield Finding(NOTHING_LEFT, text)
 
 
-def _differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> Iterator[str]:
+def _differences(broker: SimulatedBroker, store: SimulatedStore, now_ms: int) -> Iterator[str]:
     if broker.clients.connection_count:
         yield f"{broker.clients.connection_count} connections are still known"
     if not broker.core.is_idle:
@@ -40,7 +40,7 @@ def _differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> I
                 yield f"{len(peers)} {kind} are still known in {name}"
         if namespace._transactions._open:
             yield f"{len(namespace._transactions._open)} transactions are still open in {name}"
-        live, again = portrait(namespace, now_ms), portrait(restored[name], now_ms)
+        live, again = namespace_state(namespace, now_ms), namespace_state(restored[name], now_ms)
         yield from _different(_comparable(live), _comparable(again))
         missing = set(live.payload_references) - set(store._payloads)
         if missing:
@@ -50,7 +50,7 @@ def _differences(broker: BrokerProcess, store: SimulatedStore, now_ms: int) -> I
             yield f"{len(extra)} bodies are stored that nothing refers to"
 
 
-def _comparable(whole: Portrait) -> Portrait:
+def _comparable(whole: NamespaceState) -> NamespaceState:
     """Without the counters: numbers that were set aside for nothing may come again."""
     return whole._replace(
         entities={
@@ -62,7 +62,7 @@ def _comparable(whole: Portrait) -> Portrait:
     )
 
 
-def _different(live: Portrait, again: Portrait) -> Iterator[str]:
+def _different(live: NamespaceState, again: NamespaceState) -> Iterator[str]:
     for path in {**live.entities, **again.entities}:
         one, other = live.entities.get(path), again.entities.get(path)
         if one is None or other is None:

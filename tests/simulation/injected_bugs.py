@@ -1,6 +1,6 @@
 """Mistakes built into the broker on purpose, to show that the simulation finds them.
 
-`python -m tests.simulation.run --sabotage NAME`: each is a mistake that somebody could make.
+`python -m tests.simulation.run --inject-bug NAME`: each is a mistake that somebody could make.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def end_connections() -> Iterator[None]:
         yield
 
 
-SABOTAGES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+INJECTED_BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "answer-early": answer_early,
     "keep-locks": keep_locks,
     "drop-records": drop_records,

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.findings import sentences
-from tests.simulation.injected_bugs import SABOTAGES
+from tests.simulation.injected_bugs import INJECTED_BUGS
 from tests.simulation.simulation_run import Result, run_seed
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ TELL_EVERY_S = 10.0
 
 
 def run_one(
-    sabotage: str | None, seed: int, show_line: Callable[[str], None] | None = None
+    injected_bug: str | None, seed: int, show_line: Callable[[str], None] | None = None
 ) -> Result:
     """A run, with or without a mistake built into the broker."""
-    with SABOTAGES[sabotage]() if sabotage is not None else nullcontext():
+    with INJECTED_BUGS[injected_bug]() if injected_bug is not None else nullcontext():
         return run_seed(seed, show_line)
 
 
-def show_all(sabotage: str | None, seed: int) -> bool:
+def show_all(injected_bug: str | None, seed: int) -> bool:
     """Print what is wrong in a run, then every event of it; true if it failed."""
-    result = run_one(sabotage, seed)
+    result = run_one(injected_bug, seed)
     show_findings(result)
-    again = run_one(sabotage, seed, print)
+    again = run_one(injected_bug, seed, print)
     print(f"seed {seed}: {again.counts}")
     for finding in result.findings:
         print(f"  {finding.sentence}")
@@ -52,11 +52,11 @@ def show_all(sabotage: str | None, seed: int) -> bool:
 
 
 def results(
-    first: int, count: int, processes: int, sabotage: str | None = None
+    first: int, count: int, processes: int, injected_bug: str | None = None
 ) -> Iterator[Result]:
     """The runs of so many seeds, as they end."""
     seeds = range(first, first + count)
-    run = partial(run_one, sabotage)
+    run = partial(run_one, injected_bug)
     if processes == 1 and count <= SEEDS_PER_PROCESS:
         yield from map(run, seeds)
         return
@@ -89,13 +89,13 @@ def show_failure(result: Result, again: Result) -> None:
     print(f"  again: {command}", flush=True)
 
 
-def run_many(first: int, count: int, processes: int, sabotage: str | None = None) -> list[int]:
+def run_many(first: int, count: int, processes: int, injected_bug: str | None = None) -> list[int]:
     """Run and tell; the seeds that failed."""
     begun_s = told_s = time.monotonic()
     failed: list[int] = []
     done, virtual_s, events = 0, 0.0, 0
     totals: Counter[str] = Counter()
-    for result in results(first, count, processes, sabotage):
+    for result in results(first, count, processes, injected_bug):
         done += 1
         virtual_s += result.virtual_s
         events += result.events
@@ -103,7 +103,7 @@ def run_many(first: int, count: int, processes: int, sabotage: str | None = None
         totals.update(f"fault: {fault}" for fault in result.faults)
         if result.findings:
             failed.append(result.seed)
-            show_failure(result, run_one(sabotage, result.seed))
+            show_failure(result, run_one(injected_bug, result.seed))
         if time.monotonic() - told_s > TELL_EVERY_S:
             told_s = time.monotonic()
             print(f"  {done} of {count} seeds, {len(failed)} failed", flush=True)
@@ -127,13 +127,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--verbose", action="store_true", help="print every event")
     parser.add_argument(
-        "--sabotage", choices=SABOTAGES, help="build a mistake into the broker: it must be found"
+        "--inject-bug",
+        choices=INJECTED_BUGS,
+        help="build a mistake into the broker: it must be found",
     )
     options = parser.parse_args(arguments)
     if options.verbose:
         seeds = range(options.seed, options.seed + options.seeds)
-        return int(sum(show_all(options.sabotage, seed) for seed in seeds) > 0)
-    failed = run_many(options.seed, options.seeds, options.processes, options.sabotage)
+        return int(sum(show_all(options.inject_bug, seed) for seed in seeds) > 0)
+    failed = run_many(options.seed, options.seeds, options.processes, options.inject_bug)
     return 1 if failed else 0
 
 

@@ -55,7 +55,7 @@ def topology_of(entities: Mapping[str, Any]) -> Topology:
     return topology
 
 
-class BrokerProcess:
+class SimulatedBroker:
     """One start of the broker, until it is killed or has stopped."""
 
     def __init__(

@@ -41,7 +41,7 @@ from tests.simulation.findings import (
     noted,
 )
 from tests.simulation.locks import Locks
-from tests.simulation.simulated_broker import BrokerProcess, topology_of
+from tests.simulation.simulated_broker import SimulatedBroker, topology_of
 from tests.simulation.simulated_network import Network
 from tests.simulation.sources import VirtualClock, seeded
 from tests.simulation.store import SimulatedStore, StoreFault
@@ -144,7 +144,7 @@ class World:
         if self.chance.random() < ADMINISTERED_SHARE:
             self._administrator = Administrator(self.chance.randrange(1 << 32), self._ask)
         self._topology = topology_of(entities)
-        self.broker: BrokerProcess
+        self.broker: SimulatedBroker
 
     def _thread_delays_s(self) -> tuple[float, float]:
         longest_s = 0.5 if self._slow_disk else 0.01
@@ -158,7 +158,7 @@ class World:
             self._lives += 1
             self.trace.note(f"start {self._lives}")
             memory_bytes = self.chance.choice(PAYLOAD_MEMORIES_BYTES)
-            self.broker = BrokerProcess(
+            self.broker = SimulatedBroker(
                 self._lives,
                 self.loop,
                 self.network,

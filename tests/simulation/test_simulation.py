@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from tests.simulation.findings import sentences
-from tests.simulation.injected_bugs import SABOTAGES
+from tests.simulation.injected_bugs import INJECTED_BUGS
 from tests.simulation.simulation_run import run_seed
 
 SEEDS = 32
 PARTS = 4
-SABOTAGED_SEEDS = 300
+BUG_SEEDS = 300
 """Each mistake shows within far fewer."""
 
 
@@ -45,7 +45,7 @@ def test_another_seed_gives_another_run() -> None:
     assert run_seed(1).hash != run_seed(2).hash
 
 
-@pytest.mark.parametrize("name", SABOTAGES)
+@pytest.mark.parametrize("name", INJECTED_BUGS)
 def test_a_mistake_in_the_broker_is_found(name: str) -> None:
-    with SABOTAGES[name]():
-        assert any(run_seed(seed).findings for seed in range(SABOTAGED_SEEDS))
+    with INJECTED_BUGS[name]():
+        assert any(run_seed(seed).findings for seed in range(BUG_SEEDS))

@@ -12,8 +12,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from storage.memory import MemoryStore
-from tests.model.random_choices import Seeded
-from tests.model.random_commands import WEIGHTS, Moves
+from tests.model.random_choices import SeededChoices
+from tests.model.random_commands import WEIGHTS, RandomCommands
 from tests.model.test_replay import Follower
 
 LENGTHS = (40, 40, 40, 200, 200, 2_000)
@@ -67,13 +67,13 @@ def run_many(seed: int, steps: int, runs: int | None = None) -> Tally:
 
 def run_one(seed: int, moved: Counter[str]) -> tuple[int, int]:
     """One run; its steps and turns. Raises `Failure`."""
-    choices = Seeded(seed)
+    choices = SeededChoices(seed)
     steps = choices.pick(LENGTHS)
     floods = choices.rarely(FLOODED_ONE_IN)
     steps = FLOODED_STEPS if floods else steps
     follower = Follower(MemoryStore()) if choices.rarely(RESTORED_ONE_IN) else None
     names = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
-    moves = Moves(choices, follower, floods=floods)
+    moves = RandomCommands(choices, follower, floods=floods)
     made = 0
     try:
         for _ in range(steps):
@@ -82,14 +82,14 @@ def run_one(seed: int, moved: Counter[str]) -> tuple[int, int]:
             moved[name] += 1
             getattr(moves, name)(choices)
         moves.end_turn()
-        moves.pair.finish()
+        moves.comparison.finish()
     except Exception as error:
         lines = [
-            *moves.pair.log[-DIALOGUE_LINES:],
+            *moves.comparison.log[-DIALOGUE_LINES:],
             "",
             traceback.format_exc(),
             f"failed at step {made} of a run over {', '.join(moves.focus)}",
             f"again: python -m tests.soak.run model --seed {seed} --runs 1",
         ]
         raise Failure("\n".join(lines)) from error
-    return steps, moves.pair.steps
+    return steps, moves.comparison.steps

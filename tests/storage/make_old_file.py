@@ -33,7 +33,7 @@ from config.model.definitions import (
 )
 from storage.sqlite.migrations import schema_version
 from storage.sqlite.store import SqliteStore
-from tests.support.core_dialogue import START_MS, Named, Playbook, S, message, send
+from tests.support.core_dialogue import START_MS, CoreDialogue, NamedPeer, S, message, send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,14 +86,14 @@ def filled(path: Path) -> SqliteStore:
     """An open store with entities, rules, messages and a session state."""
     store = SqliteStore(path)
     store.open()
-    book = Playbook(entities=ENTITIES, attach=False)
-    topic_sender = Named("topic sender")
-    book.run(AttachSender(S, "q"), AttachSender(topic_sender, "t"))
-    book.run(
+    dialogue = CoreDialogue(entities=ENTITIES, attach=False)
+    topic_sender = NamedPeer("topic sender")
+    dialogue.run(AttachSender(S, "q"), AttachSender(topic_sender, "t"))
+    dialogue.run(
         send(message("one", message_id="1"), message("two", message_id="2")),
         send(message("red", label="red"), to=topic_sender),
     )
-    for turn in book.turns:
+    for turn in dialogue.turns:
         store.commit(turn.records)
     (sessions,) = (one.entity_id for one in store.load().entities if one.path == "sessions")
     store.commit([SessionStateSet(sessions, "session", b"state", START_MS)])

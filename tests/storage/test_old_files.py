@@ -16,7 +16,7 @@ from storage.sqlite.statements import sql_folder
 from storage.sqlite.store import SqliteStore
 from tests.storage.make_old_file import ENTITIES, RULES, filled
 from tests.storage.sample_records import everything
-from tests.support.core_dialogue import CLIENT, Playbook
+from tests.support.core_dialogue import CLIENT, CoreDialogue
 
 FOLDER = Path(__file__).parent / "files"
 NEWEST = read_migrations(sql_folder() / "migrations")[-1].version
@@ -62,13 +62,13 @@ def snapshot_of(content):
 
 def test_a_broker_restores_the_rules_of_an_old_file(opened):
     """In their order, with their values; and the next rule takes a number of its own."""
-    book = Playbook(entities={}, attach=False)
-    book.namespace.restore(opened.load(), book.now_ms)
-    view = book.ask(GetEntity(CLIENT, "g", "t/Subscriptions/some"))
+    dialogue = CoreDialogue(entities={}, attach=False)
+    dialogue.namespace.restore(opened.load(), dialogue.now_ms)
+    view = dialogue.ask(GetEntity(CLIENT, "g", "t/Subscriptions/some"))
     assert RULES == view.definition.rules
-    assert [] == book.ask(ListRules(CLIENT, "l", "t/Subscriptions/no-rules"))
-    (default,) = book.ask(ListRules(CLIENT, "l", "t/Subscriptions/all"))
+    assert [] == dialogue.ask(ListRules(CLIENT, "l", "t/Subscriptions/no-rules"))
+    (default,) = dialogue.ask(ListRules(CLIENT, "l", "t/Subscriptions/all"))
     assert "$Default" == default.name
     turn = Turn()
-    book.namespace.declare(ENTITIES, book.now_ms, turn)
+    dialogue.namespace.declare(ENTITIES, dialogue.now_ms, turn)
     assert [] == turn.records  # the same entities: nothing to change

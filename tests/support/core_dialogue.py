@@ -37,7 +37,7 @@ START_MS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedPeer:
     """A peer with a name."""
 
     name: str
@@ -49,11 +49,11 @@ class Named:
         return self.name
 
 
-S = Named("S")
+S = NamedPeer("S")
 """A sender, attached to `q` unless told otherwise."""
-R = Named("R")
+R = NamedPeer("R")
 """A receiver, attached to `q` in peek-lock mode unless told otherwise."""
-CLIENT = Named("CLIENT")
+CLIENT = NamedPeer("CLIENT")
 """Whoever makes requests."""
 
 
@@ -142,19 +142,19 @@ class Advance:
     ms: int
 
 
-def send(*messages: str | Message, to: Named = S) -> Send:
+def send(*messages: str | Message, to: NamedPeer = S) -> Send:
     """Send messages; each is its own handle, by text."""
     built = [message(item) if isinstance(item, str) else item for item in messages]
     return Send(to, built, [text_of(item) for item in built])
 
 
-def credit(limit: int, *, to: Named = R, drain: bool = False) -> Credit:
+def credit(limit: int, *, to: NamedPeer = R, drain: bool = False) -> Credit:
     """A receiver takes so many in all."""
     return Credit(to, limit, drain)
 
 
 def attach_receiver(
-    peer: Named,
+    peer: NamedPeer,
     path: str = "q",
     *,
     session: str | None = None,
@@ -240,7 +240,7 @@ def shorten(outcome: object) -> object:
     return outcome
 
 
-class Playbook:
+class CoreDialogue:
     """A namespace to talk to. Unless told otherwise, it has a queue `q` with `S` and `R`."""
 
     def __init__(
@@ -348,9 +348,9 @@ class Playbook:
         effects = self.serve(*steps)
         return [message for e in effects if isinstance(e, Deliver) for message in e.messages]
 
-    def restarted(self, after_ms: int = 0) -> Playbook:
+    def restarted(self, after_ms: int = 0) -> CoreDialogue:
         """The same broker after a restart: a new namespace over what was committed."""
-        later = Playbook(entities={}, attach=False)
+        later = CoreDialogue(entities={}, attach=False)
         later.shelf = self.commit()
         later.now_ms = self.now_ms + after_ms
         later._tokens = self._tokens
@@ -360,13 +360,13 @@ class Playbook:
 
     # --- dialogue ---------------------------------------------------------------------------
 
-    def __rshift__(self, step: Command | Advance) -> Playbook:
+    def __rshift__(self, step: Command | Advance) -> CoreDialogue:
         self._expect_nothing_more()
         self._log.append(f">> {step}")
         self._pending = self.tell(step)
         return self
 
-    def __lshift__(self, expected: object) -> Playbook:
+    def __lshift__(self, expected: object) -> CoreDialogue:
         actual = self._pending.pop(0) if self._pending else "nothing"
         self._log.append(f"   << {actual}")
         if type(expected) is not type(actual) or expected != actual:

@@ -21,7 +21,7 @@ SESSION_FILTER = Symbol("com.microsoft:session-filter")
 _numbers = itertools.count(1)
 
 
-class Bench:
+class DotNetSetup:
     """A broker, entities for one test, and clients."""
 
     def __init__(self, broker: BrokerProcess) -> None:

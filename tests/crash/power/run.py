@@ -61,7 +61,7 @@ class Images(Book):
     )
 
 
-def run(images: int, seed: int, folder: Path, sabotage: str | None) -> Report:
+def run(images: int, seed: int, folder: Path, injected_bug: str | None) -> Report:
     """Record, rebuild, judge."""
     (store := folder / "store").mkdir()
     recording = Recording(store, folder)
@@ -71,9 +71,9 @@ def run(images: int, seed: int, folder: Path, sabotage: str | None) -> Report:
             config=CONFIG,
             storage=f"sqlite:///{store / DATABASE}",
             testing_api=False,
-            environment={**recording.environment, VARIABLE: sabotage or ""},
+            environment={**recording.environment, VARIABLE: injected_bug or ""},
         )
-        if sabotage is not None:
+        if injected_bug is not None:
             broker._command[broker._command.index("broker")] = failing_steps.__name__
         stack.enter_context(broker)
         kills, stops = _live(broker, recording, timeline, folder, seed)
@@ -154,7 +154,7 @@ def _judge_images(
             said = f"image {number} after call {at} ({disk.leave(image, chance)})"
             try:
                 found = read(image / DATABASE)
-                looked = recovered_state.look_at(image / DATABASE)
+                looked = recovered_state.check_database(image / DATABASE)
             except Exception as error:  # noqa: BLE001 -- torn rows can fail anything that reads them
                 book.violate("unreadable", f"{error!r}, {said}")
                 continue
