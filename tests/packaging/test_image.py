@@ -15,19 +15,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from broker.app.server import READY_TEXT
 from config.loader import EMULATOR_FILE
 from config.settings.sources import SETTINGS
 from peeklock.__main__ import PACKAGES
 from tests.conftest import UNAVAILABLE
+from tests.packaging.conftest import run
 from tests.packaging.dockerfile import ROOT, stages
 from tests.support.server import free_ports
 
-READY_TEXT = "Emulator Service is Successfully Up!"
 BUILD, FINAL = stages()
-
-
-def run(*command, **options):
-    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
 # --- the file ------------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from broker import __version__
+from broker.app.server import READY_TEXT
 from peeklock.__main__ import PACKAGES
 from tests.packaging.conftest import build, run, site_packages
 from tests.packaging.dockerfile import ROOT
 from tests.support.server import free_ports
 
-READY_TEXT = "Emulator Service is Successfully Up!"
 BUILD_SDIST = "from setuptools.build_meta import build_sdist; print(build_sdist('.'))"
 CONNECTION_STRING = (
     "Endpoint=sb://127.0.0.1:{};SharedAccessKeyName=RootManageSharedAccessKey;"
