@@ -181,7 +181,14 @@ def test_peeklock_accepts_the_command(command):
             read_arguments(arguments)
         assert 0 == ended.value.code
     else:
-        assert read_arguments(arguments)["run"]
+        check_values(read_arguments(arguments))
+
+
+def check_values(options):
+    """Each setting has a value that is allowed; raises `ConfigError` if not."""
+    names = {one.name for one in SETTINGS}
+    given = {name: value for name, value in options.items() if name in names and value is not None}
+    load(given, {}, no_rule_is_wrong, ROOT / "no such file")
 
 
 @pytest.mark.parametrize("command", MAKE_COMMANDS)
@@ -190,7 +197,7 @@ def test_make_has_the_target_and_the_target_has_the_options(command):
     assert target in make_targets()
     arguments = [word for one in rest for word in shlex.split(one.removeprefix("ARGS="))]
     if target == "run":
-        assert read_arguments(["serve", *arguments])["run"]
+        check_values(read_arguments(["serve", *arguments]))
     elif target in MODULES_OF_TARGETS:
         options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
         assert set() == options - options_of(MODULES_OF_TARGETS[target])
@@ -224,6 +231,22 @@ def test_every_option_that_stands_alone_exists():
         if option not in known
     }
     assert set() == unknown
+
+
+OPTIONS_WITH_VALUES = sorted(
+    {
+        code
+        for page in PAGES
+        for code in page.inline_code()
+        if re.match(r"--[a-z-]+ [^-]", code)
+        and set(_OPTION.findall(code)) <= {one.flag for one in SETTINGS}
+    }
+)
+
+
+@pytest.mark.parametrize("code", OPTIONS_WITH_VALUES)
+def test_options_that_stand_alone_have_allowed_values(code):
+    check_values(read_arguments(["serve", *shlex.split(code)]))
 
 
 @pytest.mark.parametrize(("page", "block"), each("sh"), ids=named)
