@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jwt
 import pytest
 
-from tests.identity.broker import NOW_MS, Broker
+from tests.support.memory_broker import NOW_MS, MemoryBroker
 from tests.support.server import HOST, ROOT, BrokerProcess
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def token(*roles: str, now_s: float, claims: dict[str, str] | None = None) -> st
 
 def test_a_bearer_token_opens_what_its_roles_say(keys: Path):
     """On the entity it was put for, until it runs out."""
-    broker = Broker("queues: {orders: , other: }", authorization="strict", jwt_keys=str(keys))
+    broker = MemoryBroker("queues: {orders: , other: }", authorization="strict", jwt_keys=str(keys))
     client = broker.connect()
     given = token("Send", now_s=NOW_MS / 1000)
     assert 202 == client.put_token("sb://localhost/orders", given)[0]
@@ -47,7 +47,7 @@ def test_a_bearer_token_opens_what_its_roles_say(keys: Path):
 
 def test_issuer_and_audience_are_those_of_the_settings(keys: Path):
     """A token of someone else is none."""
-    broker = Broker(
+    broker = MemoryBroker(
         "queues: {orders: }",
         authorization="strict",
         jwt_keys=str(keys),

@@ -11,9 +11,9 @@ from config.model.limits import RELAXED
 from protocol.amqp.nodes.management import OPERATIONS
 from protocol.codec.values import Array, ArrayCode, Int, Long, Timestamp
 from protocol.identity import sas
-from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client, LinkRefused
 from tests.support import amqp_frames
 from tests.support.amqp_messages import DATA, encoded
+from tests.support.memory_broker import ROOT_KEY, ROOT_NAME, LinkRefused, MemoryBroker, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +45,11 @@ SUBSCRIPTION = "prices/Subscriptions/all"
 UNAUTHORIZED = "amqp:unauthorized-access"
 
 
-def _attach_sender(path: str) -> Callable[[Client], bool]:
+def _attach_sender(path: str) -> Callable[[MemoryClient], bool]:
     return lambda client: _granted(client.attach_sender(path))
 
 
-def _attach_receiver(path: str) -> Callable[[Client], bool]:
+def _attach_receiver(path: str) -> Callable[[MemoryClient], bool]:
     return lambda client: _granted(client.attach_receiver(path))
 
 
@@ -60,8 +60,8 @@ def _granted(refusal: str | None) -> bool:
     return False
 
 
-def _manage(path: str, operation: str, body: dict[str, object]) -> Callable[[Client], bool]:
-    def attempt(client: Client) -> bool:
+def _manage(path: str, operation: str, body: dict[str, object]) -> Callable[[MemoryClient], bool]:
+    def attempt(client: MemoryClient) -> bool:
         try:
             status, condition = client.manage(path, f"com.microsoft:{operation}", body)
         except LinkRefused as refused:
@@ -128,8 +128,8 @@ def _key(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Broker:
-    return Broker(DECLARED, authorization="strict")
+def broker() -> MemoryBroker:
+    return MemoryBroker(DECLARED, authorization="strict")
 
 
 def test_the_table_is_complete():
@@ -139,7 +139,9 @@ def test_the_table_is_complete():
 
 @pytest.mark.parametrize("key_name", KEYS)
 @pytest.mark.parametrize("operation", ATTEMPTS)
-def test_an_operation_is_for_those_with_its_claim(broker: Broker, operation: str, key_name: str):
+def test_an_operation_is_for_those_with_its_claim(
+    broker: MemoryBroker, operation: str, key_name: str
+):
     """And for nobody else."""
     path, attempt, allowed = ATTEMPTS[operation]
     client = broker.connect()
@@ -148,13 +150,13 @@ def test_an_operation_is_for_those_with_its_claim(broker: Broker, operation: str
 
 
 @pytest.mark.parametrize("operation", ATTEMPTS)
-def test_nothing_is_reached_without_a_token(broker: Broker, operation: str):
+def test_nothing_is_reached_without_a_token(broker: MemoryBroker, operation: str):
     """A connection alone gives no right to anything."""
     _, attempt, _ = ATTEMPTS[operation]
     assert not attempt(broker.connect())
 
 
-def test_a_transaction_opens_nothing(broker: Broker):
+def test_a_transaction_opens_nothing(broker: MemoryBroker):
     """SDKs begin one before they put a token; what is done in it asks for its claim all the same."""
     client = broker.connect()
     client.declare_transaction()
@@ -163,7 +165,7 @@ def test_a_transaction_opens_nothing(broker: Broker):
 
 
 @pytest.mark.parametrize("operation", ATTEMPTS)
-def test_nothing_is_reached_with_the_key_of_another_entity(broker: Broker, operation: str):
+def test_nothing_is_reached_with_the_key_of_another_entity(broker: MemoryBroker, operation: str):
     """Whatever may be done there."""
     _, attempt, _ = ATTEMPTS[operation]
     client = broker.connect()
@@ -175,10 +177,10 @@ def test_nothing_is_reached_with_the_key_of_another_entity(broker: Broker, opera
 def test_everything_is_reached_without_a_token_in_development(operation: str):
     """Where nobody has to show anything."""
     _, attempt, _ = ATTEMPTS[operation]
-    assert attempt(Broker(DECLARED).connect())
+    assert attempt(MemoryBroker(DECLARED).connect())
 
 
-def test_the_key_of_an_entity_signs_for_nothing_else(broker: Broker):
+def test_the_key_of_an_entity_signs_for_nothing_else(broker: MemoryBroker):
     """However the token and its audience are spelled."""
     client = broker.connect()
     for path in ("orders", "", "elsewhere2", "elsewher"):
@@ -186,7 +188,7 @@ def test_the_key_of_an_entity_signs_for_nothing_else(broker: Broker):
         assert (401, "InvalidSignature") == (status, why.partition(":")[0])
 
 
-def test_a_token_for_the_node_of_an_entity_is_enough_for_requests(broker: Broker):
+def test_a_token_for_the_node_of_an_entity_is_enough_for_requests(broker: MemoryBroker):
     """Some SDKs put one for the entity and one for its `$management`, some only the latter."""
     client = broker.connect()
     client.authenticate("orders/$management", "listen", "listen-key")
@@ -205,7 +207,7 @@ def test_a_token_for_the_node_of_an_entity_is_enough_for_requests(broker: Broker
     ],
 )
 def test_sending_on_to_another_entity_asks_for_both(
-    broker: Broker, granted: list[str], refused: str | None
+    broker: MemoryBroker, granted: list[str], refused: str | None
 ):
     """For the one the messages go through and the one they go to."""
     client = broker.connect()
@@ -219,7 +221,7 @@ def test_sending_on_to_another_entity_asks_for_both(
 
 
 @pytest.mark.parametrize("key_name", KEYS)
-def test_plain_credentials_have_the_claims_of_their_rule(broker: Broker, key_name: str):
+def test_plain_credentials_have_the_claims_of_their_rule(broker: MemoryBroker, key_name: str):
     """Without any token; on every entity that has the rule."""
     for path, attempt, allowed in ATTEMPTS.values():
         client = broker.connect(plain=(key_name, _key(key_name)))
@@ -230,7 +232,7 @@ def test_plain_credentials_have_the_claims_of_their_rule(broker: Broker, key_nam
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_key_of_a_queue_does_not_reach_another_below_it(key_name: str, plain: bool):
     """By a token for the one, for the other or for all, or by its name and key."""
-    broker = Broker(DECLARED, authorization="strict")
+    broker = MemoryBroker(DECLARED, authorization="strict")
     credentials = (key_name, f"{key_name}-key")
     client = broker.connect(plain=credentials if plain else None)
     if not plain:
@@ -261,8 +263,8 @@ def test_a_key_of_a_queue_does_not_reach_another_below_it(key_name: str, plain: 
 )
 def test_a_token_is_for_the_host_that_the_client_opened(opened: str, resource: str, expected: int):
     """Or for another name of this broker; a bare path is no host."""
-    client = Broker(DECLARED, authorization="strict").connect(opened)
-    later_s = client.broker.clock.at_ms // 1000 + 3600
+    client = MemoryBroker(DECLARED, authorization="strict").connect(opened)
+    later_s = client.broker.clock.now_ms() // 1000 + 3600
     token = sas.make(resource, ROOT_NAME, ROOT_KEY, later_s)
     assert expected == client.put_token(f"sb://{opened}/orders", token)[0]
 
@@ -272,7 +274,7 @@ def test_a_token_is_for_the_host_that_the_client_opened(opened: str, resource: s
 REJECTED, ACCEPTED = 0x25, 0x24
 
 
-def test_a_transaction_is_promised_before_a_token_and_begins_with_it(broker: Broker):
+def test_a_transaction_is_promised_before_a_token_and_begins_with_it(broker: MemoryBroker):
     """The Java SDK declares before it puts its first token, and waits for the answer."""
     client = broker.connect()
     transaction_id = client.declare_transaction()
@@ -282,7 +284,7 @@ def test_a_transaction_is_promised_before_a_token_and_begins_with_it(broker: Bro
     assert ACCEPTED == client.commit(transaction_id)
 
 
-def test_nothing_is_discharged_without_a_token(broker: Broker):
+def test_nothing_is_discharged_without_a_token(broker: MemoryBroker):
     """Neither what was promised nor what another connection has declared."""
     other = broker.connect()
     assert 202 == other.authenticate("orders", "send", "send-key")[0]
@@ -298,7 +300,7 @@ def test_nothing_is_discharged_without_a_token(broker: Broker):
 
 def test_few_transactions_are_promised_before_a_token():
     """And none of them reaches the core, whatever the client does next."""
-    broker = Broker(DECLARED, authorization="strict")
+    broker = MemoryBroker(DECLARED, authorization="strict")
     (namespace,) = broker.namespaces.values()
     client = broker.connect()
     client.declare_transaction()
@@ -310,7 +312,7 @@ def test_few_transactions_are_promised_before_a_token():
 
 
 def test_a_token_that_has_run_out_commits_nothing():
-    broker = Broker(DECLARED, authorization="strict")
+    broker = MemoryBroker(DECLARED, authorization="strict")
     client = broker.connect()
     assert 202 == client.authenticate("orders", "send", "send-key", lasting_ms=60_000)[0]
     transaction_id = client.declare_transaction()
@@ -318,6 +320,6 @@ def test_a_token_that_has_run_out_commits_nothing():
     assert REJECTED == client.commit(transaction_id)
 
 
-def test_a_key_in_sasl_plain_is_enough_for_transactions(broker: Broker):
+def test_a_key_in_sasl_plain_is_enough_for_transactions(broker: MemoryBroker):
     client = broker.connect(plain=(ROOT_NAME, ROOT_KEY))
     assert ACCEPTED == client.commit(client.declare_transaction())

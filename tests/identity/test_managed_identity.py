@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,7 @@ from protocol.identity.managed_identity import (
     TokenRequest,
     is_for_service_bus,
 )
-from tests.identity.broker import NOW_MS, Broker
+from tests.support.memory_broker import NOW_MS, MemoryBroker
 from tests.support.server import HOST, ROOT, BrokerProcess
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 RESOURCE = "https://servicebus.azure.net/"
 KEY = "a key of the operator's own"
 SECRET = ManagedIdentity(KEY).secret
-STRICT = {"authorization": "strict", "shared_access_key": KEY}
+STRICT: dict[str, Any] = {"authorization": "strict", "shared_access_key": KEY}
 
 # --- tokens --------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ def test_tokens_are_for_service_bus_alone(resource, is_ours):
 # --- who gets one --------------------------------------------------------------------------------
 
 
-def ask(broker: Broker, secret: str | None = SECRET, *, is_local: bool = True) -> str:
+def ask(broker: MemoryBroker, secret: str | None = SECRET, *, is_local: bool = True) -> str:
     return broker.access.identity_token(TokenRequest(secret, RESOURCE, is_local))
 
 
@@ -101,31 +101,31 @@ def ask(broker: Broker, secret: str | None = SECRET, *, is_local: bool = True) -
 def test_nobody_without_the_secret_gets_a_token(secret):
     """Wherever they ask from."""
     with pytest.raises(Unauthorized, match="X-IDENTITY-HEADER"):
-        ask(Broker(**STRICT), secret)
+        ask(MemoryBroker(**STRICT), secret)
 
 
 def test_in_strict_authorization_the_secret_is_good_on_this_machine_only():
     """Unless the operator says otherwise; where every token passes anyway, it is good everywhere."""
-    assert ask(Broker(**STRICT))
+    assert ask(MemoryBroker(**STRICT))
     with pytest.raises(Unauthorized, match="identity_clients=any"):
-        ask(Broker(**STRICT), is_local=False)
-    assert ask(Broker(**STRICT, identity_clients="any"), is_local=False)
-    assert ask(Broker(shared_access_key=KEY), is_local=False)
+        ask(MemoryBroker(**STRICT), is_local=False)
+    assert ask(MemoryBroker(**STRICT, identity_clients="any"), is_local=False)
+    assert ask(MemoryBroker(shared_access_key=KEY), is_local=False)
     with pytest.raises(Unauthorized, match="identity_clients=any"):
-        ask(Broker(shared_access_key=KEY, identity_clients="loopback"), is_local=False)
-    assert not Broker(identity_clients="none").access.issues_identity_tokens
+        ask(MemoryBroker(shared_access_key=KEY, identity_clients="loopback"), is_local=False)
+    assert not MemoryBroker(identity_clients="none").access.issues_identity_tokens
 
 
 @pytest.mark.parametrize("resource", [None, "", "https://vault.azure.net"])
 def test_a_token_must_be_asked_for_service_bus(resource):
     """The sentence says for what."""
     with pytest.raises(ArgumentError, match="servicebus"):
-        Broker(**STRICT).access.identity_token(TokenRequest(SECRET, resource, True))
+        MemoryBroker(**STRICT).access.identity_token(TokenRequest(SECRET, resource, True))
 
 
 def test_strict_authorization_takes_the_token_over_amqp_and_http():
     """And nothing that only looks like one."""
-    broker = Broker("queues: {q: }", **STRICT)
+    broker = MemoryBroker("queues: {q: }", **STRICT)
     token = ask(broker)
     client = broker.connect()
     assert 202 == client.put_token("sb://localhost/q", token)[0]

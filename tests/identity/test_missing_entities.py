@@ -9,7 +9,7 @@ import pytest
 
 from config.model.definitions import QueueDefinition
 from protocol.amqp.nodes.cbs import JAVA_SDK, PYTHON_SDK
-from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
+from tests.support.memory_broker import ROOT_KEY, ROOT_NAME, MemoryBroker, MemoryClient
 
 DECLARED = """
 queues:
@@ -23,11 +23,11 @@ topics:
 
 
 @pytest.fixture(params=["development", "strict"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    return Broker(DECLARED, authorization=request.param)
+def broker(request: pytest.FixtureRequest) -> MemoryBroker:
+    return MemoryBroker(DECLARED, authorization=request.param)
 
 
-def put(client: Client, path: str) -> tuple[int, str]:
+def put(client: MemoryClient, path: str) -> tuple[int, str]:
     return client.authenticate(path, ROOT_NAME, ROOT_KEY)
 
 
@@ -52,7 +52,7 @@ def put(client: Client, path: str) -> tuple[int, str]:
         "lonely/Subscriptions",
     ],
 )
-def test_a_token_for_what_is_there_is_taken(broker: Broker, path: str):
+def test_a_token_for_what_is_there_is_taken(broker: MemoryBroker, path: str):
     """For entities, their sub-queues and nodes, the paths above them, and the namespace."""
     assert (202, "Accepted") == put(broker.connect(), path)
 
@@ -70,7 +70,9 @@ def test_a_token_for_what_is_there_is_taken(broker: Broker, path: str):
         ("nowhere/Subscriptions/all", "nowhere/Subscriptions/all"),
     ],
 )
-def test_a_token_for_what_is_not_there_is_answered_with_404(broker: Broker, path: str, named: str):
+def test_a_token_for_what_is_not_there_is_answered_with_404(
+    broker: MemoryBroker, path: str, named: str
+):
     """Go has its not-found error from this answer only; JavaScript and Java find theirs by the
     sentence."""
     status, text = put(broker.connect("some.host:5672"), path)
@@ -80,7 +82,7 @@ def test_a_token_for_what_is_not_there_is_answered_with_404(broker: Broker, path
     )
 
 
-def test_a_wrong_key_is_told_before_a_missing_entity(broker: Broker):
+def test_a_wrong_key_is_told_before_a_missing_entity(broker: MemoryBroker):
     """What exists is nobody's business who may not know it."""
     status, text = broker.connect().authenticate("nowhere", ROOT_NAME, "wrong")
     assert (401, "InvalidSignature") == (status, text.partition(":")[0])
@@ -91,7 +93,7 @@ def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
     """A key that can only send, or only receive, learns at attach what is wrong: the claim that it
     lacks, or the entity that is missing. Go's live tests receive with a Send key."""
     rules = f"authorization_rules:\n  one: {{rights: [{claim}], primary_key: one-key}}\n"
-    client = Broker(DECLARED + rules, authorization="strict").connect()
+    client = MemoryBroker(DECLARED + rules, authorization="strict").connect()
     assert 202 == client.authenticate("nowhere", "one", "one-key")[0]
     refusals = {
         "Send": client.attach_sender("nowhere"),
@@ -110,11 +112,11 @@ def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
 def test_a_key_to_listen_is_told_of_missing_subscriptions_and_sub_queues(path: str):
     """Nobody can send there, so it has every claim that a link could need."""
     rules = "authorization_rules:\n  one: {rights: [Listen], primary_key: one-key}\n"
-    client = Broker(DECLARED + rules, authorization="strict").connect()
+    client = MemoryBroker(DECLARED + rules, authorization="strict").connect()
     assert 404 == client.authenticate(path, "one", "one-key")[0]
 
 
-def test_the_token_counts_for_an_entity_that_is_created_later(broker: Broker):
+def test_the_token_counts_for_an_entity_that_is_created_later(broker: MemoryBroker):
     """The same client may create it, and need not put the token again."""
     client = broker.connect()
     assert 404 == put(client, "later")[0]
@@ -128,7 +130,7 @@ def test_the_token_counts_for_an_entity_that_is_created_later(broker: Broker):
     assert 202 == put(client, "later")[0]
 
 
-def test_an_entity_that_was_deleted_is_missing(broker: Broker):
+def test_an_entity_that_was_deleted_is_missing(broker: MemoryBroker):
     """And so is the path above it, once nothing is left below."""
     client = broker.connect()
     broker.delete("folder/below", broker.access.identity.default_namespace)
@@ -137,13 +139,13 @@ def test_an_entity_that_was_deleted_is_missing(broker: Broker):
 
 def test_what_would_be_created_on_first_use_is_not_missing():
     """The attach creates it."""
-    broker = Broker(DECLARED, create_on_first_use=True)
+    broker = MemoryBroker(DECLARED, create_on_first_use=True)
     client = broker.connect()
     assert 202 == put(client, "nowhere")[0]
     assert client.attach_sender("nowhere") is None
 
 
-def test_the_python_sdk_is_told_at_attach(broker: Broker):
+def test_the_python_sdk_is_told_at_attach(broker: MemoryBroker):
     """From 404 it would make an authentication error and try again; its own live tests, which use
     bearer tokens, expect just that."""
     client = broker.connect(product=PYTHON_SDK)
@@ -155,7 +157,7 @@ def test_the_python_sdk_is_told_at_attach(broker: Broker):
         assert 404 == client.put_token("sb://localhost/nowhere", _bearer_token())[0]
 
 
-def test_the_java_sdk_is_told_at_attach(broker: Broker):
+def test_the_java_sdk_is_told_at_attach(broker: MemoryBroker):
     """After 404 it would wait for ever in its next management operation on that entity."""
     client = broker.connect(product=JAVA_SDK)
     assert 202 == put(client, "nowhere")[0]
@@ -171,7 +173,7 @@ def _bearer_token() -> str:
 
 
 @pytest.mark.parametrize("operation", ["peek-message", "schedule-message", "enumerate-rules"])
-def test_a_request_for_a_missing_entity_is_answered_with_404(broker: Broker, operation: str):
+def test_a_request_for_a_missing_entity_is_answered_with_404(broker: MemoryBroker, operation: str):
     """Whoever attached to its node by a token for the namespace learns it from the answer."""
     client = broker.connect()
     assert 202 == put(client, "")[0]

@@ -6,8 +6,8 @@ import pytest
 
 from config.model.names import DEFAULT_NAMESPACE
 from protocol.codec.values import Described, ULong
-from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
 from tests.support.amqp_messages import encoded
+from tests.support.memory_broker import ROOT_KEY, ROOT_NAME, MemoryBroker, MemoryClient
 
 DECLARED = """
 queues: {of-default: , everywhere: }
@@ -63,26 +63,26 @@ BY_KEY = [
 ]
 
 
-def namespace(client: Client) -> str:
+def namespace(client: MemoryClient) -> str:
     """Where a client has landed, told by what it can reach there."""
     (found,) = [name for name, path in ONLY_THERE.items() if client.attach_sender(path) is None]
     return found
 
 
-def authenticate(client: Client, key_name: str, key: str) -> None:
+def authenticate(client: MemoryClient, key_name: str, key: str) -> None:
     """Put a token for every entity, as a client does that uses them all."""
     statuses = [client.authenticate(path, key_name, key)[0] for path in ONLY_THERE.values()]
     assert 202 in statuses
 
 
 @pytest.fixture
-def broker(authorization: str) -> Broker:
-    return Broker(DECLARED, authorization=authorization)
+def broker(authorization: str) -> MemoryBroker:
+    return MemoryBroker(DECLARED, authorization=authorization)
 
 
 @MODES
 @pytest.mark.parametrize(("hostname", "expected"), BY_HOST)
-def test_a_host_name_selects_a_namespace(broker: Broker, hostname: str, expected: str):
+def test_a_host_name_selects_a_namespace(broker: MemoryBroker, hostname: str, expected: str):
     """By its first label or by all of it; the first namespace answers on any other."""
     client = broker.connect(hostname)
     authenticate(client, ROOT_NAME, ROOT_KEY)
@@ -91,7 +91,7 @@ def test_a_host_name_selects_a_namespace(broker: Broker, hostname: str, expected
 
 @MODES
 @pytest.mark.parametrize(("key_name", "key", "expected"), BY_KEY)
-def test_a_key_selects_a_namespace(broker: Broker, key_name: str, key: str, expected: str):
+def test_a_key_selects_a_namespace(broker: MemoryBroker, key_name: str, key: str, expected: str):
     """Where the host name selects none."""
     client = broker.connect()
     authenticate(client, key_name, key)
@@ -101,7 +101,7 @@ def test_a_key_selects_a_namespace(broker: Broker, key_name: str, key: str, expe
 @MODES
 @pytest.mark.parametrize(("key_name", "key", "expected"), BY_KEY)
 def test_plain_credentials_select_a_namespace(
-    broker: Broker, key_name: str, key: str, expected: str
+    broker: MemoryBroker, key_name: str, key: str, expected: str
 ):
     """As tokens do."""
     assert expected == namespace(broker.connect(plain=(key_name, key)))
@@ -109,7 +109,7 @@ def test_plain_credentials_select_a_namespace(
 
 def test_no_token_in_development_is_the_first_namespace():
     """Or the one that the host name selects."""
-    broker = Broker(DECLARED)
+    broker = MemoryBroker(DECLARED)
     assert DEFAULT == namespace(broker.connect())
     assert TEAM_A == namespace(broker.connect("team-a.localhost"))
 
@@ -125,7 +125,7 @@ def test_no_token_in_development_is_the_first_namespace():
     ],
 )
 def test_a_key_of_another_namespace_opens_nothing(
-    broker: Broker, hostname: str, key_name: str, key: str
+    broker: MemoryBroker, hostname: str, key_name: str, key: str
 ):
     """The host name has the last word."""
     client = broker.connect(hostname)
@@ -137,7 +137,7 @@ def test_a_key_of_another_namespace_opens_nothing(
 
 @MODES
 @pytest.mark.parametrize("hostname", ["team-a.localhost", "team-b.example.com"])
-def test_a_key_that_two_namespaces_know_is_good_in_either(broker: Broker, hostname: str):
+def test_a_key_that_two_namespaces_know_is_good_in_either(broker: MemoryBroker, hostname: str):
     """Where the host name says which."""
     client = broker.connect(hostname)
     assert 202 == client.authenticate("everywhere", "same-key", "same")[0]
@@ -146,7 +146,7 @@ def test_a_key_that_two_namespaces_know_is_good_in_either(broker: Broker, hostna
 
 
 @MODES
-def test_a_key_that_two_namespaces_know_selects_neither(broker: Broker):
+def test_a_key_that_two_namespaces_know_selects_neither(broker: MemoryBroker):
     """And the refusal says what to do."""
     client = broker.connect()
     status, why = client.authenticate("everywhere", "same-key", "same")
@@ -156,7 +156,7 @@ def test_a_key_that_two_namespaces_know_selects_neither(broker: Broker):
 
 
 @MODES
-def test_a_connection_stays_in_its_namespace(broker: Broker):
+def test_a_connection_stays_in_its_namespace(broker: MemoryBroker):
     """A later key can select no other, neither after a key nor after the first link."""
     client = broker.connect()
     assert 202 == client.authenticate("everywhere", "team-a-key", "a")[0]
@@ -170,7 +170,7 @@ def test_a_connection_stays_in_its_namespace(broker: Broker):
 @MODES
 @pytest.mark.parametrize(("key_name", "key", "expected"), BY_KEY)
 def test_a_transaction_begins_where_a_later_key_leads(
-    broker: Broker, key_name: str, key: str, expected: str
+    broker: MemoryBroker, key_name: str, key: str, expected: str
 ):
     """SDKs declare one before they put the token that selects the namespace."""
     client = broker.connect()
@@ -186,7 +186,7 @@ def test_a_transaction_begins_where_a_later_key_leads(
 
 
 @MODES
-def test_namespaces_do_not_see_each_other(broker: Broker):
+def test_namespaces_do_not_see_each_other(broker: MemoryBroker):
     """Entities of the same name are not the same."""
     for key_name, key in (("team-a-key", "a"), ("team-b-key", "b")):
         client = broker.connect(plain=(key_name, key))

@@ -9,20 +9,27 @@ import pytest
 from config.model.definitions import DEFAULT_LOCK_DURATION_MS, AuthorizationRule, QueueDefinition
 from config.model.limits import RELAXED
 from config.model.names import DEFAULT_NAMESPACE
-from tests.identity.broker import HOUR_MS, ROOT_KEY, ROOT_NAME, Broker, Client, error_of
 from tests.support import amqp_frames
 from tests.support.amqp_messages import DATA, encoded
+from tests.support.memory_broker import (
+    HOUR_MS,
+    ROOT_KEY,
+    ROOT_NAME,
+    MemoryBroker,
+    MemoryClient,
+    error_of,
+)
 
 DECLARED = "queues: {orders: , invoices: }"
 UNAUTHORIZED = "amqp:unauthorized-access: "
 
 
 @pytest.fixture
-def broker() -> Broker:
-    return Broker(DECLARED, authorization="strict")
+def broker() -> MemoryBroker:
+    return MemoryBroker(DECLARED, authorization="strict")
 
 
-def detached(client: Client) -> list[tuple[int, str]]:
+def detached(client: MemoryClient) -> list[tuple[int, str]]:
     """Handles and reasons of the links that the broker has ended since."""
     return [(frame[0], error_of(frame)) for frame in client.listen() if frame.name == "detach"]
 
@@ -31,7 +38,7 @@ def names(frames: list[amqp_frames.Frame]) -> list[str]:
     return [frame.name for frame in frames]
 
 
-def authenticated(broker: Broker, *paths: str, lasting_ms: int = HOUR_MS) -> Client:
+def authenticated(broker: MemoryBroker, *paths: str, lasting_ms: int = HOUR_MS) -> MemoryClient:
     client = broker.connect()
     for path in paths:
         assert 202 == client.authenticate(path, ROOT_NAME, ROOT_KEY, lasting_ms)[0]
@@ -41,7 +48,7 @@ def authenticated(broker: Broker, *paths: str, lasting_ms: int = HOUR_MS) -> Cli
 # --- tokens that run out -----------------------------------------------------------------------
 
 
-def test_links_end_when_their_token_runs_out(broker: Broker):
+def test_links_end_when_their_token_runs_out(broker: MemoryBroker):
     """To the millisecond, and all that rest on it."""
     client = authenticated(broker, "orders")
     assert client.attach_sender("orders") is None
@@ -54,7 +61,7 @@ def test_links_end_when_their_token_runs_out(broker: Broker):
     assert all(why.startswith(UNAUTHORIZED + "ExpiredToken: ") for _, why in ended)
 
 
-def test_a_renewed_token_keeps_its_links(broker: Broker):
+def test_a_renewed_token_keeps_its_links(broker: MemoryBroker):
     """SDKs renew before the time is over; nothing is seen of it."""
     client = authenticated(broker, "orders")
     client.attach_receiver("orders")
@@ -66,7 +73,7 @@ def test_a_renewed_token_keeps_its_links(broker: Broker):
     assert 1 == len(detached(client))
 
 
-def test_a_link_ends_with_the_last_of_its_grants(broker: Broker):
+def test_a_link_ends_with_the_last_of_its_grants(broker: MemoryBroker):
     """A token of the entity or of its namespace, whichever lasts longer."""
     client = broker.connect()
     client.authenticate("orders", ROOT_NAME, ROOT_KEY, HOUR_MS)
@@ -78,7 +85,7 @@ def test_a_link_ends_with_the_last_of_its_grants(broker: Broker):
     assert 1 == len(detached(client))
 
 
-def test_links_of_other_tokens_stay(broker: Broker):
+def test_links_of_other_tokens_stay(broker: MemoryBroker):
     """Each rests on its own."""
     client = broker.connect()
     client.authenticate("orders", ROOT_NAME, ROOT_KEY, HOUR_MS)
@@ -90,7 +97,7 @@ def test_links_of_other_tokens_stay(broker: Broker):
     assert "sb://localhost/orders'" in why
 
 
-def test_requests_are_over_with_the_token_too(broker: Broker):
+def test_requests_are_over_with_the_token_too(broker: MemoryBroker):
     """The links to the node end like any others."""
     client = authenticated(broker, "orders")
     assert 204 == client.manage("orders", "com.microsoft:peek-message", {})[0]
@@ -98,7 +105,7 @@ def test_requests_are_over_with_the_token_too(broker: Broker):
     assert 2 == len(detached(client))
 
 
-def test_the_connection_lives_on_and_takes_a_new_token(broker: Broker):
+def test_the_connection_lives_on_and_takes_a_new_token(broker: MemoryBroker):
     """`$cbs` rests on nothing."""
     client = authenticated(broker, "orders")
     client.attach_sender("orders")
@@ -108,7 +115,7 @@ def test_the_connection_lives_on_and_takes_a_new_token(broker: Broker):
     assert client.attach_sender("orders") is None
 
 
-def test_messages_locked_by_an_ended_link_come_back_when_their_locks_end(broker: Broker):
+def test_messages_locked_by_an_ended_link_come_back_when_their_locks_end(broker: MemoryBroker):
     """As with any link that detaches on a live connection."""
     client = authenticated(broker, "orders", lasting_ms=1000)
     client.attach_sender("orders")
@@ -123,9 +130,9 @@ def test_messages_locked_by_an_ended_link_come_back_when_their_locks_end(broker:
     assert "transfer" in names(other.listen())
 
 
-def test_nothing_ends_in_development(broker: Broker):
+def test_nothing_ends_in_development(broker: MemoryBroker):
     """Where links rest on nothing."""
-    broker = Broker(DECLARED)
+    broker = MemoryBroker(DECLARED)
     client = authenticated(broker, "orders")
     client.attach_sender("orders")
     broker.advance(2 * HOUR_MS)
@@ -133,7 +140,7 @@ def test_nothing_ends_in_development(broker: Broker):
     assert client.wake_at_ms is None
 
 
-def test_plain_credentials_do_not_run_out(broker: Broker):
+def test_plain_credentials_do_not_run_out(broker: MemoryBroker):
     """They are the connection's own."""
     client = broker.connect(plain=(ROOT_NAME, ROOT_KEY))
     client.attach_sender("orders")
@@ -144,7 +151,7 @@ def test_plain_credentials_do_not_run_out(broker: Broker):
 # --- tokens given up ---------------------------------------------------------------------------
 
 
-def test_deleting_a_token_ends_its_links(broker: Broker):
+def test_deleting_a_token_ends_its_links(broker: MemoryBroker):
     """The client said so itself."""
     client = authenticated(broker, "orders")
     client.attach_sender("orders")
@@ -156,7 +163,9 @@ def test_deleting_a_token_ends_its_links(broker: Broker):
 def test_a_lesser_token_takes_the_place_of_the_greater():
     """Links that need what is gone end; others stay."""
     rules = "{listen: {rights: [Listen], primary_key: k}}"
-    broker = Broker(f"queues: {{orders: {{authorization_rules: {rules}}}}}", authorization="strict")
+    broker = MemoryBroker(
+        f"queues: {{orders: {{authorization_rules: {rules}}}}}", authorization="strict"
+    )
     client = authenticated(broker, "orders")
     client.attach_sender("orders")
     sending = client.last_handle
@@ -173,7 +182,7 @@ SHOP = AuthorizationRule("shop", "first", "second", frozenset({"Send"}))
 
 
 @pytest.fixture
-def shop(broker: Broker) -> Client:
+def shop(broker: MemoryBroker) -> MemoryClient:
     """A client that sends with the first key of a rule."""
     broker.create("shop", QueueDefinition(authorization_rules=(SHOP,)), DEFAULT_NAMESPACE)
     client = broker.connect()
@@ -182,11 +191,11 @@ def shop(broker: Broker) -> Client:
     return client
 
 
-def change(broker: Broker, *rules: AuthorizationRule) -> None:
+def change(broker: MemoryBroker, *rules: AuthorizationRule) -> None:
     broker.update("shop", QueueDefinition(authorization_rules=rules), DEFAULT_NAMESPACE)
 
 
-def test_a_rule_is_live_as_soon_as_it_exists(broker: Broker):
+def test_a_rule_is_live_as_soon_as_it_exists(broker: MemoryBroker):
     """And not a moment before."""
     client = broker.connect()
     broker.create("shop", QueueDefinition(), DEFAULT_NAMESPACE)
@@ -206,7 +215,7 @@ def test_a_rule_is_live_as_soon_as_it_exists(broker: Broker):
     ],
     ids=["removed", "key changed", "right taken away", "renamed"],
 )
-def test_what_a_rule_loses_is_lost_at_once(broker: Broker, shop: Client, rules):
+def test_what_a_rule_loses_is_lost_at_once(broker: MemoryBroker, shop: MemoryClient, rules):
     """For links, for new links and for new tokens."""
     change(broker, *rules)
     ((_, why),) = detached(shop)
@@ -224,13 +233,13 @@ def test_what_a_rule_loses_is_lost_at_once(broker: Broker, shop: Client, rules):
     ],
     ids=["other key changed", "right added", "key moved", "rule added"],
 )
-def test_what_a_rule_keeps_is_kept(broker: Broker, shop: Client, rules):
+def test_what_a_rule_keeps_is_kept(broker: MemoryBroker, shop: MemoryClient, rules):
     """One key can be changed while the other is in use."""
     change(broker, *rules)
     assert [] == detached(shop)
 
 
-def test_the_rules_of_a_deleted_entity_are_gone(broker: Broker, shop: Client):
+def test_the_rules_of_a_deleted_entity_are_gone(broker: MemoryBroker, shop: MemoryClient):
     """Also for one that is made anew under its name."""
     broker.delete("shop", DEFAULT_NAMESPACE)
     assert 401 == shop.authenticate("shop", "shop", "first")[0]
@@ -239,7 +248,7 @@ def test_the_rules_of_a_deleted_entity_are_gone(broker: Broker, shop: Client):
     assert UNAUTHORIZED in str(shop.attach_sender("shop"))
 
 
-def test_plain_credentials_end_with_their_rule(broker: Broker):
+def test_plain_credentials_end_with_their_rule(broker: MemoryBroker):
     """As tokens do."""
     broker.create("shop", QueueDefinition(authorization_rules=(SHOP,)), DEFAULT_NAMESPACE)
     client = broker.connect(plain=("shop", "second"))
@@ -251,7 +260,7 @@ def test_plain_credentials_end_with_their_rule(broker: Broker):
 # --- no token at all ---------------------------------------------------------------------------
 
 
-def test_a_client_that_puts_no_token_is_closed(broker: Broker):
+def test_a_client_that_puts_no_token_is_closed(broker: MemoryBroker):
     """After the time it is given, and not before."""
     client = broker.connect()
     broker.advance(RELAXED.authorization_timeout_ms - 1)
@@ -262,7 +271,7 @@ def test_a_client_that_puts_no_token_is_closed(broker: Broker):
     assert client.connection.finished
 
 
-def test_a_client_whose_token_is_refused_is_closed(broker: Broker):
+def test_a_client_whose_token_is_refused_is_closed(broker: MemoryBroker):
     """Trying is not enough."""
     client = broker.connect()
     assert 401 == client.authenticate("orders", ROOT_NAME, "wrong")[0]
@@ -271,7 +280,7 @@ def test_a_client_whose_token_is_refused_is_closed(broker: Broker):
 
 
 @pytest.mark.parametrize("plain", [None, (ROOT_NAME, ROOT_KEY)])
-def test_a_client_that_said_who_it_is_may_be_silent(broker: Broker, plain):
+def test_a_client_that_said_who_it_is_may_be_silent(broker: MemoryBroker, plain):
     """By a token or by its credentials."""
     client = broker.connect(plain=plain)
     if plain is None:
@@ -280,9 +289,9 @@ def test_a_client_that_said_who_it_is_may_be_silent(broker: Broker, plain):
     assert not client.connection.finished
 
 
-def test_development_asks_for_no_token(broker: Broker):
+def test_development_asks_for_no_token(broker: MemoryBroker):
     """However long it takes."""
-    broker = Broker(DECLARED)
+    broker = MemoryBroker(DECLARED)
     client = broker.connect()
     broker.advance(1000 * HOUR_MS)
     assert client.attach_sender("orders") is None
@@ -293,7 +302,7 @@ def test_development_asks_for_no_token(broker: Broker):
 
 def test_a_wrong_key_is_refused_in_development_too():
     """So that a mistake in a connection string is found before production."""
-    client = Broker(DECLARED).connect()
+    client = MemoryBroker(DECLARED).connect()
     status, why = client.authenticate("orders", ROOT_NAME, "wrong")
     assert (401, True) == (status, why.startswith("InvalidSignature: "))
     assert "TrackingId:" in why
@@ -303,7 +312,7 @@ def test_a_wrong_key_is_refused_in_development_too():
 @pytest.mark.parametrize("authorization", ["development", "strict"])
 def test_wrong_plain_credentials_are_refused(authorization: str):
     """By the SASL outcome, before anything else is heard."""
-    broker = Broker(DECLARED, authorization=authorization)
+    broker = MemoryBroker(DECLARED, authorization=authorization)
     client = broker.connect(plain=(ROOT_NAME, "wrong"))
     assert ["sasl-mechanisms", "sasl-outcome"] == [frame.name for frame in client.greeting]
     assert 1 == client.greeting[-1][0]
@@ -314,7 +323,7 @@ def test_wrong_plain_credentials_are_refused(authorization: str):
 
 
 @pytest.mark.parametrize("ending", [amqp_frames.detach, lambda _: amqp_frames.frame("end")])
-def test_refused_and_ended_links_are_forgotten(broker: Broker, ending):
+def test_refused_and_ended_links_are_forgotten(broker: MemoryBroker, ending):
     """A client may try as often as it likes on one connection."""
     client = authenticated(broker, "orders")
     assert 404 == client.authenticate("missing", ROOT_NAME, ROOT_KEY)[0]

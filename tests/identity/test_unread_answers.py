@@ -10,8 +10,8 @@ from broker.core.contract.commands import Peek, RenewLocks
 from protocol.amqp.nodes.request_intake import ANSWERS_MAX_BYTES
 from protocol.amqp.nodes.request_response import REQUEST_CREDIT
 from protocol.codec.values import Described, Int, Long, ULong, encode
-from tests.identity.broker import Broker, Client
 from tests.support import amqp_frames
+from tests.support.memory_broker import MemoryBroker, MemoryClient
 
 if TYPE_CHECKING:
     from tests.support.amqp_frames import Frame
@@ -21,7 +21,7 @@ LARGE_BYTES = 800_000
 IN_PARTS_BYTES = 60_000
 
 
-class CountingBroker(Broker):
+class CountingBroker(MemoryBroker):
     """Counts the commands that reach it."""
 
     def __init__(self, declared: str) -> None:
@@ -62,13 +62,13 @@ def peek(message_id: str) -> bytes:
     return request(message_id, "peek-message", body)
 
 
-def send_large_message(client: Client) -> None:
+def send_large_message(client: MemoryClient) -> None:
     assert client.attach_sender("orders") is None
     body = encode(Described(ULong(0x75), b"x" * LARGE_BYTES))
     send(client, client.last_handle, body)
 
 
-def send(client: Client, handle: int, message: bytes) -> list[Frame]:
+def send(client: MemoryClient, handle: int, message: bytes) -> list[Frame]:
     number = client.next_delivery()
     starts = range(0, len(message), IN_PARTS_BYTES)
     return client.say(
@@ -84,7 +84,7 @@ def send(client: Client, handle: int, message: bytes) -> list[Frame]:
     )
 
 
-def say_and_listen(client: Client, *data: bytes) -> list[Frame]:
+def say_and_listen(client: MemoryClient, *data: bytes) -> list[Frame]:
     """All that is answered: what leaves lets requests begin that waited."""
     heard = client.say(*data)
     while more := client.say():

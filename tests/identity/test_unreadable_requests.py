@@ -14,8 +14,8 @@ from protocol.amqp.nodes.link_factory import (
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
 from protocol.codec.values import Described, ULong, encode
-from tests.identity.broker import Broker, Client, error_of
 from tests.support import amqp_frames
+from tests.support.memory_broker import MemoryBroker, MemoryClient, error_of
 
 DECLARED = "queues: {orders: }"
 NODES = ["$cbs", "orders/$management"]
@@ -25,8 +25,8 @@ STATUS = {"$cbs": "status-code", "orders/$management": "statusCode"}
 
 
 @pytest.fixture
-def client() -> Client:
-    return Broker(DECLARED).connect()
+def client() -> MemoryClient:
+    return MemoryBroker(DECLARED).connect()
 
 
 def section(code: int, value: object) -> bytes:
@@ -34,7 +34,7 @@ def section(code: int, value: object) -> bytes:
 
 
 def in_frames(
-    client: Client, node: str, message: bytes, piece_bytes: int
+    client: MemoryClient, node: str, message: bytes, piece_bytes: int
 ) -> list[amqp_frames.Frame]:
     """Send a request in several transfers; what is answered."""
     handle = client.reach(node)
@@ -52,13 +52,13 @@ def in_frames(
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_the_limit_of_a_request_is_announced(client: Client, node: str):
+def test_the_limit_of_a_request_is_announced(client: MemoryClient, node: str):
     handle = client.reach(node)
     attach = next(f for f in client.heard if f.name == "attach" and f[1] == handle)
     assert LIMITS[node] == attach[10]
 
 
-def test_the_coordinator_has_a_limit(client: Client):
+def test_the_coordinator_has_a_limit(client: MemoryClient):
     """Proton does not announce it, but it is kept."""
     client.declare_transaction()
     body = section(0x77, "x" * COORDINATOR_REQUEST_MAX_BYTES)
@@ -70,7 +70,7 @@ def test_the_coordinator_has_a_limit(client: Client):
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("piece_bytes", [10_000, 65_000])
 def test_a_request_over_the_limit_is_answered_by_its_id(
-    client: Client, node: str, piece_bytes: int
+    client: MemoryClient, node: str, piece_bytes: int
 ):
     """However it is cut into frames; and the link serves the next one."""
     head = section(0x73, ["the-id"]) + section(0x74, {"operation": "put-token", "name": "x"})
@@ -85,7 +85,7 @@ def test_a_request_over_the_limit_is_answered_by_its_id(
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_a_request_over_the_limit_without_an_id_ends_the_link(client: Client, node: str):
+def test_a_request_over_the_limit_without_an_id_ends_the_link(client: MemoryClient, node: str):
     message = section(0x77, "x" * LIMITS[node])
     answer = in_frames(client, node, message, 65_000)
     (detach,) = [frame for frame in answer if frame.name == "detach"]
@@ -97,7 +97,7 @@ def test_a_request_over_the_limit_without_an_id_ends_the_link(client: Client, no
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("garbage", [b"\x00", b"\x00\x53\x77\xb1\xff\xff\xff\xff", b"\x40"])
 def test_a_request_that_cannot_be_decoded_is_answered_if_it_has_an_id(
-    client: Client, node: str, garbage: bytes
+    client: MemoryClient, node: str, garbage: bytes
 ):
     message = section(0x73, ["the-id"]) + garbage
     (answer,) = [f for f in in_frames(client, node, message, 9) if f.name == "transfer"]
@@ -108,7 +108,7 @@ def test_a_request_that_cannot_be_decoded_is_answered_if_it_has_an_id(
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("message", [b"\x00", b"nothing of AMQP", b"\x00\x53\x77\xb1\xff\xff\xff"])
 def test_a_request_that_cannot_be_decoded_at_all_ends_the_link(
-    client: Client, node: str, message: bytes
+    client: MemoryClient, node: str, message: bytes
 ):
     answer = in_frames(client, node, message, 100)
     (detach,) = [frame for frame in answer if frame.name == "detach"]

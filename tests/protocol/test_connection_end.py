@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.identity.broker import Broker
+from tests.support.memory_broker import MemoryBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def _without_search_for_circles() -> Iterator[None]:
 def test_a_lost_connection_is_freed_at_once() -> None:
     """Also after it sent, received, asked and put a token: the broker looks for circles rarely,
     and thousands of clients may come and go in between."""
-    broker = Broker("queues: {orders: {}}")
+    broker = MemoryBroker("queues: {orders: {}}")
     client = broker.connect()
     client.put_token("amqp://localhost/orders", "SharedAccessSignature sr=x&sig=x&se=1&skn=x")
     assert client.attach_sender("orders") is None
@@ -35,6 +35,6 @@ def test_a_lost_connection_is_freed_at_once() -> None:
     engine = weakref.ref(client.connection._engine)
     client.connection.lost()
     broker.run()
-    del client.connection
+    del client.connection, client.stream
     assert connection() is None
     assert engine() is None

@@ -36,9 +36,9 @@ from tests.support.dotnet_links import (
     Refused,
     dead_lettered,
     message,
-    sections_of,
 )
 from tests.support.dotnet_setup import SESSION_FILTER, bodies, left_in, send
+from tests.support.message_sections import sections_of
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:

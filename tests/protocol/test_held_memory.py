@@ -16,8 +16,8 @@ from protocol.amqp.held_memory import (
     MemoryBudgets,
 )
 from protocol.codec.values import Int, Symbol
-from tests.identity.broker import ROOT_KEY, ROOT_NAME, Broker, Client
 from tests.support import amqp_frames
+from tests.support.memory_broker import ROOT_KEY, ROOT_NAME, MemoryBroker, MemoryClient
 
 if TYPE_CHECKING:
     from tests.support.amqp_frames import Frame
@@ -26,8 +26,8 @@ PART = b"x" * 60_000
 EXCEEDED = "amqp:resource-limit-exceeded"
 
 
-def broker_with(authorization: str = "development", **limits: Any) -> Broker:
-    broker = Broker("queues: {orders: }", authorization=authorization)
+def broker_with(authorization: str = "development", **limits: Any) -> MemoryBroker:
+    broker = MemoryBroker("queues: {orders: }", authorization=authorization)
     broker.memory = MemoryBudgets(replace(RELAXED, **limits))
     return broker
 
@@ -38,7 +38,7 @@ def close_of(frames: list[Frame]) -> str | None:
     return str(found[0]) if found else None
 
 
-def hoard_tokens(client: Client, links: int) -> str | None:
+def hoard_tokens(client: MemoryClient, links: int) -> str | None:
     """Begin to put a token on each of so many links; how the connection was closed, if it was."""
     frames = []
     for handle in range(links):

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def close_in_order(client: DotNetClient, _: Receiver) -> None:
     client.write(frame("close"))
     client.expect("close")
-    client._socket.close()
+    client.stream.close()
 
 
 def close_and_leave(client: DotNetClient, _: Receiver) -> None:
     """The close frame and the end of the socket arrive together."""
     client.write(frame("close"))
-    client._socket.close()
+    client.stream.close()
 
 
 def end_session_then_close(client: DotNetClient, receiver: Receiver) -> None:
@@ -45,24 +45,25 @@ def detach_then_close(client: DotNetClient, receiver: Receiver) -> None:
 
 
 def cut(client: DotNetClient, _: Receiver) -> None:
-    client._socket.close()
+    client.stream.close()
 
 
 def shut_down_without_close(client: DotNetClient, _: Receiver) -> None:
     """The socket ends politely, AMQP does not."""
-    client._socket.shutdown(socket.SHUT_WR)
-    while client._socket.recv(1 << 16):
+    assert isinstance(client.stream, socket.socket)
+    client.stream.shutdown(socket.SHUT_WR)
+    while client.stream.recv(1 << 16):
         pass
 
 
 def detach_then_cut(client: DotNetClient, receiver: Receiver) -> None:
     receiver.close()
-    client._socket.close()
+    client.stream.close()
 
 
 def break_the_protocol(client: DotNetClient, _: Receiver) -> None:
     client.write(b"\x00\x00\x00\x08\x01\x00\x00\x00\x00")
-    while client._socket.recv(1 << 16):
+    while client.stream.recv(1 << 16):
         pass
 
 

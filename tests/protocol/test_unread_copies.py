@@ -7,13 +7,13 @@ import pytest
 from broker.core.contract.commands import Peek
 from protocol.amqp.links.browsing_link import BROWSERS_AT_ONCE_MAX
 from protocol.codec.values import Described, Symbol, UInt, ULong, encode
-from tests.identity.broker import Broker, Client
 from tests.support import amqp_frames
+from tests.support.memory_broker import MemoryBroker, MemoryClient
 
 MESSAGES = 250
 
 
-class CountingBroker(Broker):
+class CountingBroker(MemoryBroker):
     """Counts the peeks that reach it."""
 
     def __init__(self, declared: str) -> None:
@@ -36,7 +36,7 @@ def broker() -> CountingBroker:
 
 
 @pytest.fixture
-def client(broker: CountingBroker) -> Client:
+def client(broker: CountingBroker) -> MemoryClient:
     """A client whose queue has messages."""
     client = broker.connect()
     assert client.attach_sender("orders") is None
@@ -58,7 +58,7 @@ def attach_browser(name: str, handle: int, address: str) -> bytes:
     )
 
 
-def copies_seen(client: Client, *data: bytes) -> int:
+def copies_seen(client: MemoryClient, *data: bytes) -> int:
     """How many the client is shown after it has said this."""
     frames = client.say(*data)
     while more := client.say():
@@ -66,7 +66,9 @@ def copies_seen(client: Client, *data: bytes) -> int:
     return sum(frame.name == "transfer" for frame in frames)
 
 
-def test_a_socket_that_takes_no_more_holds_copies_back(broker: CountingBroker, client: Client):
+def test_a_socket_that_takes_no_more_holds_copies_back(
+    broker: CountingBroker, client: MemoryClient
+):
     """However much credit there is. Three browsers that nobody read from took 2.1 GB."""
     assert client.attach(attach_browser, "orders") is None
     client.connection.pause()
@@ -77,7 +79,7 @@ def test_a_socket_that_takes_no_more_holds_copies_back(broker: CountingBroker, c
     assert MESSAGES == copies_seen(client)
 
 
-def test_browsers_of_a_connection_take_turns(broker: CountingBroker, client: Client):
+def test_browsers_of_a_connection_take_turns(broker: CountingBroker, client: MemoryClient):
     """All get everything, but only a few wait for their copies at the same time."""
     handles = []
     for _ in range(20):
@@ -90,7 +92,7 @@ def test_browsers_of_a_connection_take_turns(broker: CountingBroker, client: Cli
     assert 20 * MESSAGES == copies_seen(client)
 
 
-def test_a_browser_that_leaves_gives_its_turn_to_others(client: Client):
+def test_a_browser_that_leaves_gives_its_turn_to_others(client: MemoryClient):
     handles = []
     for _ in range(3 * BROWSERS_AT_ONCE_MAX):
         assert client.attach(attach_browser, "orders") is None
@@ -102,7 +104,7 @@ def test_a_browser_that_leaves_gives_its_turn_to_others(client: Client):
     assert MESSAGES == copies_seen(client)
 
 
-def test_a_browser_whose_credit_is_taken_back_before_its_turn(client: Client):
+def test_a_browser_whose_credit_is_taken_back_before_its_turn(client: MemoryClient):
     """It is shown nothing, its drain is answered, and it can look again."""
     assert client.attach(attach_browser, "orders") is None
     handle = client.last_handle

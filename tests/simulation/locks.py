@@ -16,8 +16,9 @@ from cproton_ffi import ffi, lib
 from protocol.codec.values import Array, ArrayCode
 from tests.crash.client_workload import QUIET_S, WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.answers import REJECTED
-from tests.crash.clients.messages import decode_message, encode_message, sections_of
+from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey, Order
+from tests.support.message_sections import sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a client does on purpose that takes a broker long, and the client that does it.
+"""What a client does on purpose that takes a broker long.
 
 Owns the table of such abuses; each is bounded in time. `noisy_neighbour.py` measures what others feel of it.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.support import amqp_frames
+from tests.support.frame_client import ConnectionEnded, FrameClient
 from tests.support.server import HOST, BrokerProcess
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ ABUSE_MAX_S = 60.0
 FILL_BATCH = 5_000
 BATCH_LARGEST = 100_000
 """As many messages as the broker takes at once, on all subscriptions together."""
-PIECE_BYTES = 60_000
 ANSWER_TIMEOUT_S = 120.0
 SMALL_MESSAGE = b"\x00\x53\x75\xa0\x04body"
 _BATCHED = b"\x00\x53\x75\xa0" + bytes([len(SMALL_MESSAGE)]) + SMALL_MESSAGE
@@ -39,93 +38,28 @@ class Abuse(NamedTuple):
     act: Callable[[BrokerProcess, Any], None]
 
 
-# --- a client by hand: nothing on its side takes time ------------------------------------------
+def _connect(broker: BrokerProcess) -> FrameClient:
+    return FrameClient.opened(broker.amqp_port, incoming_window=1 << 30, timeout_s=ANSWER_TIMEOUT_S)
 
 
-class RawClient:
-    """A connection whose frames are written by hand."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._rest = b""
-        self.is_closed = False
-        self.say(
-            amqp_frames.HEADER
-            + amqp_frames.open_frame()
-            + amqp_frames.begin_frame(incoming_window=1 << 30)
+def _send_batch(client: FrameClient, delivery_id: int, count: int) -> None:
+    """Send so many small messages as one batch, and wait until it is accepted."""
+    client.write(
+        *amqp_frames.transfers(
+            delivery_id, _BATCHED * count, message_format=amqp_frames.BATCH_FORMAT
         )
-
-    def say(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def listen(self) -> list[tuple[int, bytes]]:
-        """The next whole frames: performative code and frame."""
-        read = self._socket.recv(1 << 20)
-        self.is_closed = not read
-        data = self._rest + read
-        found = []
-        position = 0
-        while len(data) - position >= 8:
-            if data[position : position + 4] == b"AMQP":
-                position += 8
-                continue
-            size = int.from_bytes(data[position : position + 4])
-            if len(data) - position < size:
-                break
-            if size > 11:
-                found.append((data[position + 10], data[position : position + size]))
-            position += size
-        self._rest = data[position:]
-        return found
-
-    def wait_for(self, name: str, count: int, deadline_s: float) -> int:
-        """Until so many frames of a kind have come, or the time is over; how many came."""
-        code = amqp_frames.PERFORMATIVES[name]
-        seen = 0
-        while seen < count and time.monotonic() < deadline_s and not self.is_closed:
-            seen += sum(1 for kind, _ in self.listen() if kind == code)
-        return seen
-
-    def wait_until_settled(self, last_id: int, deadline_s: float) -> None:
-        """Until the broker has accepted the delivery with this id."""
-        code = amqp_frames.PERFORMATIVES["disposition"]
-        while time.monotonic() < deadline_s and not self.is_closed:
-            for kind, data in self.listen():
-                if kind == code:
-                    disposition = amqp_frames.frames(data)[0]
-                    if max(disposition[1], disposition[2] or 0) >= last_id:
-                        return
-
-    def send_batch(self, delivery_id: int, count: int) -> None:
-        """Send so many small messages as one batch, and wait until it is accepted."""
-        payload = _BATCHED * count
-        pieces = [payload[at : at + PIECE_BYTES] for at in range(0, len(payload), PIECE_BYTES)]
-        for index, piece in enumerate(pieces):
-            self.say(
-                amqp_frames.transfer(
-                    delivery_id,
-                    piece,
-                    message_format=amqp_frames.BATCH_FORMAT,
-                    more=True if index < len(pieces) - 1 else None,
-                )
-            )
-        self.wait_until_settled(delivery_id, time.monotonic() + ANSWER_TIMEOUT_S)
-
-    def drop(self) -> None:
-        with suppress(OSError):  # the broker may have ended it already
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that listens
-        self._socket.close()
+    )
+    client.wait_until_settled(delivery_id, time.monotonic() + ANSWER_TIMEOUT_S)
 
 
 def fill(broker: BrokerProcess, path: str, count: int) -> None:
     """So many small messages in a queue."""
-    client = RawClient(broker.amqp_port)
-    client.say(amqp_frames.attach_sender(address=path))
-    client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
+    client = _connect(broker)
+    client.write(amqp_frames.attach_sender(address=path))
+    client.count("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
     for number in range(0, count, FILL_BATCH):
-        client.send_batch(number // FILL_BATCH, min(FILL_BATCH, count - number))
-    client.drop()
+        _send_batch(client, number // FILL_BATCH, min(FILL_BATCH, count - number))
+    client.close()
 
 
 def _http(broker: BrokerProcess, method: str, path: str, body: bytes = b"", **headers: str) -> int:
@@ -166,12 +100,12 @@ def _wide_topic() -> list[dict[str, Any]]:
 def _fan_out(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
     deadline_s = time.monotonic() + 15
-    client = RawClient(broker.amqp_port)
-    client.say(amqp_frames.attach_sender(address="wide"))
-    client.wait_for("flow", 1, deadline_s)
-    client.say(b"".join(amqp_frames.transfer(number, SMALL_MESSAGE) for number in range(3_000)))
+    client = _connect(broker)
+    client.write(amqp_frames.attach_sender(address="wide"))
+    client.count("flow", 1, deadline_s)
+    client.write(b"".join(amqp_frames.transfer(number, SMALL_MESSAGE) for number in range(3_000)))
     client.wait_until_settled(2_999, deadline_s)
-    client.drop()
+    client.close()
 
 
 def _filled(count: int) -> Callable[[BrokerProcess], None]:
@@ -196,18 +130,18 @@ def _active_messages(broker: BrokerProcess) -> bool:
         connection.close()
 
 
-def _hold_locks(broker: BrokerProcess) -> RawClient:
+def _hold_locks(broker: BrokerProcess) -> FrameClient:
     fill(broker, "abused", 200_000)
-    client = RawClient(broker.amqp_port)
-    client.say(amqp_frames.attach_receiver(address="abused", rcv_settle_mode=1))
-    client.say(amqp_frames.flow(200_000, incoming_window=1 << 30))
-    client.wait_for("transfer", 200_000, time.monotonic() + ANSWER_TIMEOUT_S)
+    client = _connect(broker)
+    client.write(amqp_frames.attach_receiver(address="abused", rcv_settle_mode=1))
+    client.write(amqp_frames.flow(200_000, incoming_window=1 << 30))
+    client.count("transfer", 200_000, time.monotonic() + ANSWER_TIMEOUT_S)
     return client
 
 
-def _drop_holder(broker: BrokerProcess, prepared: RawClient) -> None:
+def _drop_holder(broker: BrokerProcess, prepared: FrameClient) -> None:
     del broker
-    prepared.drop()
+    prepared.close()
     time.sleep(3)
 
 
@@ -228,14 +162,14 @@ def _post_batch(count: int) -> Callable[[BrokerProcess, Any], None]:
     return post
 
 
-def _send_batch(address: str, count: int) -> Callable[[BrokerProcess, Any], None]:
+def _batch_to(address: str, count: int) -> Callable[[BrokerProcess, Any], None]:
     def send(broker: BrokerProcess, prepared: Any) -> None:
         del prepared
-        client = RawClient(broker.amqp_port)
-        client.say(amqp_frames.attach_sender(address=address))
-        client.wait_for("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
-        client.send_batch(0, count)
-        client.drop()
+        client = _connect(broker)
+        client.write(amqp_frames.attach_sender(address=address))
+        client.count("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
+        _send_batch(client, 0, count)
+        client.close()
 
     return send
 
@@ -259,21 +193,21 @@ def _forward_backlog(broker: BrokerProcess, prepared: Any) -> None:
         time.sleep(0.2)
 
 
-def _say_all(client: RawClient, data: bytes) -> None:
-    with suppress(OSError):  # the broker may end a connection with too many links
-        client.say(data)
+def _say_all(client: FrameClient, data: bytes) -> None:
+    with suppress(ConnectionEnded):  # the broker may end a connection with too many links
+        client.write(data)
 
 
 def _attach_many(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
-    client = RawClient(broker.amqp_port)
+    client = _connect(broker)
     attaches = [
         amqp_frames.attach_sender(f"to-{number}", number, "abused") for number in range(20_000)
     ]
     speaking = threading.Thread(target=_say_all, args=(client, b"".join(attaches)))
     speaking.start()
-    client.wait_for("attach", 20_000, time.monotonic() + ABUSE_MAX_S)
-    client.drop()
+    client.count("attach", 20_000, time.monotonic() + ABUSE_MAX_S)
+    client.close()
     speaking.join()
     time.sleep(1)
 
@@ -300,7 +234,7 @@ def _begin_everywhere(broker: BrokerProcess, prepared: Any) -> None:
 
 def _say_on_many(broker: BrokerProcess, data: bytes) -> None:
     """The same on four connections at once; each reads what it is told until it is over."""
-    clients = [RawClient(broker.amqp_port) for _ in range(4)]
+    clients = [_connect(broker) for _ in range(4)]
     speaking = [threading.Thread(target=_say_all, args=(client, data)) for client in clients]
     listening = [threading.Thread(target=_listen_all, args=(client,)) for client in clients]
     for thread in (*speaking, *listening):
@@ -309,16 +243,16 @@ def _say_on_many(broker: BrokerProcess, data: bytes) -> None:
         thread.join()
     time.sleep(2)
     for client in clients:
-        client.drop()
+        client.close()
     for thread in listening:
         thread.join()
     time.sleep(1)
 
 
-def _listen_all(client: RawClient) -> None:
-    with suppress(OSError):
-        while not client.is_closed:
-            client.listen()
+def _listen_all(client: FrameClient) -> None:
+    with suppress(ConnectionEnded):
+        while True:
+            client.receive()
 
 
 def _rest(broker: BrokerProcess, prepared: Any) -> None:
@@ -339,9 +273,9 @@ ABUSES: dict[str, Abuse] = {
     "deletion": Abuse(_queue(), _nothing, _filled(500_000), _delete_queue),
     "json-batch": Abuse(_queue(), _nothing, _prepare_nothing, _post_batch(BATCH_LARGEST + 1)),
     "json-batch-max": Abuse(_queue(), _nothing, _prepare_nothing, _post_batch(BATCH_LARGEST)),
-    "batch-max": Abuse(_queue(), _nothing, _prepare_nothing, _send_batch("abused", BATCH_LARGEST)),
+    "batch-max": Abuse(_queue(), _nothing, _prepare_nothing, _batch_to("abused", BATCH_LARGEST)),
     "wide-batch-max": Abuse(
-        _nothing, _wide_topic, _prepare_nothing, _send_batch("wide", BATCH_LARGEST // 2_000)
+        _nothing, _wide_topic, _prepare_nothing, _batch_to("wide", BATCH_LARGEST // 2_000)
     ),
     "forwarding": Abuse(_two_queues, _nothing, _filled(200_000), _forward_backlog),
     "attaches": Abuse(_queue(), _nothing, _prepare_nothing, _attach_many),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import socket
 import statistics
 import sys
 import tempfile
@@ -23,6 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from protocol.codec.values import Described, Int, Long, Symbol, UInt, ULong, encode
 from tests.bench.observe import resident_megabytes
 from tests.support import amqp_frames
+from tests.support.amqp_frames import PART_BYTES, attach_coordinator, transfers
+from tests.support.frame_client import ConnectionEnded, FrameClient
+from tests.support.message_sections import APPLICATION_PROPERTIES, DATA, PROPERTIES, VALUE, section
 from tests.support.server import HOST, BrokerProcess, root_token
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ MEGABYTES_ALLOWED = 300.0
 WAIT_P99_ALLOWED_S = 0.050
 SAMPLE_EVERY_S = 0.02
 TIMEOUT_S = 20.0
-PART_BYTES = 60_000
 NEIGHBOUR_PAUSE_S = 0.01
 SETTLE_S = 15.0
 SETTLED_SAMPLES = 10
@@ -46,57 +47,6 @@ ENTITIES: dict[str, Any] = {
 }
 
 
-class HungUp(Exception):
-    """The broker ended the connection."""
-
-
-class RawClient:
-    """A socket that says frames and reads only when it is asked to."""
-
-    def __init__(self, port: int, *, receive_buffer_bytes: int | None = None) -> None:
-        self.socket = socket.socket()
-        if receive_buffer_bytes is not None:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self.socket.settimeout(TIMEOUT_S)
-        self.socket.connect((HOST, port))
-        self._heard = b""
-        self.say(
-            amqp_frames.HEADER, amqp_frames.open_frame(hostname=HOST), amqp_frames.begin_frame()
-        )
-        self.hear("begin")
-
-    def say(self, *data: bytes) -> None:
-        """Write, without a look at the answer. Raises `HungUp`."""
-        try:
-            self.socket.sendall(b"".join(data))
-        except OSError as error:
-            raise HungUp from error
-
-    def hear(self, name: str) -> amqp_frames.Frame:
-        """Read up to the next frame of this name. Raises `HungUp`."""
-        while True:
-            while len(self._heard) >= 8:
-                size = 8
-                if self._heard[:4] != b"AMQP":
-                    size = int.from_bytes(self._heard[:4])
-                if len(self._heard) < size:
-                    break
-                found = amqp_frames.frames(self._heard[:size])
-                self._heard = self._heard[size:]
-                if found and found[0].name == name:
-                    return found[0]
-            try:
-                more = self.socket.recv(1 << 16)
-            except OSError as error:
-                raise HungUp from error
-            if not more:
-                raise HungUp
-            self._heard += more
-
-    def close(self) -> None:
-        self.socket.close()
-
-
 class Abuse:
     """What an abuser needs; all its connections end with it."""
 
@@ -104,20 +54,21 @@ class Abuse:
         self.broker = broker
         self._stack = stack
 
-    def connect(self, **options: Any) -> RawClient:
-        client = RawClient(self.broker.amqp_port, **options)
+    def connect(self, **options: Any) -> FrameClient:
+        options.setdefault("timeout_s", TIMEOUT_S)
+        client = FrameClient.opened(self.broker.amqp_port, **options)
         self._stack.callback(client.close)
         return client
 
     def fill(self, queue: str, count: int, size_bytes: int) -> None:
         """Put messages into a queue."""
-        client = RawClient(self.broker.amqp_port)
-        client.say(amqp_frames.attach_sender(address=queue))
-        client.hear("attach")
+        client = FrameClient.opened(self.broker.amqp_port, timeout_s=TIMEOUT_S)
+        client.write(amqp_frames.attach_sender(address=queue))
+        client.skip_to("attach")
         message = data_section(size_bytes)
         for number in range(count):
-            client.say(*in_parts(number, message))
-            client.hear("disposition")
+            client.write(*transfers(number, message))
+            client.skip_to("disposition")
         client.close()
 
     def settle(self) -> None:
@@ -133,47 +84,16 @@ class Abuse:
 
 
 def data_section(size_bytes: int) -> bytes:
-    return encode(Described(ULong(0x75), b"x" * size_bytes))
+    return section(DATA, b"x" * size_bytes)
 
 
-def in_parts(number: int, message: bytes, *, handle: int = 0, **options: Any) -> list[bytes]:
-    """The transfers of one message."""
-    starts = range(0, len(message), PART_BYTES)
-    return [
-        amqp_frames.transfer(
-            number,
-            message[start : start + PART_BYTES],
-            handle=handle,
-            more=start + PART_BYTES < len(message),
-            **options,
-        )
-        for start in starts
-    ]
-
-
-def attach_coordinator(handle: int) -> bytes:
-    return amqp_frames.frame(
-        "attach",
-        f"coordinator-{handle}",
-        UInt(handle),
-        False,
-        None,
-        None,
-        amqp_frames.source("here"),
-        amqp_frames.described(0x30),
-        None,
-        None,
-        UInt(0),
-    )
-
-
-def declare(client: RawClient, number: int, handle: int) -> bytes:
-    """The id of a new transaction. Raises `HungUp` where there will be none."""
+def declare(client: FrameClient, number: int, handle: int) -> bytes:
+    """The id of a new transaction. Raises `ConnectionEnded` where there will be none."""
     request = encode(Described(ULong(0x77), amqp_frames.described(0x31)))
-    client.say(amqp_frames.transfer(number, request, handle=handle))
-    outcome = client.hear("disposition")[4]
+    client.write(amqp_frames.transfer(number, request, handle=handle))
+    outcome = client.skip_to("disposition")[4]
     if not isinstance(outcome, Described) or outcome.descriptor != 0x33:
-        raise HungUp
+        raise ConnectionEnded
     assert isinstance(outcome.value, list)
     return bytes(outcome.value[0])
 
@@ -191,10 +111,10 @@ def unfinished_tokens(abuse: Abuse) -> None:
     """60 connections, each with 100 links to $cbs and an unfinished put-token on every one."""
     part = b"x" * PART_BYTES
     for _ in range(60):
-        with suppress(HungUp):
+        with suppress(ConnectionEnded):
             client = abuse.connect()
             for handle in range(100):
-                client.say(
+                client.write(
                     amqp_frames.attach_sender(f"t{handle}", handle, "$cbs"),
                     amqp_frames.transfer(handle, part, handle=handle, more=True),
                 )
@@ -205,13 +125,13 @@ def unfinished_messages(abuse: Abuse) -> None:
     """Eight connections with messages of 93 MB that never end."""
     part = b"x" * PART_BYTES
     for _ in range(8):
-        with suppress(HungUp):
+        with suppress(ConnectionEnded):
             client = abuse.connect()
-            client.say(amqp_frames.attach_sender(address="large"))
-            client.hear("attach")
-            client.hear("flow")
+            client.write(amqp_frames.attach_sender(address="large"))
+            client.skip_to("attach")
+            client.skip_to("flow")
             for number in range(93_000_000 // PART_BYTES):
-                client.say(amqp_frames.transfer(0 if number == 0 else None, part, more=True))
+                client.write(amqp_frames.transfer(0 if number == 0 else None, part, more=True))
     abuse.settle()
 
 
@@ -228,13 +148,13 @@ def unread_peeks(abuse: Abuse) -> None:
             (0x77, {"from-sequence-number": Long(0), "message-count": Int(1)}),
         )
     )
-    with suppress(HungUp):
-        client.say(
+    with suppress(ConnectionEnded):
+        client.write(
             amqp_frames.attach_receiver("answers", 0, node),
             amqp_frames.attach_sender("asks", 1, node),
         )
         for number in range(2_500):
-            client.say(amqp_frames.transfer(number, request, handle=1))
+            client.write(amqp_frames.transfer(number, request, handle=1))
     abuse.settle()
 
 
@@ -247,8 +167,8 @@ def unread_copies(abuse: Abuse) -> None:
         attach = amqp_frames.frame(
             "attach", "look", UInt(0), True, None, None, copies, amqp_frames.target("here")
         )
-        with suppress(HungUp):
-            client.say(attach, amqp_frames.flow(1_000_000, incoming_window=1 << 30))
+        with suppress(ConnectionEnded):
+            client.write(attach, amqp_frames.flow(1_000_000, incoming_window=1 << 30))
     abuse.settle()
 
 
@@ -257,8 +177,8 @@ def unread_messages(abuse: Abuse) -> None:
     abuse.fill("orders", 100, 900_000)
     for _ in range(10):
         client = abuse.connect(receive_buffer_bytes=4096)
-        with suppress(HungUp):
-            client.say(
+        with suppress(ConnectionEnded):
+            client.write(
                 amqp_frames.attach_receiver(address="orders"),
                 amqp_frames.flow(1_000_000, incoming_window=1 << 30),
             )
@@ -268,17 +188,17 @@ def unread_messages(abuse: Abuse) -> None:
 def open_transactions(abuse: Abuse) -> None:
     """172 transactions on as many connections, each with 18 MB of messages."""
     for _ in range(172):
-        with suppress(HungUp):
+        with suppress(ConnectionEnded):
             client = abuse.connect()
-            client.say(amqp_frames.attach_sender(address="orders"))
-            client.hear("attach")
-            client.say(attach_coordinator(1))
+            client.write(amqp_frames.attach_sender(address="orders"))
+            client.skip_to("attach")
+            client.write(attach_coordinator(1))
             transaction_id = declare(client, 0, 1)
             state = amqp_frames.described(0x34, transaction_id)
             message = data_section(900_000)
             for number in range(1, 21):
-                client.say(*in_parts(number, message, state=state))
-                client.hear("disposition")
+                client.write(*transfers(number, message, state=state))
+                client.skip_to("disposition")
     abuse.settle()
 
 
@@ -287,23 +207,24 @@ def many_transactions(abuse: Abuse) -> None:
     client = abuse.connect()
     request = encode(Described(ULong(0x77), amqp_frames.described(0x31)))
     number = 0
-    with suppress(HungUp):
+    with suppress(ConnectionEnded):
         for handle in range(300):
-            client.say(attach_coordinator(handle))
+            client.write(attach_coordinator(handle))
             for _ in range(100):
-                client.say(amqp_frames.transfer(number, request, handle=handle))
+                client.write(amqp_frames.transfer(number, request, handle=handle))
                 number += 1
-            client.hear("disposition")
+            client.skip_to("disposition")
     abuse.settle()
 
 
 def refused_attaches(abuse: Abuse) -> None:
     """40,000 attaches to what is not there, of which no refusal is read."""
-    client = abuse.connect(receive_buffer_bytes=4096)
-    client.socket.settimeout(5)
-    with suppress(HungUp):
+    client = abuse.connect(receive_buffer_bytes=4096, timeout_s=5)
+    with suppress(ConnectionEnded):
         for handle in range(40_000):
-            client.say(amqp_frames.attach_sender(f"link-{handle}", handle, f"missing/{handle}/$x"))
+            client.write(
+                amqp_frames.attach_sender(f"link-{handle}", handle, f"missing/{handle}/$x")
+            )
     abuse.settle()
 
 
@@ -311,19 +232,21 @@ def wordy_attaches(abuse: Abuse) -> None:
     """2,000 links with 50 kB of properties each."""
     client = abuse.connect()
     words: dict[Any, object] = {Symbol(f"p{number}"): Int(1000) for number in range(5_000)}
-    with suppress(HungUp):
+    with suppress(ConnectionEnded):
         for handle in range(2_000):
-            client.say(amqp_frames.attach_sender(f"l{handle}", handle, "orders", properties=words))
+            client.write(
+                amqp_frames.attach_sender(f"l{handle}", handle, "orders", properties=words)
+            )
     abuse.settle()
 
 
 def many_sessions(abuse: Abuse) -> None:
     """8,000 AMQP sessions on each of four connections, with a link each."""
     for _ in range(4):
-        with suppress(HungUp):
+        with suppress(ConnectionEnded):
             client = abuse.connect()
             for channel in range(1, 8_000):
-                client.say(
+                client.write(
                     amqp_frames.begin_frame(channel),
                     amqp_frames.attach_sender("l", 0, "$cbs", channel=channel),
                 )
@@ -333,10 +256,10 @@ def many_sessions(abuse: Abuse) -> None:
 def many_links(abuse: Abuse) -> None:
     """20,000 links on each of four connections."""
     for _ in range(4):
-        with suppress(HungUp):
+        with suppress(ConnectionEnded):
             client = abuse.connect()
             for start in range(0, 20_000, 500):
-                client.say(
+                client.write(
                     *(
                         amqp_frames.attach_receiver(f"l{handle}", handle, "orders")
                         for handle in range(start, start + 500)
@@ -349,9 +272,9 @@ def session_waits(abuse: Abuse) -> None:
     """20,000 receivers that wait for any session."""
     client = abuse.connect()
     wanted: dict[Any, object] = {Symbol("com.microsoft:session-filter"): None}
-    with suppress(HungUp):
+    with suppress(ConnectionEnded):
         for handle in range(20_000):
-            client.say(
+            client.write(
                 amqp_frames.attach_receiver(f"l{handle}", handle, "baskets", filters=wanted),
             )
     abuse.settle()
@@ -361,13 +284,12 @@ def unread_outcomes(abuse: Abuse) -> None:
     """Sends without end on ten connections, of which no outcome is read."""
     message = data_section(10)
     for _ in range(10):
-        client = abuse.connect(receive_buffer_bytes=4096)
-        client.socket.settimeout(3)
-        with suppress(HungUp):
+        client = abuse.connect(receive_buffer_bytes=4096, timeout_s=3)
+        with suppress(ConnectionEnded):
             # Settled one by one, each outcome is a frame of its own.
-            client.say(amqp_frames.attach_sender(address="orders"))
+            client.write(amqp_frames.attach_sender(address="orders"))
             for number in range(0, 40_000, 2):
-                client.say(
+                client.write(
                     amqp_frames.transfer(number, message),
                     amqp_frames.transfer(number + 1, b"\x00", settled=False),
                 )
@@ -514,12 +436,10 @@ class Neighbour:
 
 
 def _neighbour(port: int, pipe: Any) -> None:
-    client = RawClient(port)
-    client.socket.settimeout(120)
-    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client = FrameClient.opened(port, timeout_s=120)
     _put_token(client)
-    client.say(amqp_frames.attach_sender("mine", 7, "neighbour"))
-    client.hear("attach")
+    client.write(amqp_frames.attach_sender("mine", 7, "neighbour"))
+    client.skip_to("attach")
     message = data_section(100)
     number = 1
     waits: list[float] = []
@@ -527,36 +447,36 @@ def _neighbour(port: int, pipe: Any) -> None:
     pipe.recv()
     while not pipe.poll():
         begun_s = time.monotonic()
-        client.say(amqp_frames.transfer(number, message, handle=7))
-        client.hear("disposition")
+        client.write(amqp_frames.transfer(number, message, handle=7))
+        client.skip_to("disposition")
         waits.append(time.monotonic() - begun_s)
         number += 1
         time.sleep(NEIGHBOUR_PAUSE_S)
     pipe.send(waits)
 
 
-def _put_token(client: RawClient) -> None:
+def _put_token(client: FrameClient) -> None:
     """Put the token of the whole broker."""
 
     audience = f"sb://{HOST}/"
-    request = b"".join(
-        encode(Described(ULong(code), value))
-        for code, value in (
-            (0x73, ["token"]),
-            (0x74, {"operation": "put-token", "type": "jwt", "name": audience}),
-            (0x77, root_token()),
+    request = (
+        section(PROPERTIES, ["token"])
+        + section(
+            APPLICATION_PROPERTIES,
+            {"operation": "put-token", "type": "jwt", "name": audience},
         )
+        + section(VALUE, root_token())
     )
-    client.say(
+    client.write(
         amqp_frames.attach_receiver("granted", 5, "$cbs"),
         amqp_frames.flow(10, handle=5),
         amqp_frames.attach_sender("token", 6, "$cbs"),
         amqp_frames.transfer(0, request, handle=6),
     )
-    client.hear("transfer")
+    client.skip_to("transfer")
 
 
-def run_hoarding(names: list[str] | None = None) -> bool:
+def run_memory_abuses(names: list[str] | None = None) -> bool:
     """Each abuse of the table, or of these; whether a bound was missed."""
     failed = False
     for name in names or ABUSES:
@@ -569,7 +489,7 @@ def run_hoarding(names: list[str] | None = None) -> bool:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.memory_abuse", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(ABUSES))
-    return int(run_hoarding(parser.parse_args(arguments).names))
+    return int(run_memory_abuses(parser.parse_args(arguments).names))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import sys
 
 from tests.simulation.run import run_many as simulate_many
 from tests.soak.broker_run import GROWTH_ALLOWED_MEGABYTES, run_broker
-from tests.soak.memory_abuse import run_hoarding
+from tests.soak.memory_abuse import run_memory_abuses
 from tests.soak.model_runs import run_many
 from tests.soak.noisy_neighbour import run_neighbours
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         failed |= any(felt.failed for felt in run_neighbours())
     if options.what in ("hoarding", "all"):
         print("--- hoarding, on sqlite", flush=True)
-        failed |= run_hoarding()
+        failed |= run_memory_abuses()
     return int(failed)
 
 

@@ -23,6 +23,8 @@ HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 EMPTY_FRAME = struct.pack(">IBBH", 8, 2, 0, 0)
 BATCH_FORMAT = 0x80013700
+PART_BYTES = 60_000
+"""As much of a message as fits into a frame of 64 KiB beside its performative."""
 
 PERFORMATIVES = {
     "open": 0x10,
@@ -182,6 +184,14 @@ def attach_receiver(
     )
 
 
+def attach_coordinator(handle: int, name: str | None = None) -> bytes:
+    """The client attaches a link on which it declares and discharges transactions."""
+    modes = (None, None)
+    ends = (source("here"), described(0x30), None, None)
+    link = name or f"coordinator-{handle}"
+    return frame("attach", link, UInt(handle), False, *modes, *ends, UInt(0))
+
+
 def transfer(
     delivery_id: int | None,
     payload: bytes,
@@ -214,6 +224,22 @@ def transfer(
         payload=payload,
         channel=channel,
     )
+
+
+def transfers(
+    delivery_id: int, payload: bytes, *, part_bytes: int = PART_BYTES, **options: Any
+) -> list[bytes]:
+    """The transfers of one message, in parts that fit into a frame."""
+    starts = range(0, len(payload), part_bytes)
+    return [
+        transfer(
+            None if start else delivery_id,
+            payload[start : start + part_bytes],
+            more=start + part_bytes < len(payload),
+            **options,
+        )
+        for start in starts
+    ]
 
 
 def flow(

@@ -9,15 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import socket
-import struct
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from protocol.codec.values import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
-from tests.support.amqp_frames import HEADER, SASL_HEADER, frame, frames, raw_frame
+from tests.support.amqp_frames import HEADER, SASL_HEADER, frame, raw_frame
 from tests.support.dotnet_links import (
     ATTACH_INITIAL_COUNT,
     ATTACH_SOURCE,
@@ -30,27 +28,23 @@ from tests.support.dotnet_links import (
     Requests,
     Sender,
 )
+from tests.support.frame_client import FrameClient, channel_of, connect, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
-    from tests.support.amqp_frames import Frame
-
-TIMEOUT_S = 10.0
 PRODUCT = "azsdk-net-Azure.Messaging.ServiceBus"
 KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 
-class DotNetClient:
+class DotNetClient(FrameClient):
     """A connection, as `ServiceBusClient` opens one when it is first needed."""
 
     def __init__(self, port: int, host: str = "localhost", product: str = PRODUCT) -> None:
         self._host = host
         self._product = product
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
-        self._buffer = b""
-        self._arrived: list[Frame] = []
+        super().__init__(connect(port))
         self._numbers = 0
         self._next_delivery_ids: list[int] = []
         self._next_incoming_ids: list[int] = []
@@ -59,11 +53,8 @@ class DotNetClient:
         try:
             self._sign_on()
         except BaseException:
-            self._socket.close()
+            self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,
@@ -76,19 +67,19 @@ class DotNetClient:
                 self.write(frame("close"))
                 self.expect("close")
         finally:
-            self._socket.close()
+            self.close()
 
     def _sign_on(self) -> None:
         """The SDK waits for every answer before it goes on."""
         self.write(SASL_HEADER)
-        self._expect_header(SASL_HEADER)
+        self.expect_header(SASL_HEADER)
         mechanisms = self.expect("sasl-mechanisms")[0]
         assert "MSSBCBS" in mechanisms.items
         sasl_init = Described(ULong(0x41), [Symbol("MSSBCBS"), None, self._host])
         self.write(raw_frame(encode(sasl_init), kind=1))
         assert 0 == self.expect("sasl-outcome")[0]
         self.write(HEADER)
-        self._expect_header(HEADER)
+        self.expect_header(HEADER)
         product = {
             Symbol("product"): self._product,
             Symbol("version"): "7.21.0",
@@ -100,49 +91,13 @@ class DotNetClient:
         self.write(frame("open", *fields, None, None, None, None, product))
         assert self.expect("open")[0]
 
-    # ---- frames ---------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def _expect_header(self, header: bytes) -> None:
-        while len(self._buffer) < len(header):
-            self._read()
-        assert header == self._buffer[: len(header)]
-        self._buffer = self._buffer[len(header) :]
-        self._take_frames()
-
-    def expect(
-        self, name: str, channel: int = 0, where: Callable[[Frame], bool] = lambda _: True
-    ) -> Frame:
-        """The next frame of this kind on this channel; others are kept for later."""
-        while True:
-            for index, one in enumerate(self._arrived):
-                if one.name == name and one.channel == channel and where(one):
-                    return self._arrived.pop(index)
-                assert one.name != "close" or name == "close", f"the broker closed: {one}"
-            self._read()
-
-    def nothing_else_arrived(self, name: str, channel: int) -> bool:
-        """True if no such frame waits to be looked at."""
-        return not any(one.name == name and one.channel == channel for one in self._arrived)
-
-    def _read(self) -> None:
-        data = self._socket.recv(1 << 20)
-        assert data, "the broker closed the socket"
-        self._buffer += data
-        self._take_frames()
-
-    def _take_frames(self) -> None:
-        while len(self._buffer) >= 8 and self._buffer[:4] != b"AMQP":
-            (size,) = struct.unpack_from(">I", self._buffer)
-            if len(self._buffer) < size:
-                return
-            for one in frames(self._buffer[:size]):
-                if one.name == "transfer":
-                    self._next_incoming_ids[one.channel] += 1
-                self._arrived.append(one)
-            self._buffer = self._buffer[size:]
+    def receive(self) -> list[bytes]:
+        """Counts the transfers of each AMQP session, as flows have to name their number."""
+        arrived = super().receive()
+        for data in arrived:
+            if name_of(data) == "transfer":
+                self._next_incoming_ids[channel_of(data)] += 1
+        return arrived
 
     # ---- sessions, claims, links ------------------------------------------------------------------
 

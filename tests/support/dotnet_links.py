@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, decode, encode
+from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, encode
 from tests.support.amqp_frames import described, frame, source
+from tests.support.message_sections import sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,16 +120,6 @@ def message(
         parts.append(Described(ULong(0x74), dict(properties)))
     parts.append(Described(ULong(0x75), body))
     return b"".join(encode(part) for part in parts)
-
-
-def sections_of(payload: bytes) -> dict[int, Any]:
-    found, position = {}, 0
-    while position < len(payload):
-        section, position = decode(payload, position)
-        assert isinstance(section, Described)
-        assert isinstance(section.descriptor, int)
-        found[int(section.descriptor)] = section.value
-    return found
 
 
 # ---- links --------------------------------------------------------------------------------------
@@ -367,7 +358,7 @@ class Requests:
         assert transfer[TRANSFER_SETTLED] is True
         answer = Received(transfer, sections_of(transfer.payload))
         assert message_id == answer.sections[0x73][5]
-        assert self._client.nothing_else_arrived("disposition", self._channel)
+        assert not self._client.has_arrived("disposition", self._channel)
         return answer
 
     def manage(

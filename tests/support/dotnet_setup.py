@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from protocol.codec.values import Int, Long, Symbol
 from tests.sdk.conftest import Live
 from tests.support.dotnet_client import DotNetClient
-from tests.support.dotnet_links import message, sections_of
+from tests.support.dotnet_links import message
+from tests.support.message_sections import sections_of
 
 if TYPE_CHECKING:
     from tests.support.dotnet_links import Received

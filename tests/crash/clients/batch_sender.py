@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from protocol.codec.values import Described
 from tests.crash.clients.answers import ACCEPTED
-from tests.crash.clients.messages import DATA, section
 from tests.support import amqp_frames
+from tests.support.frame_client import FrameSplitter
+from tests.support.message_sections import DATA, section
 from tests.support.proton_client import PeerFailed
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.amqp_frames import Frame
 
-FRAME_PAYLOAD_BYTES = 60_000
-"""What fits into a frame of 64 KiB, with its head."""
+READ_BYTES = 1 << 16
 FLOW_DELIVERY_COUNT, FLOW_CREDIT = 5, 6
 DISPOSITION_FIRST, DISPOSITION_LAST, DISPOSITION_STATE = 1, 2, 4
 ENDS = frozenset(("detach", "end", "close"))
@@ -33,6 +33,7 @@ class BatchSender:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
+        self._splitter = FrameSplitter()
         self._writer = writer
         self._sent = 0
         self._limit = 0
@@ -57,19 +58,14 @@ class BatchSender:
             self._may_send.clear()
             await self._may_send.wait()
         payload = b"".join(section(DATA, message) for message in messages)
-        delivery_id: int | None = self._sent
+        delivery_id = self._sent
         self._awaited[self._sent] = then
         self._is_idle.clear()
         self._sent += 1
-        for start in range(0, len(payload), FRAME_PAYLOAD_BYTES):
-            part = payload[start : start + FRAME_PAYLOAD_BYTES]
-            more = start + FRAME_PAYLOAD_BYTES < len(payload)
-            self._writer.write(
-                amqp_frames.transfer(
-                    delivery_id, part, message_format=amqp_frames.BATCH_FORMAT, more=more
-                )
-            )
-            delivery_id = None
+        for part in amqp_frames.transfers(
+            delivery_id, payload, message_format=amqp_frames.BATCH_FORMAT
+        ):
+            self._writer.write(part)
             await self._writer.drain()
 
     async def wait_for_outcomes(self) -> None:
@@ -84,14 +80,12 @@ class BatchSender:
     async def serve(self) -> None:
         """Hand on outcomes until the connection ends. Raises `PeerFailed`."""
         try:
-            await self._reader.readexactly(len(amqp_frames.HEADER))
-            while True:
-                size = await self._reader.readexactly(4)
-                rest = await self._reader.readexactly(int.from_bytes(size, "big") - 4)
-                for frame in amqp_frames.frames(size + rest):
-                    self._handle(frame)
-        except (asyncio.IncompleteReadError, OSError) as failure:
+            while data := await self._reader.read(READ_BYTES):
+                for frame in self._splitter.feed(data):
+                    self._handle(amqp_frames.frames(frame)[0])
+        except OSError as failure:
             raise PeerFailed("the connection ended") from failure
+        raise PeerFailed("the connection ended")
 
     def close(self) -> None:
         self._writer.transport.abort()

@@ -5,16 +5,21 @@ Owns their encoding and the way back from what the broker delivers; keys mean wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from protocol.codec.values import Described, Symbol, Timestamp, ULong, decode, encode
+from protocol.codec.values import Symbol, Timestamp
+from tests.support.message_sections import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    section,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.crash.ledgers.messages import MessageKey
-
-MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, VALUE = 0x72, 0x73, 0x74, 0x75, 0x77
 
 SCHEDULED_TIME = Symbol("x-opt-scheduled-enqueue-time")
 SEQUENCE_NUMBER = b"\xa3\x15x-opt-sequence-number"
@@ -57,19 +62,3 @@ def decode_message(message: bytes) -> tuple[MessageKey, int]:
     width = INTEGER_BYTES[message[at]]
     number = int.from_bytes(message[at + 1 : at + 1 + width], "big", signed=True)
     return (sender, int(index)), number
-
-
-def section(code: int, value: object) -> bytes:
-    return encode(Described(ULong(code), value))
-
-
-def sections_of(message: bytes) -> dict[int, Any]:
-    """The values of a message's sections by their codes."""
-    found: dict[int, Any] = {}
-    position = 0
-    while position < len(message):
-        value, position = decode(message, position)
-        assert isinstance(value, Described)
-        assert isinstance(value.descriptor, int)
-        found[int(value.descriptor)] = value.value
-    return found

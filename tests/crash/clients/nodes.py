@@ -14,7 +14,7 @@ from protocol.amqp.engine.outcomes import text
 from protocol.codec.values import Described, ULong
 from tests.crash.clients.answers import ANSWER_TIMEOUT_S, DECLARED, Outcome, Refused, Unanswered
 from tests.crash.clients.links import Receiver, Sender
-from tests.crash.clients.messages import (
+from tests.support.message_sections import (
     APPLICATION_PROPERTIES,
     PROPERTIES,
     VALUE,

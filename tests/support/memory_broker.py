@@ -1,13 +1,14 @@
 """A broker in memory, and clients that speak to it in hand-written frames.
 
-Connections, access and namespaces are the real ones; sockets, the store and the passing of time are
-left out. What a client says is answered before its call returns.
+Connections, access and namespaces are the real ones. Sockets and the store are left out, and the clock
+moves only when a test moves it. What a client writes is answered before the call returns.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from broker.app.runtime.clock import Clock
@@ -25,14 +26,23 @@ from config.settings.settings import Settings
 from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.held_memory import MemoryBudgets
 from protocol.codec.message_reader import Reader
-from protocol.codec.values import Described, Symbol, UInt, ULong, decode, encode
+from protocol.codec.values import Described, Symbol, ULong, encode
 from protocol.identity import sas
 from tests.support import amqp_frames
+from tests.support.frame_client import ConnectionEnded, FrameClient
+from tests.support.message_sections import (
+    APPLICATION_PROPERTIES,
+    PROPERTIES,
+    VALUE,
+    section,
+    sections_of,
+)
 
 if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Effect
     from config.model.definitions import EntityDefinition
+    from config.model.limits import Limits
     from tests.support.amqp_frames import Frame
 
 NOW_MS = 1_800_000_000_000
@@ -41,7 +51,7 @@ ROOT_NAME, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 
 class StoppedClock(Clock):
-    """Stands still until it is moved, the time outside with it."""
+    """Shows the same time until it is moved, also as the operating system's time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,23 +63,34 @@ class StoppedClock(Clock):
     def real_ms(self) -> int:  # type: ignore[override]
         return self.at_ms
 
+    def advance_ms(self, amount_ms: int) -> int:
+        self.at_ms += amount_ms
+        return self.at_ms
 
-class Broker:
-    """One or more namespaces, declared in our own YAML."""
 
-    def __init__(self, declared: str = "", **settings: Any) -> None:
+class MemoryBroker:
+    """One or more namespaces, declared in our own YAML. Nothing runs until `run` is called."""
+
+    def __init__(
+        self,
+        declared: str = "",
+        *,
+        clock: Clock | None = None,
+        limits: Limits = RELAXED,
+        **settings: Any,
+    ) -> None:
         report = Report()
         topology = read_yaml_form(
-            parse_yaml(declared, "declared"), RELAXED, report, lambda _rule, _limits: None
+            parse_yaml(declared, "declared"), limits, report, lambda _rule, _limits: None
         )
         report.raise_if_wrong()
-        self.clock = StoppedClock()
+        self.clock = clock or StoppedClock()
+        self.limits = limits
         self.namespaces: dict[str, Namespace] = {}
-        self.access = Access(
-            Settings.model_validate(settings), topology, self.namespaces, self.clock
-        )
-        self.memory = MemoryBudgets(RELAXED)
-        self.clients: list[Client] = []
+        checked = Settings.model_validate(settings)
+        self.access = Access(checked, topology, self.namespaces, self.clock)
+        self.memory = MemoryBudgets(limits)
+        self.clients: list[MemoryClient] = []
         self._inbox: list[tuple[Namespace, Command]] = []
         ids = MessageIds()
         for name, entities in topology.namespaces.items():
@@ -77,20 +98,20 @@ class Broker:
                 name,
                 reader=Reader(),
                 new_lock_token=lock_tokens(os.urandom),
-                limits=RELAXED,
+                limits=limits,
                 ids=ids,
                 payload_budget_bytes=None,
-                create_on_first_use=Settings.model_validate(settings).create_on_first_use,
+                create_on_first_use=checked.create_on_first_use,
             )
-            self.namespaces[name].declare(entities, NOW_MS, Turn())
+            self.namespaces[name].declare(entities, self.clock.now_ms(), Turn())
 
     def connect(
         self,
         hostname: str = "localhost",
         plain: tuple[str, str] | None = None,
         product: str | None = None,
-    ) -> Client:
-        client = Client(self, hostname, plain, product)
+    ) -> MemoryClient:
+        client = MemoryClient(self, hostname, plain, product)
         self.clients.append(client)
         return client
 
@@ -101,7 +122,7 @@ class Broker:
         return self.namespaces[name].has_entity(path)
 
     def run(self) -> None:
-        """Turns, until there is nothing more to do."""
+        """Run turns until no command is left; what they tell reaches its peers at once."""
         while self._inbox:
             inbox, self._inbox = self._inbox, []
             turn = Turn()
@@ -109,14 +130,14 @@ class Broker:
                 namespace.apply(command, self.clock.now_ms(), turn)
                 namespace.dispatch(self.clock.now_ms(), turn)
             for effect in turn.effects:
-                assert not isinstance(effect, PayloadsNeeded)
+                assert not isinstance(effect, PayloadsNeeded), "bodies stay in memory here"
                 effect.to.receive(effect)
 
     def advance(self, amount_ms: int) -> None:
-        """Move the clock, as the testing API does; whoever asked to be woken by then is."""
-        self.clock.at_ms += amount_ms
+        """Move the clock, as the testing API does, and wake the connections that asked for it."""
+        now_ms = self.clock.advance_ms(amount_ms)
         for client in self.clients:
-            if client.wake_at_ms is not None and client.wake_at_ms <= self.clock.at_ms:
+            if client.wake_at_ms is not None and client.wake_at_ms <= now_ms:
                 client.wake_at_ms = None
                 client.connection.check_permits()
         for namespace in self.namespaces.values():
@@ -146,6 +167,8 @@ class Broker:
 
 
 class _Asker:
+    """The peer of one request."""
+
     def __init__(self) -> None:
         self.reply: Reply | None = None
 
@@ -158,12 +181,28 @@ class LinkRefused(Exception):
     """A request could not even be made."""
 
 
-class Client:
-    """Past open and begin, with no token put yet."""
+class MemoryStream:
+    """Joins a client to its connection in the broker; what it writes is read at once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def sendall(self, data: bytes, /) -> None:
+        self.connection.receive_data(data)
+
+    def recv(self, _size: int, /) -> bytes:
+        return self.connection.take_output()
+
+    def close(self) -> None:
+        self.connection.lost()
+
+
+class MemoryClient(FrameClient):
+    """A connection past open and begin, with no token put yet."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: MemoryBroker,
         hostname: str,
         plain: tuple[str, str] | None = None,
         product: str | None = None,
@@ -180,12 +219,13 @@ class Client:
                 identity=broker.access.identity,
                 has_entity=broker.has_entity,
                 now_ms=broker.access.now_ms,
-                limits=RELAXED,
+                limits=broker.limits,
                 container_id="broker",
                 idle_timeout_ms=240_000,
                 memory=broker.memory,
             )
         )
+        super().__init__(MemoryStream(self.connection))
         self._handles = itertools.count()
         self.last_handle = 0
         self._coordinator = 0
@@ -206,15 +246,17 @@ class Client:
         self.wake_at_ms = at_ms
 
     def say(self, *data: bytes) -> list[Frame]:
-        """Say something and hear the answer."""
+        """Write, each piece as one read of the broker, and return the answer."""
         for piece in data:
-            self.connection.receive_data(piece)
+            self.write(piece)
         self.broker.run()
         return self.listen()
 
     def listen(self) -> list[Frame]:
-        """What came since."""
-        answer = amqp_frames.frames(self.connection.take_output())
+        """Return the frames that have come since the last call."""
+        answer: list[Frame] = []
+        with suppress(ConnectionEnded):  # there is nothing to read
+            answer = [amqp_frames.frames(data)[0] for data in self.receive()]
         self.heard += answer
         return answer
 
@@ -263,7 +305,7 @@ class Client:
         return int(self._transact(amqp_frames.described(0x32, transaction_id, False)).descriptor)
 
     def _transact(self, request: Described) -> Any:
-        return self._transfer(self._coordinator, encode(Described(ULong(0x77), request)))
+        return self._transfer(self._coordinator, section(VALUE, request))
 
     def _transfer(self, handle: int, payload: bytes, state: object = None) -> Any:
         sent = amqp_frames.transfer(next(self._deliveries), payload, handle=handle, state=state)
@@ -278,12 +320,10 @@ class Client:
         Raises `LinkRefused` where the node cannot be reached.
         """
         handle = self.reach(node)
-        message = b"".join(
-            (
-                encode(Described(ULong(0x73), ["id"])),
-                encode(Described(ULong(0x74), properties)),
-                encode(Described(ULong(0x77), body)),
-            )
+        message = (
+            section(PROPERTIES, ["id"])
+            + section(APPLICATION_PROPERTIES, properties)
+            + section(VALUE, body)
         )
         sent = amqp_frames.transfer(self.next_delivery(), message, handle=handle)
         (answer,) = [frame for frame in self.say(sent) if frame.name == "transfer"]
@@ -306,7 +346,8 @@ class Client:
     @staticmethod
     def application_properties(answer: Frame) -> dict[str, Any]:
         """Of the message that a transfer carries."""
-        return _application_properties(answer.payload)
+        properties = sections_of(answer.payload)[APPLICATION_PROPERTIES]
+        return {str(name): value for name, value in properties.items()}
 
     def put_token(self, audience: str, token: str) -> tuple[int, str]:
         """Status and description of the answer."""
@@ -323,7 +364,7 @@ class Client:
     ) -> tuple[int, str]:
         """Put a token for an entity, as an SDK does."""
         audience = f"sb://{self.hostname}/{path}"
-        expires_at_s = (self.broker.clock.at_ms + lasting_ms) // 1000
+        expires_at_s = (self.broker.clock.now_ms() + lasting_ms) // 1000
         return self.put_token(audience, sas.make(audience, key_name, key, expires_at_s))
 
     def manage(self, path: str, operation: str, body: dict[str, object]) -> tuple[int, str | None]:
@@ -333,11 +374,7 @@ class Client:
 
 
 def _attach_coordinator(name: str, handle: int, _address: str) -> bytes:
-    here, coordinator = amqp_frames.source("here"), amqp_frames.described(0x30)
-    settle_modes = (None, None)
-    return amqp_frames.frame(
-        "attach", name, UInt(handle), False, *settle_modes, here, coordinator, None, None, UInt(0)
-    )
+    return amqp_frames.attach_coordinator(handle, name)
 
 
 def error_of(frame: Frame) -> str:
@@ -346,14 +383,3 @@ def error_of(frame: Frame) -> str:
     condition, description, info = error.value
     assert info, "one SDK hangs without an info map"
     return f"{condition}: {description}"
-
-
-def _application_properties(payload: bytes) -> dict[str, Any]:
-    position = 0
-    while position < len(payload):
-        section, position = decode(payload, position)
-        assert isinstance(section, Described)
-        if section.descriptor == 0x74:
-            assert isinstance(section.value, dict)
-            return {str(name): value for name, value in section.value.items()}
-    raise AssertionError("no application properties")
