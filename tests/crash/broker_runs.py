@@ -15,7 +15,7 @@ from tests.crash import failing_steps, faults
 from tests.crash.failing_steps import FailingStep
 from tests.crash.injected_bugs import VARIABLE
 from tests.crash.workload import NO_LIFE
-from tests.support.server import BrokerProcess
+from tests.support.server import MODULE, BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,6 @@ class CrashableBroker(BrokerProcess):
             },
         )
         self._memory_chance = random.Random(seed)
-        self._module_at = self._command.index("broker")
         self._injected_bug = injected_bug
         self.failing_step: FailingStep | None = None
         """What fails in the lives that begin from now on."""
@@ -89,7 +88,7 @@ class CrashableBroker(BrokerProcess):
         if self.failing_step is not None:
             self._environment.update(self.failing_step.environment)
         is_changed = self._injected_bug is not None or self.failing_step is not None
-        self._command[self._module_at] = failing_steps.__name__ if is_changed else "broker"
+        self.use_module(failing_steps.__name__ if is_changed else MODULE)
         super().launch()
 
 

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 """Where `python -m peeklock` finds the packages."""
 
 HOST = "127.0.0.1"
+MODULE = "peeklock"
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.005
@@ -94,7 +95,7 @@ class BrokerProcess:
         if testing_api:
             self._environment["PEEKLOCK_TESTING_API"] = "true"
         self._environment.update(environment or {})
-        self._command = [*prefix, python, "-m", "peeklock", "serve", "--host", HOST]
+        self._command = [*prefix, python, "-m", MODULE, "serve", "--host", HOST]
         self._command += ["--amqp-port", str(self.amqp_port), "--http-port", str(self.http_port)]
         self._command += ["--storage", storage]
         if config is not None:
@@ -107,6 +108,10 @@ class BrokerProcess:
         path = Path(self._folder.name) / "config.json"
         path.write_text(json.dumps(config, indent=2))
         return path
+
+    def use_module(self, module: str = MODULE) -> None:
+        """Start `python -m module` from now on: the broker itself, or one that a test has changed."""
+        self._command[self._command.index("-m") + 1] = module
 
     # ---- life ---------------------------------------------------------------------------------
 

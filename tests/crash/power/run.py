@@ -74,7 +74,7 @@ def run(images: int, seed: int, folder: Path, injected_bug: str | None) -> Repor
             environment={**recording.environment, VARIABLE: injected_bug or ""},
         )
         if injected_bug is not None:
-            broker._command[broker._command.index("broker")] = failing_steps.__name__
+            broker.use_module(failing_steps.__name__)
         stack.enter_context(broker)
         kills, stops = _live(broker, recording, timeline, folder, seed)
     calls = list(recording.calls())
