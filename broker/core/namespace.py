@@ -462,8 +462,16 @@ def _slice(command: ask.Send | ask.Settle, start: int, end: int) -> ask.Send | a
 
 def _by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
     """In the order of numbers, which is not always that in which they came into the calendar."""
+    every = list(messages)
+    queue = every[0].queue if every else None
+    alike = [message for message in every if message.queue is queue]
+    if len(alike) == len(every):  # what falls due at one moment was nearly always sent to one queue
+        if queue is None or queue.entity.is_deleted:
+            return {}
+        alike.sort(key=_SEQUENCE_NUMBER)
+        return {queue: alike}
     queues: dict[Queue, list[Message]] = {}
-    for message in messages:
+    for message in every:
         queue = message.queue
         if queue is not None and not queue.entity.is_deleted:
             queues.setdefault(queue, []).append(message)
