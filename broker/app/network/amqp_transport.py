@@ -36,7 +36,7 @@ How many bytes that is depends on what they say: an attach of a hundred bytes ta
 of a hundred kilobytes."""
 SLICE_MIN_BYTES = 512
 SLICE_FIRST_BYTES = 4 * 1024
-SLICE_MAX_BYTES = 1024 * 1024
+SLICE_MAX_BYTES = 128 * 1024
 
 LINGER_S = 2.0
 """How long a client that broke the protocol may take to read why, and to stop sending."""

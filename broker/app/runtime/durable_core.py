@@ -123,7 +123,11 @@ class DurableCore:
         """Wait until everything asked so far is durable and answered."""
         if self._starting_again is not None:
             await self._starting_again
+        await self._settle()
+
+    async def _settle(self) -> None:
         await self._committer.settle()
+        await self.turns.settle()
 
     async def close(self) -> None:
         """Give the store back. What came too late for it was not answered, so it may be dropped;
@@ -272,7 +276,7 @@ class DurableCore:
 
     async def _begin_anew(self, reason: str) -> None:
         try:
-            await self._committer.settle()  # what is being written still counts
+            await self._settle()  # what is being written still counts
             self.turns.drop(STARTING_AGAIN)
             await self._restore()
             self._has_room = True

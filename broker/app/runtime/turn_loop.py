@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.runtime.effect_release import EffectRelease
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.core.contract.commands import Detach, PayloadsLoaded, Tick
-from broker.core.contract.effects import PayloadsNeeded, Reply
+from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
 from broker.core.contract.turn import Turn
 
@@ -69,7 +70,6 @@ class TurnLoop:
         self._rule_compiler = rule_compiler
         self._namespaces = namespaces
         self._clock = clock
-        self._read_payloads = read_payloads
         self._failed = failed
         self._committer: Committer | None = None
         self._inbox: deque[tuple[Namespace, Command]] = deque()
@@ -78,6 +78,9 @@ class TurnLoop:
         self._touched: dict[Flushable, None] = {}
         """Ordered, so that the same run happens again in a simulation."""
         self._loop = asyncio.get_running_loop()
+        self._effects = EffectRelease(clock.stopwatch_s, read_payloads)
+        self._all_released = asyncio.Event()
+        self._all_released.set()
         self._scheduled = False
         self._suspended = False
         self._asking: dict[_Asker, None] = {}
@@ -148,20 +151,27 @@ class TurnLoop:
             self._asking.pop(asker, None)
 
     def release(self, effects: list[Effect]) -> None:
-        """Hand durable effects to their peers, in order, and write once per connection."""
-        for effect in effects:
-            if isinstance(effect, PayloadsNeeded):
-                self._read_payloads(effect.payload_ids)
-            else:
-                try:
-                    effect.to.receive(effect)
-                except Exception:
-                    # One peer's trouble is not another's: what is durable stays so, and its
-                    # connection finds out for itself.
-                    log.exception("effect.failed", effect=type(effect).__name__)
+        """Hand durable effects to their peers, in the order of each connection, and write once per
+        connection. If they are many, the last are handed over in the next passes of the loop."""
+        self._effects.release(effects)
+        if not self._effects.is_done and self._all_released.is_set():
+            self._all_released.clear()
+            self._loop.call_soon(self._release_more)
         self._flush()
         if self._unfinished:
             self._schedule()  # the store takes more now
+
+    async def settle(self) -> None:
+        """Wait until all that was released is handed over."""
+        await self._all_released.wait()
+
+    def _release_more(self) -> None:
+        self._effects.go_on()
+        if self._effects.is_done:
+            self._all_released.set()
+        else:
+            self._loop.call_soon(self._release_more)
+        self._flush()
 
     def suspend(self) -> None:
         """Run nothing more; what has been run may still be on its way into the store."""

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """Where effects go: an AMQP link, a management request's link, an HTTP request."""
+    """Where effects go: an AMQP link, a management request's link, an HTTP request.
+
+    A peer with a `connection` gets its effects in one order with the others of that connection."""
 
     def receive(self, effect: Effect) -> None:
         """Called once what the effect promises is durable, in order."""

@@ -91,7 +91,7 @@ class BrowsingLink:
         presettled: bool,
         session_id: str | None,
     ) -> None:
-        self._engine = engine
+        self._engine = self.connection = engine
         self._link = link
         self.path = path
         self._submit = submit

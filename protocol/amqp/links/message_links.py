@@ -65,7 +65,7 @@ class ClientSender:
         touch: Callable[[], None],
         limits: Limits,
     ) -> None:
-        self._engine = engine
+        self._engine = self.connection = engine
         self._link = link
         self.path = path
         self._submit = submit
@@ -254,7 +254,7 @@ class ClientReceiver:
         presettled: bool,
         session_filter: SessionFilterAnswer | None = None,
     ) -> None:
-        self._engine = engine
+        self._engine = self.connection = engine
         self._link = link
         self.path = path
         self._submit = submit

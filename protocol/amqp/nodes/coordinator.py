@@ -51,7 +51,7 @@ class CoordinatorLink:
         *,
         rejects: bool = True,
     ) -> None:
-        self._engine = engine
+        self._engine = self.connection = engine
         self._link = link
         self._submit = submit
         self._submit_later = submit_later

@@ -258,7 +258,9 @@ class LinkFactory:
     def _management_node(self, path: str) -> ManagementNode:
         node = self._management.get(path.lower())
         if node is None:
-            node = ManagementNode(path, self._submit, self._respond, self._authorize_request)
+            node = ManagementNode(
+                path, self._engine, self._submit, self._respond, self._authorize_request
+            )
             self._management[path.lower()] = node
         return node
 

@@ -72,11 +72,13 @@ class ManagementNode:
     def __init__(
         self,
         path: str,
+        connection: object,
         submit: Callable[[Command], None],
         respond: Callable[[Request, bytes], None],
         authorize: Callable[[str, str], None],
     ) -> None:
         self.path = path
+        self.connection = connection
         self._submit = submit
         self._respond = respond
         self._authorize = authorize

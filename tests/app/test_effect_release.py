@@ -1,0 +1,96 @@
+"""Effects that take long to tell are told in parts, and connections take turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.app.runtime import effect_release
+from broker.app.runtime.effect_release import RELEASE_S, EffectRelease
+from broker.core.contract.effects import Drained, PayloadsNeeded
+
+TELLING_S = 0.001
+
+
+class Told:
+    """Peers, and the stopwatch that runs while they are told."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.told: list[Any] = []
+        self.read: list[Any] = []
+        self.release = EffectRelease(lambda: self.now_s, self.read.append)
+
+    def peer(self, name: str, connection: str | None = None) -> Any:
+        told = self
+
+        class Peer:
+            def receive(self, effect: object) -> None:
+                del effect
+                told.now_s += TELLING_S
+                told.told.append(name)
+
+        peer = Peer()
+        if connection is not None:
+            peer.connection = connection  # type: ignore[attr-defined]
+        return peer
+
+
+def test_few_effects_are_told_at_once_and_in_order():
+    told = Told()
+    peers = [told.peer(name) for name in "abc"]
+    told.release.release([Drained(peer) for peer in peers])
+    assert ["a", "b", "c"] == told.told
+    assert told.release.is_done
+
+
+def test_many_effects_are_told_in_parts_and_others_do_not_wait_for_the_last():
+    told = Told()
+    busy, small = told.peer("busy", "one"), told.peer("small", "two")
+    told.release.release([Drained(busy)] * 1_000 + [Drained(small)])
+    parts = [len(told.told)]
+    assert "small" not in told.told
+    while not told.release.is_done:
+        before, began_s = len(told.told), told.now_s
+        told.release.go_on()
+        parts.append(len(told.told) - before)
+        assert told.now_s - began_s <= RELEASE_S + 2 * TELLING_S
+    assert told.told.index("small") < parts[0] + 3
+    assert 1_001 == sum(parts)
+
+
+def test_what_comes_later_of_the_same_connection_stays_behind_and_of_another_does_not():
+    told = Told()
+    first, second = told.peer("first", "one"), told.peer("second", "one")
+    other = told.peer("other", "two")
+    told.release.release([Drained(first)] * 20)
+    told.release.release([Drained(second), Drained(other)])
+    assert "other" == told.told[-1]
+    while not told.release.is_done:
+        told.release.go_on()
+    assert "second" == told.told[-1]
+    assert 22 == len(told.told)
+
+
+def test_bodies_are_asked_for_without_delay():
+    told = Told()
+    told.release.release([Drained(told.peer("busy"))] * 20 + [PayloadsNeeded([7])])
+    assert [[7]] == told.read
+    assert not told.release.is_done
+
+
+def test_when_too_many_wait_they_are_told_without_a_break(monkeypatch):
+    monkeypatch.setattr(effect_release, "WAITING_MAX", 10)
+    told = Told()
+    told.release.release([Drained(told.peer("busy"))] * 1_000)
+    told.release.go_on()
+    assert 1_000 - 10 <= len(told.told)
+
+
+def test_a_peer_that_fails_does_not_keep_others_from_being_told():
+    class Broken:
+        def receive(self, effect: object) -> None:
+            raise ValueError
+
+    told = Told()
+    told.release.release([Drained(Broken()), Drained(told.peer("after"))])
+    assert ["after"] == told.told
