@@ -7,8 +7,8 @@ else, so that a test is never stopped by a price list; `strict(tier)` gives Azur
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 
+from config.model.choices import Choice
 from config.model.definitions import (
     DEFAULT_LOCK_DURATION_MS,
     DEFAULT_MAX_SIZE_MEGABYTES,
@@ -25,7 +25,7 @@ STANDARD_PARTITION_COUNT = 16
 """Partitions of a partitioned entity in the Standard tier; Premium partitions whole namespaces."""
 
 
-class Tier(Enum):
+class Tier(Choice):
     """What the namespace claims to be, and in strict mode is held to."""
 
     BASIC = "Basic"

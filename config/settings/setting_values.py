@@ -1,68 +1,107 @@
-"""One value as an operator writes it, in a flag, a variable or a file: text in, value out.
+"""The types of settings: how each kind of value is written, and what is allowed.
 
-Each function raises ValueError with what is allowed; which setting it was, the caller knows.
+Values arrive as text, from a flag, a variable or a file, or as themselves from Python code. Pydantic
+parses and checks them; what it has no type for is parsed here. Each type carries the sentence that says
+what is allowed.
 """
 
 from __future__ import annotations
 
 import re
+from ipaddress import AddressValueError, IPv6Address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    FilePath,
+    ValidationError,
+    WrapValidator,
+)
 
 from config.model.durations import parse_duration_ms
 from config.model.limits import RELAXED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from enum import Enum
 
-_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.ASCII | re.IGNORECASE)
-_SIZE_UNITS = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4}
-_TRUE = {"true", "yes", "on", "1"}
-_FALSE = {"false", "no", "off", "0"}
+    from pydantic import ValidatorFunctionWrapHandler
+
+_SIZE = re.compile(r"\d+\s*(?:[KMGT]iB|B)?", re.ASCII | re.IGNORECASE)
 _SQLITE = "sqlite:///"
 _SQLITE_IN_HOME = _SQLITE + "~"
 _HOST_NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
 _IDLE_TIMEOUT_MAX_MS = 24 * 24 * 3600 * 1000  # twice as much, in milliseconds, is an AMQP uint
 
 
+class NotAllowed(ValueError):
+    """A value is not allowed. The text says what is."""
+
+
+# --- parsing what pydantic has no type for --------------------------------------------------------
+
+
 def read_path(text: str) -> Path:
+    """Returns the path, with the home folder in place of `~`. Raises `NotAllowed` for an unknown home."""
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise ValueError("a path; it begins with the home folder of somebody unknown") from error
+        raise NotAllowed("a path; it begins with the home folder of an unknown user") from error
 
 
-def read_existing_file(text: str) -> Path:
-    path = read_path(text)
-    if not path.is_file():
-        raise ValueError("the path of a file that exists")
-    return path
+def sqlite_url(path: Path) -> str:
+    """Returns the storage URL of an SQLite file."""
+    return _SQLITE + str(path).replace("%", "%25")
 
 
-def read_folder(text: str) -> Path:
-    return read_path(text).absolute()
+def _of_text(read: Callable[[str], object]) -> BeforeValidator:
+    """Parses text, and passes on values that are not text."""
+    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
 
 
-def read_host(text: str) -> str:
-    host = text.strip().removeprefix("[").removesuffix("]")
-    if not host:
-        raise ValueError("an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1")
-    return host
+def _expected(sentence: str) -> WrapValidator:
+    """Replaces the error of a validator with a sentence that says what is allowed.
+
+    A sentence that an inner validator gave is kept: it is more specific.
+    """
+
+    def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            reason = error.errors()[0].get("ctx", {}).get("error")
+            raise (reason if isinstance(reason, NotAllowed) else NotAllowed(sentence)) from error
+
+    return WrapValidator(validate)
 
 
-def read_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names or not all(map(_is_name_or_address, names)):
-        raise ValueError("host names or addresses with commas between them")
+def _host(text: str) -> str:
+    return text.strip().removeprefix("[").removesuffix("]")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _check_size(text: str) -> str:
+    """Raises ValueError for decimal units: whether MB means 1000 or 1024 kB differs between programs."""
+    if _SIZE.fullmatch(text) is None:
+        raise ValueError
+    return text
+
+
+def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(map(_is_name_or_address, names)):
+        raise ValueError
     return names
 
 
 def _is_name_or_address(text: str) -> bool:
     if ":" not in text:
         return _HOST_NAME.fullmatch(text) is not None
-    from ipaddress import AddressValueError, IPv6Address  # rarely needed
-
     try:
         IPv6Address(text)
     except AddressValueError:
@@ -70,73 +109,56 @@ def _is_name_or_address(text: str) -> bool:
     return True
 
 
-def read_key(text: str) -> str:
-    """A key or its name: a part of connection strings, which end it with a semicolon."""
-    if not text or ";" in text:
-        raise ValueError("text without semicolons, and not empty")
-    return text
+def _check_store(url: str) -> str:
+    if url.startswith(_SQLITE_IN_HOME):
+        url = sqlite_url(read_path(url.removeprefix(_SQLITE)))
+    is_file = url.startswith(_SQLITE) and not url.endswith("/")
+    if not is_file and url.rstrip("/") != "memory:":
+        raise ValueError
+    return url
 
 
-def read_port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
-        raise ValueError("a port from 1 to 65535, or 0 for a free one")
-    return int(text)
+# --- the types ------------------------------------------------------------------------------------
 
-
-def read_boolean(text: str) -> bool:
-    if text.lower() not in _TRUE | _FALSE:
-        raise ValueError("true or false")
-    return text.lower() in _TRUE
-
-
-def read_size(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise ValueError("a size such as 512MiB or 2GiB")
-    return int(match[1]) * _SIZE_UNITS[(match[2] or "").lower()]
-
-
-def read_duration(text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise ValueError("a duration such as PT30S or 30s") from error
-
-
-def read_lock_duration(text: str) -> int:
-    duration_ms = read_duration(text)
-    if not RELAXED.lock_duration_min_ms <= duration_ms <= RELAXED.lock_duration_max_ms:
-        raise ValueError("a duration from PT5S to PT5M")
-    return duration_ms
-
-
-def read_idle_timeout(text: str) -> int:
-    duration_ms = read_duration(text)
-    if duration_ms > _IDLE_TIMEOUT_MAX_MS:
-        raise ValueError("a duration of 24d or less, or 0s for none")
-    return duration_ms
-
-
-def read_store(text: str) -> str:
-    if text.startswith(_SQLITE_IN_HOME):
-        text = sqlite_url(read_path(text.removeprefix(_SQLITE)))
-    is_file = text.startswith(_SQLITE) and not text.endswith("/")
-    if not is_file and text.rstrip("/") != "memory:":
-        raise ValueError("memory:, sqlite:///relative/path or sqlite:////absolute/path")
-    return text
-
-
-def sqlite_url(path: Path) -> str:
-    """What names the file in a storage URL."""
-    return _SQLITE + str(path).replace("%", "%25")
-
-
-def read_one_of(choices: type[Enum]) -> Callable[[str], Enum]:
-    by_name = {str(choice.value).lower(): choice for choice in choices}
-
-    def parse(text: str) -> Enum:
-        if text.lower() not in by_name:
-            raise ValueError(" or ".join(str(choice.value) for choice in choices))
-        return by_name[text.lower()]
-
-    return parse
+Host = Annotated[
+    str,
+    _of_text(_host),
+    Field(min_length=1),
+    _expected("an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1"),
+]
+HostNames = Annotated[
+    tuple[str, ...],
+    _of_text(_names),
+    Field(min_length=1),
+    AfterValidator(_check_names),
+    _expected("host names or addresses with commas between them"),
+]
+Port = Annotated[
+    int, Field(ge=0, le=65_535), _expected("a port from 1 to 65535, or 0 for a free one")
+]
+ExistingFile = Annotated[FilePath, _of_text(read_path), _expected("the path of a file that exists")]
+Folder = Annotated[
+    Path, _of_text(read_path), AfterValidator(Path.absolute), _expected("the path of a folder")
+]
+Bytes = Annotated[ByteSize, _of_text(_check_size), _expected("a size such as 512MiB or 2GiB")]
+Key = Annotated[str, Field(pattern=r"^[^;]+$"), _expected("text without semicolons, and not empty")]
+"""A key or its name: a part of connection strings, in which a semicolon ends it."""
+Switch = Annotated[bool, _expected("true or false")]
+Milliseconds = Annotated[
+    int, _of_text(parse_duration_ms), _expected("a duration such as PT30S or 30s")
+]
+LockDuration = Annotated[
+    Milliseconds,
+    Field(ge=RELAXED.lock_duration_min_ms, le=RELAXED.lock_duration_max_ms),
+    _expected("a duration from PT5S to PT5M"),
+]
+IdleTimeout = Annotated[
+    Milliseconds,
+    Field(le=_IDLE_TIMEOUT_MAX_MS),
+    _expected("a duration of 24d or less, or 0s for none"),
+]
+StorageUrl = Annotated[
+    str,
+    AfterValidator(_check_store),
+    _expected("memory:, sqlite:///relative/path or sqlite:////absolute/path"),
+]

@@ -9,48 +9,43 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
+from config.model.choices import Choice
 from config.model.definitions import DEFAULT_LOCK_DURATION_MS
 from config.model.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
 from config.settings.setting_values import (
-    read_boolean,
-    read_duration,
-    read_existing_file,
-    read_folder,
-    read_host,
-    read_idle_timeout,
-    read_key,
-    read_lock_duration,
-    read_names,
-    read_one_of,
-    read_port,
-    read_size,
-    read_store,
+    Bytes,
+    ExistingFile,
+    Folder,
+    Host,
+    HostNames,
+    IdleTimeout,
+    Key,
+    LockDuration,
+    Milliseconds,
+    Port,
+    StorageUrl,
+    Switch,
     sqlite_url,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-class LogFormat(Enum):
+class LogFormat(Choice):
     CONSOLE = "console"
     JSON = "json"
 
 
-class LogLevel(Enum):
+class LogLevel(Choice):
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
 
 
-class Authorization(Enum):
+class Authorization(Choice):
     DEVELOPMENT = "development"
     """A client needs no token, and any well-formed bearer token is accepted. A shared access
     signature must still be made with a known key."""
@@ -58,13 +53,13 @@ class Authorization(Enum):
     """Signatures, expiry and claims are verified, entity by entity."""
 
 
-class Quotas(Enum):
+class Quotas(Choice):
     RELAXED = "relaxed"
     STRICT = "strict"
     """Azure's own, in the tier that the settings name."""
 
 
-class IdentityClients(Enum):
+class IdentityClients(Choice):
     """Who is given a token by the managed identity endpoint, provided that they show its secret."""
 
     NONE = "none"
@@ -72,7 +67,7 @@ class IdentityClients(Enum):
     ANY = "any"
 
 
-class UndeclaredEntities(Enum):
+class UndeclaredEntities(Choice):
     """What becomes of entities that are in the store and not in the file, when the broker starts."""
 
     KEEP = "keep"
@@ -107,27 +102,12 @@ def default_storage_of(config_file: Path) -> str:
     return sqlite_url(data_folder() / "stores" / f"{config_file.stem}-{digest}.db")
 
 
-def _written(read: Callable[[str], Any]) -> BeforeValidator:
-    """Values come as text from outside and as themselves from within."""
-    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
-
-
-Port = Annotated[int, _written(read_port)]
-ExistingFile = Annotated[Path, _written(read_existing_file)]
-Bytes = Annotated[int, _written(read_size)]
-Milliseconds = Annotated[int, _written(read_duration)]
-Key = Annotated[str, _written(read_key)]
-Switch = Annotated[bool, _written(read_boolean)]
-
-
 class Settings(BaseModel):
     """Everything that can be set about a broker process. Aliases leave out the unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    host: Annotated[str, _written(read_host)] = Field(
-        "127.0.0.1", description="address to listen on"
-    )
+    host: Host = Field("127.0.0.1", description="address to listen on")
     amqp_port: Port = Field(5672, description="port for AMQP; 0 picks a free one")
     http_port: Port = Field(
         5300, description="port for administration and health; 0 picks a free one"
@@ -141,11 +121,11 @@ class Settings(BaseModel):
     tls_key: ExistingFile | None = Field(
         None, description="PEM file with the certificate's private key"
     )
-    tls_folder: Annotated[Path, _written(read_folder)] = Field(
+    tls_folder: Folder = Field(
         default_factory=lambda: data_folder() / "tls",
         description="folder of the certificate authority that the broker creates",
     )
-    tls_names: Annotated[tuple[str, ...], _written(read_names)] = Field(
+    tls_names: HostNames = Field(
         (
             "localhost",
             "127.0.0.1",
@@ -157,23 +137,19 @@ class Settings(BaseModel):
         ),
         description="host names in the certificate that the broker creates, separated by commas",
     )
-    storage: Annotated[str, _written(read_store)] = Field(
+    storage: StorageUrl = Field(
         default_factory=default_storage,
         description="memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
     )
     # Bodies of waiting messages beyond this stay in the store alone.
     payload_memory_bytes: Bytes = Field(
-        128 * MEBIBYTE,
+        ByteSize(128 * MEBIBYTE),
         alias="payload_memory",
         description="memory for the bodies of waiting messages; others stay in the store",
     )
-    log_format: Annotated[LogFormat, _written(read_one_of(LogFormat))] = Field(
-        LogFormat.CONSOLE, description="console or json"
-    )
-    log_level: Annotated[LogLevel, _written(read_one_of(LogLevel))] = Field(
-        LogLevel.INFO, description="debug, info, warning or error"
-    )
-    authorization: Annotated[Authorization, _written(read_one_of(Authorization))] = Field(
+    log_format: LogFormat = Field(LogFormat.CONSOLE, description="console or json")
+    log_level: LogLevel = Field(LogLevel.INFO, description="debug, info, warning or error")
+    authorization: Authorization = Field(
         Authorization.DEVELOPMENT,
         description="development (no token or any bearer token is enough) or strict (all is verified)",
     )
@@ -190,22 +166,18 @@ class Settings(BaseModel):
     jwt_issuer: str | None = Field(None, description="required issuer of a bearer token")
     jwt_audience: str | None = Field(None, description="required audience of a bearer token")
     # None: any in development, where every token passes, and loopback in strict authorization.
-    identity_clients: Annotated[IdentityClients, _written(read_one_of(IdentityClients))] | None = (
-        Field(
-            None,
-            description="who may get a token from the managed identity endpoint with its secret: none, "
-            "loopback (default in strict authorization) or any (default in development)",
-        )
+    identity_clients: IdentityClients | None = Field(
+        None,
+        description="who may get a token from the managed identity endpoint with its secret: none, "
+        "loopback (default in strict authorization) or any (default in development)",
     )
-    default_lock_duration_ms: Annotated[int, _written(read_lock_duration)] = Field(
+    default_lock_duration_ms: LockDuration = Field(
         DEFAULT_LOCK_DURATION_MS,
         alias="default_lock_duration",
         description="lock duration of queues and subscriptions created without one, such as 1m; "
         "entities in the emulator's Config.json have the emulator's default",
     )
-    undeclared_entities: Annotated[
-        UndeclaredEntities, _written(read_one_of(UndeclaredEntities))
-    ] = Field(
+    undeclared_entities: UndeclaredEntities = Field(
         UndeclaredEntities.KEEP,
         description="at start, keep or drop the entities in the store that the config file does not "
         "declare, with their messages",
@@ -213,10 +185,8 @@ class Settings(BaseModel):
     create_on_first_use: Switch = Field(
         False, description="create a queue when a client first uses its name"
     )
-    tier: Annotated[Tier, _written(read_one_of(Tier))] = Field(
-        Tier.PREMIUM, description="Basic (plain queues only), Standard or Premium"
-    )
-    quotas: Annotated[Quotas, _written(read_one_of(Quotas))] = Field(
+    tier: Tier = Field(Tier.PREMIUM, description="Basic (plain queues only), Standard or Premium")
+    quotas: Quotas = Field(
         Quotas.RELAXED, description="relaxed, or strict: Azure's quotas for the tier"
     )
     testing_api: Switch = Field(False, description="let tests move the broker's clock")
@@ -224,7 +194,7 @@ class Settings(BaseModel):
         False, description="keep the message locks of a lost connection until they expire"
     )
     # The Python SDK keeps a connection alive only on a slow tick: two minutes are the least.
-    idle_timeout_ms: Annotated[int, _written(read_idle_timeout)] = Field(
+    idle_timeout_ms: IdleTimeout = Field(
         4 * MINUTE_MS,
         alias="idle_timeout",
         description="idle timeout announced to clients, such as 4m; a connection is closed after twice "

@@ -34,6 +34,7 @@ looked at."""
 _NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
 """What means nothing without another setting."""
 
+_QUOTED = re.compile(r"'([^']*)'")
 _USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
 
 # --- the names ----------------------------------------------------------------------------------
@@ -88,12 +89,23 @@ def read_settings(
     try:
         return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
     except ValidationError as error:
-        for wrong in error.errors():
-            node = given.pop(str(wrong["loc"][0]))
+        for name, allowed in _allowed_values(error).items():
+            node = given.pop(name)
             found = _USER_AND_PASSWORD.sub("//***@", node.kind)
-            allowed = wrong["msg"].removeprefix("Value error, ")
             report.mistake(node, f"{found} is not allowed; expected {allowed}")
         return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
+
+
+def _allowed_values(error: ValidationError) -> dict[str, str]:
+    """Returns what is allowed, for each setting with a wrong value."""
+    allowed = {}
+    for wrong in error.errors():
+        context = wrong.get("ctx", {})
+        # The sentence of the type, or for an enumeration its values, each in quotes.
+        sentence = context.get("error") or " or ".join(_QUOTED.findall(context["expected"]))
+        # The first item is the name; a second one names the alternative of a setting that may be None.
+        allowed[str(wrong["loc"][0])] = str(sentence)
+    return allowed
 
 
 def _given(one: Setting, flags: Mapping[str, str], environment: Mapping[str, str]) -> Node | None:

@@ -207,7 +207,7 @@ def test_an_empty_variable_is_not_set():
 
 
 STORES = "memory:, sqlite:///relative/path or sqlite:////absolute/path"
-UNKNOWN_HOME = "a path; it begins with the home folder of somebody unknown"
+UNKNOWN_HOME = "a path; it begins with the home folder of an unknown user"
 
 
 @pytest.mark.parametrize(
