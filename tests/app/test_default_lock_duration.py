@@ -6,7 +6,7 @@ import http.client
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from tests.app.test_undeclared import QUEUE, put_queue
+from tests.app.runtime.test_undeclared_entities import QUEUE, put_queue
 from tests.support.server import BrokerProcess
 
 

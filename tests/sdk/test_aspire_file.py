@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
-from tests.config.test_emulator_form import ASPIRE
+from tests.config.files.test_emulator_reader import ASPIRE
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, message_ids, payload, row, stored
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @contextmanager

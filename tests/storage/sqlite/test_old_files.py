@@ -18,7 +18,7 @@ from tests.storage.make_old_file import ENTITIES, RULES, filled
 from tests.storage.sample_records import everything
 from tests.support.core_dialogue import CLIENT, CoreDialogue
 
-FOLDER = Path(__file__).parent / "files"
+FOLDER = Path(__file__).parents[1] / "files"
 NEWEST = read_migrations(sql_folder() / "migrations")[-1].version
 OLD_FILES = sorted(FOLDER.glob("schema_*.sql"))
 

@@ -28,7 +28,7 @@ from config.model.definitions import (
 )
 from tests.config.reading import NOWHERE, entities, mistakes, read
 
-SAMPLE = Path(__file__).parents[2] / "docker" / "entities.yaml"
+SAMPLE = Path(__file__).parents[3] / "docker" / "entities.yaml"
 
 
 @pytest.fixture
