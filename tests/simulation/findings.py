@@ -24,6 +24,19 @@ NOTHING_LEFT = "a broker that everybody has left holds nothing of them, and what
 NOT_HUNG_UP = "the broker ends no connection that no fault gives it a reason to end"
 NOTHING_UNHANDLED = "no exception is left without somebody who handles it"
 
+COMMIT_FAULTS = frozenset(("fail commit", "fill disk"))
+EXPLAINED_BY = {
+    "commit.failed": COMMIT_FAULTS,
+    "starting_again": COMMIT_FAULTS,
+    "start.failed": COMMIT_FAULTS | {"fail read"},
+    "start_again.failed": COMMIT_FAULTS | {"fail read"},
+    "storage.failed": COMMIT_FAULTS | {"fail read"},
+    "storage.full": COMMIT_FAULTS | {"lose room"},
+}
+"""Errors that the broker may log, and the faults that each needs. No fault explains any other."""
+ENDING_FAULTS = COMMIT_FAULTS | {"fail read", "stop in order", "stall connection"}
+"""Those after which the broker may end a connection by itself."""
+
 
 class Finding(NamedTuple):
     """One promise that was broken."""

@@ -32,6 +32,8 @@ from tests.simulation.administration import Administrator
 from tests.simulation.final_checks import differences
 from tests.simulation.findings import (
     AN_END,
+    ENDING_FAULTS,
+    EXPLAINED_BY,
     NO_MISTAKES,
     NOT_HUNG_UP,
     NOTHING_UNHANDLED,
@@ -41,9 +43,10 @@ from tests.simulation.findings import (
     noted,
 )
 from tests.simulation.locks import Locks
+from tests.simulation.part_sizes import drawn_sizes
 from tests.simulation.simulated_broker import SimulatedBroker, topology_of
 from tests.simulation.simulated_network import Network
-from tests.simulation.sources import VirtualClock, seeded
+from tests.simulation.sources import STEPS_S, VirtualClock, seeded
 from tests.simulation.store import SimulatedStore, StoreFault
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_loop import VirtualLoop
@@ -73,18 +76,6 @@ PATIENCE_S = 300.0
 SETTLED_S = 3.0
 RESTART_S = 0.05
 """How often somebody looks whether the broker has to be started again."""
-COMMIT_FAULTS = frozenset(("fail commit", "fill disk"))
-EXPLAINED_BY = {
-    "commit.failed": COMMIT_FAULTS,
-    "starting_again": COMMIT_FAULTS,
-    "start.failed": COMMIT_FAULTS | {"fail read"},
-    "start_again.failed": COMMIT_FAULTS | {"fail read"},
-    "storage.failed": COMMIT_FAULTS | {"fail read"},
-    "storage.full": COMMIT_FAULTS | {"lose room"},
-}
-"""Errors that the broker may log, and the faults that each needs. No fault explains any other."""
-ENDING_FAULTS = COMMIT_FAULTS | {"fail read", "stop in order", "stall connection"}
-"""Those after which the broker may end a connection by itself."""
 PAYLOAD_MEMORIES_BYTES = (128 * 1024 * 1024, 4 * 1024)
 
 
@@ -124,9 +115,10 @@ class World:
         self.seed = seed
         self.chance = Random(f"{seed} world")
         self._disk_chance = Random(f"{seed} disk")
+        self._speed_chance = Random(f"{seed} speed")
         self.loop = VirtualLoop(self._thread_delays_s)
         self.trace = Trace(self.loop.time, show)
-        self.clock = VirtualClock(self.loop)
+        self.clock = VirtualClock(self.loop, self._speed_chance.choice(STEPS_S))
         self.network = Network(self.loop, seed, self.trace, self._ended_by_broker)
         self.store = SimulatedStore(self.trace)
         self.findings: list[Finding] = []
@@ -361,6 +353,7 @@ class World:
             with (
                 redirect_stderr(output),
                 seeded(Random(f"{self.seed} ids"), self.clock),
+                drawn_sizes(self._speed_chance),
                 noted(self.trace.note_finding),
             ):
                 self.loop.run_until_complete(self._run())

@@ -27,22 +27,24 @@ if TYPE_CHECKING:
     from tests.simulation.virtual_loop import VirtualLoop
 
 EPOCH_MS = 1_700_000_000_000
-STEP_S = 0.000_2
-"""What a look at a stopwatch costs: turns end after a number of commands, reads of many slices."""
+STEPS_S = (0.000_2, 0.000_2, 0.01)
+"""What a look at a stopwatch costs: turns end after a number of commands and reads after many slices, or
+each after the first."""
 
 
 class VirtualClock(Clock):
     """The broker's clock, by the loop's time."""
 
-    __slots__ = ("_looks", "_loop")
+    __slots__ = ("_looks", "_loop", "_step_s")
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, step_s: float) -> None:
         super().__init__()
         self._loop = loop
+        self._step_s = step_s
         self._looks = count()
 
     def stopwatch_s(self) -> float:  # type: ignore[override]
-        return next(self._looks) * STEP_S
+        return next(self._looks) * self._step_s
 
     def real_ms(self) -> int:  # type: ignore[override]
         return EPOCH_MS + int(self._loop.time() * 1000)
@@ -57,7 +59,6 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
 
     prefix = chance.randbytes(8).hex().encode()
     up_to_id = message_ids._PROPERTIES_UP_TO_ID[: -len(prefix)] + prefix
-    ticks = count()
     replaced: list[tuple[object, str, object]] = [
         (uuid, "uuid4", new_uuid),
         (coordinator, "uuid4", new_uuid),
@@ -65,8 +66,8 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
         (refusals, "time", SimpleNamespace(strftime=lambda *_: "", gmtime=lambda: None)),
         (repeats, "_events", {}),
         (repeats, "_now_s", lambda: clock.real_ms() / 1000),
-        (amqp_transport, "perf_counter", lambda: next(ticks) * STEP_S),
-        (shared_reading, "perf_counter", lambda: next(ticks) * STEP_S),
+        (amqp_transport, "perf_counter", clock.stopwatch_s),
+        (shared_reading, "perf_counter", clock.stopwatch_s),
         (message_ids, "_numbers", count(1)),
         (message_ids, "_PREFIX", prefix),
         (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),

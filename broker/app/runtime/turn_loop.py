@@ -75,6 +75,9 @@ class TurnLoop:
         self._inbox: deque[tuple[Namespace, Command]] = deque()
         self._unfinished: dict[Peer, deque[tuple[Namespace, Command]]] = {}
         """What is left to do of peers that asked for much, in their order."""
+        self._part_is_due = False
+        """A commit has ended since the last part was done. Others may keep the store loaded for as long
+        as they like, so one part is done for each commit, whatever waits for the store."""
         self._touched: dict[Flushable, None] = {}
         """Ordered, so that the same run happens again in a simulation."""
         self._loop = asyncio.get_running_loop()
@@ -159,6 +162,7 @@ class TurnLoop:
             self._loop.call_soon(self._release_more)
         self._flush()
         if self._unfinished:
+            self._part_is_due = True
             self._schedule()  # the store takes more now
 
     async def settle(self) -> None:
@@ -266,8 +270,8 @@ class TurnLoop:
 
     def _go_on(self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]) -> None:
         """Do a part of what is left, one peer after the other: at least one part in a turn, unless
-        the store has enough to do. Then it waits until the store has taken that."""
-        while self._unfinished and not self._store_is_loaded:
+        the store has enough to do. Then it waits until a commit has ended."""
+        while self._unfinished and (self._part_is_due or not self._store_is_loaded):
             peer, waiting = next(iter(self._unfinished.items()))
             namespace, command = waiting.popleft()
             if parts := namespace.parts(command):
@@ -275,6 +279,7 @@ class TurnLoop:
                 continue
             del self._unfinished[peer]
             if not (isinstance(command, Detach) and self._waits(namespace, command)):
+                self._part_is_due = False
                 namespace.apply(command, now_ms, turn)
                 active[namespace] = None
             if waiting:

@@ -184,6 +184,22 @@ async def test_others_pass_a_peer_that_has_parts_left_and_the_peer_itself_does_n
     assert [*(("heavy", number) for number in range(1, 5)), ("-", "Detach")] == namespace.done[2:]
 
 
+async def test_a_peer_that_has_parts_left_gets_one_for_each_commit_of_a_store_that_stays_loaded():
+    """Others can keep the store loaded for ever; who asked for much is slow then, and still served."""
+    turns, namespace, _ = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, _send("heavy", 1, 2, 3))
+    turns.submit(one, Detach(["heavy"]))  # type: ignore[list-item]
+    expected = []
+    for done in (("heavy", 1), ("heavy", 2), ("heavy", 3), ("-", "Detach")):
+        turns.submit(one, _send("light", "a"))
+        await _passes()
+        turns.release([])
+        await _passes()
+        expected += [("light", "a"), done]
+        assert expected == namespace.done
+
+
 async def test_peers_with_parts_left_take_turns_and_who_leaves_waits_for_all_of_its_links():
     """One part each; the connection's end comes after the last part of either."""
     turns, namespace, committer = _wide_loop()

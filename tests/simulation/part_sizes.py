@@ -1,0 +1,49 @@
+"""How much the broker does at a time, in a run.
+
+Long work is done in parts, between which others are served. A run has a few hundred messages, so in half
+of the runs parts are as small as that needs: what happens between two parts is then tried as well.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from broker.app.network import amqp_transport
+from broker.app.runtime import committer, turn_loop
+from broker.core import namespace, restore
+from broker.core.operations import message_requests
+from broker.core.queues import backlog, dispatcher, ready_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+SMALL_SHARE = 0.5
+SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
+    (amqp_transport, "READ_PER_TURN_BYTES", (512, 4_096)),
+    (amqp_transport, "SLICE_FIRST_BYTES", (16, 256)),
+    (amqp_transport, "SLICE_MIN_BYTES", (8, 64)),
+    (backlog, "PART_MESSAGES", (1, 3, 10)),
+    (committer, "BATCH_WEIGHT", (1, 8, 64)),
+    (committer, "LOADED_WEIGHT", (1, 16)),
+    (dispatcher, "BURST_MAX_MESSAGES", (1, 7)),
+    (message_requests, "PEEK_MAX_BYTES", (1, 1_024)),
+    (namespace, "SENT_AT_A_TIME", (1, 3)),
+    (ready_messages, "READ_AHEAD_MESSAGES", (1, 8)),
+    (restore, "CHUNK_ROWS", (1, 7)),
+    (turn_loop, "PART_WEIGHT", (1, 16)),
+)
+"""Each size, and what it may be in place of what it is."""
+
+
+@contextmanager
+def drawn_sizes(chance: Random) -> Iterator[None]:
+    """Sizes by the seed; each is small or stays as it is."""
+    with ExitStack() as stack:
+        if chance.random() < SMALL_SHARE:
+            for owner, name, sizes in SMALL_SIZES:
+                size = chance.choice((*sizes, getattr(owner, name)))
+                stack.enter_context(mock.patch.object(owner, name, size))
+        yield
