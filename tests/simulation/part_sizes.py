@@ -27,7 +27,6 @@ SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
     (amqp_transport, "SLICE_MIN_BYTES", (8, 64)),
     (backlog, "PART_MESSAGES", (1, 3, 10)),
     (committer, "BATCH_WEIGHT", (1, 8, 64)),
-    (committer, "LOADED_WEIGHT", (1, 16)),
     (dispatcher, "BURST_MAX_MESSAGES", (1, 7)),
     (message_requests, "PEEK_MAX_BYTES", (1, 1_024)),
     (namespace, "SENT_AT_A_TIME", (1, 3)),
@@ -35,7 +34,8 @@ SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
     (restore, "CHUNK_ROWS", (1, 7)),
     (turn_loop, "PART_WEIGHT", (1, 16)),
 )
-"""Each size, and what it may be in place of what it is."""
+"""Each size, and what it may be in place of what it is. What counts as a loaded store stays as it is: parts that
+wait for the store are done after a client has connected again, and order is promised on one link only."""
 
 
 @contextmanager

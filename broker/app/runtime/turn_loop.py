@@ -16,7 +16,7 @@ import structlog
 
 from broker.app.runtime.effect_release import EffectRelease
 from broker.app.runtime.rule_compiler import HAVE_RULES
-from broker.core.contract.commands import Detach, PayloadsLoaded, Tick
+from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
 from broker.core.contract.turn import Turn
@@ -227,7 +227,7 @@ class TurnLoop:
             if not self._is_current(namespace):
                 _refuse(command, "The broker started again; try again at once.")
                 continue
-            if self._unfinished and self._waits(namespace, command):
+            if self._unfinished and self._waits(namespace, command, now_ms, turn):
                 continue
             if parts := namespace.parts(command):
                 self._unfinished[parts[0].peer] = deque((namespace, part) for part in parts)
@@ -259,14 +259,27 @@ class TurnLoop:
     def _store_is_loaded(self) -> bool:
         return self._committer is not None and self._committer.is_loaded
 
-    def _waits(self, namespace: Namespace, command: Command) -> bool:
+    def _waits(self, namespace: Namespace, command: Command, now_ms: int, turn: Turn) -> bool:
         """Whether a command has to wait behind what is left to do of its peer: it waits there."""
         peers = command.peers if isinstance(command, Detach) else (getattr(command, "peer", None),)
         for peer in peers:
             if peer in self._unfinished:
+                if isinstance(command, Detach):
+                    self._withdraw_credit(namespace, command.peers, now_ms, turn)
                 self._unfinished[peer].append((namespace, command))
                 return True
         return False
+
+    def _withdraw_credit(
+        self, namespace: Namespace, peers: Sequence[Peer], now_ms: int, turn: Turn
+    ) -> None:
+        """Give no more messages to links that are gone, while what they asked for before is done:
+        nobody would see them, and each would count as a failed delivery."""
+        for peer in peers:
+            if peer in self._unfinished:
+                left = self._unfinished[peer]
+                self._unfinished[peer] = deque(one for one in left if type(one[1]) is not Credit)
+            namespace.apply(Credit(peer, 0), now_ms, turn)
 
     def _go_on(self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]) -> None:
         """Do a part of what is left, one peer after the other: at least one part in a turn, unless
@@ -278,7 +291,8 @@ class TurnLoop:
                 waiting.extendleft((namespace, part) for part in reversed(parts))
                 continue
             del self._unfinished[peer]
-            if not (isinstance(command, Detach) and self._waits(namespace, command)):
+            is_end = isinstance(command, Detach)
+            if not (is_end and self._waits(namespace, command, now_ms, turn)):
                 self._part_is_due = False
                 namespace.apply(command, now_ms, turn)
                 active[namespace] = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.turn_loop import TURN_S, TurnLoop
-from broker.core.contract.commands import Detach, Send, Tick
+from broker.core.contract.commands import Credit, Detach, Send, Tick
 from broker.core.contract.message import Message
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class WideNamespace:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, object]] = []
+        self.limits: dict[str, int] = {}
 
     def parts(self, command):
         if not isinstance(command, Send) or len(command.messages) < 2:
@@ -137,6 +138,8 @@ class WideNamespace:
         if isinstance(command, Send):
             self.done.append((str(command.peer), command.handles[0]))
             turn.effects.append(Nothing())  # type: ignore[arg-type]
+        elif isinstance(command, Credit):
+            self.limits[str(command.peer)] = command.limit
         else:
             self.done.append(("-", type(command).__name__))
 
@@ -198,6 +201,25 @@ async def test_a_peer_that_has_parts_left_gets_one_for_each_commit_of_a_store_th
         await _passes()
         expected += [("light", "a"), done]
         assert expected == namespace.done
+
+
+async def test_a_link_that_is_gone_gets_no_more_messages_while_its_parts_are_done():
+    """Nobody would see them. Credit that it gave before it went is not granted any more."""
+    turns, namespace, committer = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, Credit("gone", 100))  # type: ignore[arg-type]
+    turns.submit(one, _send("gone", 1, 2))
+    turns.submit(one, Credit("gone", 200))  # type: ignore[arg-type]
+    await _passes()
+    assert {"gone": 100} == namespace.limits
+    turns.submit(one, Detach(["gone"], connection_lost=True))  # type: ignore[list-item]
+    await _passes()
+    assert ({"gone": 0}, []) == (namespace.limits, namespace.done)
+    committer.is_loaded = False
+    turns.release([])
+    await _passes()
+    assert [("gone", 1), ("gone", 2), ("-", "Detach")] == namespace.done
+    assert {"gone": 0} == namespace.limits
 
 
 async def test_peers_with_parts_left_take_turns_and_who_leaves_waits_for_all_of_its_links():

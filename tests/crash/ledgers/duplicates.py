@@ -25,6 +25,8 @@ class DuplicateLedger(Ledger):
         """The sends that may have stored each message, by their numbers. A send without an answer
         may have been refused while a later message was stored, as when a full disk has room again;
         the message is then stored by its next send, behind that later one."""
+        self._seen_as: dict[MessageKey, int] = {}
+        """Which of its sends each message is taken for, since it was seen."""
         self._sent_again = {Send.IN_DOUBT: 0, Send.ACCEPTED: 0, Send.REFUSED: 0}
 
     def sending(self, key: MessageKey) -> None:
@@ -54,12 +56,28 @@ class DuplicateLedger(Ledger):
 
     def _place(self, key: MessageKey) -> int:
         """The first of its sends that lets it stand behind everything that was seen before it."""
-        places = self._places[key]
-        if not self._fates[key].deliveries:
+        if key not in self._seen_as:
             newest = self._newest_first_seen.get(key[0], (0, key))[0]
-            behind = [place for place in places if place > newest]
-            places[:] = (behind or places[-1:])[:1]
-        return places[0]
+            places = self._places[key]
+            self._seen_as[key] = next((place for place in places if place > newest), places[-1])
+        return self._seen_as[key]
+
+    def _check_stored_order(self) -> None:
+        """Each message must have a send that comes after those of all messages before it."""
+        stored = [
+            (fate.sequence_number, key)
+            for key, fate in self._fates.items()
+            if fate.sequence_number is not None
+        ]
+        newest: dict[str, int] = {}
+        for number, key in sorted(stored):
+            before = newest.get(key[0], 0)
+            place = next((place for place in self._places[key] if place > before), None)
+            if place is None:
+                text = f"{key} has number {number}, and others before it were sent after it"
+                self.violate("stored out of order", text)
+            else:
+                newest[key[0]] = place
 
     def audit(self) -> Report:
         report = super().audit()
