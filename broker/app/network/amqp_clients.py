@@ -60,7 +60,7 @@ class AmqpClients:
         """In the order they came, so that the same run happens again in a simulation."""
         self._empty = asyncio.Event()
         self._empty.set()
-        self._sharing = SharedReading()
+        self._sharing = SharedReading(lambda: core.turns.is_behind)
         self._memory = MemoryBudgets(settings.limits)
         loop = asyncio.get_running_loop()
         self._unread = UnreadOutput(settings.limits.unread_max_bytes, loop.time, loop.call_later)

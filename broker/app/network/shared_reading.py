@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-PASS_S = 0.004
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PASS_S = 0.003
 """How long those that wait may keep everybody else waiting."""
-TURN_S = 0.002
+TURN_S = 0.0015
 """How long one of them may keep the others waiting."""
 
 
@@ -28,7 +31,9 @@ class Waiting(Protocol):
 class SharedReading:
     """Whose bytes are next."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_held_up: Callable[[], bool] = lambda: False) -> None:
+        self._is_held_up = is_held_up
+        """Whether so many answers wait to be told that nobody should ask for more in great numbers."""
         self._waiting: deque[Waiting] = deque()
         self._scheduled = False
 
@@ -50,7 +55,7 @@ class SharedReading:
         self._scheduled = False
         now_s = perf_counter()
         ends_s = now_s + PASS_S
-        while self._waiting and now_s < ends_s:
+        while self._waiting and now_s < ends_s and not self._is_held_up():
             client = self._waiting.popleft()
             if client.give_more(min(ends_s, now_s + TURN_S)):
                 self._waiting.append(client)

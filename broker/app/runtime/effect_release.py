@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.turn")
 
-RELEASE_S = 0.005
+RELEASE_S = 0.003
 """After so long others are read from and written to."""
+WAITING_FEW = 1_000
+"""With more effects waiting than this, clients that have sent much are not read from."""
 WAITING_MAX = 10_000
 """With more effects waiting than this, they are told without a break: they take memory."""
 
@@ -38,7 +40,8 @@ class EffectRelease:
         self._stopwatch_s = stopwatch_s
         self._read_payloads = read_payloads
         self._waiting: dict[object, deque[Effect]] = {}
-        self._waiting_count = 0
+        self.waiting_count = 0
+        """How many effects wait for `go_on`."""
 
     @property
     def is_done(self) -> bool:
@@ -61,11 +64,11 @@ class EffectRelease:
         while self._waiting:
             connection, line = next(iter(self._waiting.items()))
             self._tell(line.popleft())
-            self._waiting_count -= 1
+            self.waiting_count -= 1
             del self._waiting[connection]
             if line:
                 self._waiting[connection] = line  # behind the others
-            if self._stopwatch_s() > ends_s and self._waiting_count <= WAITING_MAX:
+            if self._stopwatch_s() > ends_s and self.waiting_count <= WAITING_MAX:
                 break
 
     def _waits(self, effect: Effect, *, is_over: bool) -> bool:
@@ -78,7 +81,7 @@ class EffectRelease:
                 return False
             line = self._waiting[connection] = deque()
         line.append(effect)
-        self._waiting_count += 1
+        self.waiting_count += 1
         return True
 
     def _tell(self, effect: Effect) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from broker.app.runtime.effect_release import EffectRelease
+from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
 from broker.core.contract.effects import Reply
@@ -164,6 +164,11 @@ class TurnLoop:
         if self._unfinished:
             self._part_is_due = True
             self._schedule()  # the store takes more now
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many answers wait that clients with many requests should wait for them."""
+        return self._effects.waiting_count > WAITING_FEW
 
     async def settle(self) -> None:
         """Wait until all that was released is handed over."""

@@ -129,3 +129,19 @@ async def test_bytes_that_break_a_connection_that_is_lost_end_it(stopwatch: Stop
     client.transport.connection_lost(None)
     await asyncio.sleep(0)
     assert ["lost", "left"] == client.events[-2:]
+
+
+async def test_those_that_have_sent_much_wait_while_too_many_answers_do(stopwatch: Stopwatch):
+    held_up = True
+    sharing = SharedReading(lambda: held_up)
+    busy, small = Client(stopwatch, sharing), Client(stopwatch, sharing)
+    busy.transport.data_received(MUCH)
+    taken = busy.taken
+    small.transport.data_received(b"x")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (taken, 1) == (busy.taken, small.taken)
+    held_up = False
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(MUCH) == busy.taken
