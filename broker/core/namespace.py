@@ -346,6 +346,7 @@ class Namespace:
             value = self._answers[type(command)](command, now_ms, turn)
         except BodiesAwaited as awaited:
             self._awaiting_bodies.append((command, [*read_back, *awaited.messages]))
+            self._environment.payloads.wanted.update(dict.fromkeys(awaited.messages))
             return
         except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
@@ -354,7 +355,10 @@ class Namespace:
                 self._transactions.doom(transaction_id, command.connection, error)
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
-        self._environment.arrived += read_back
+        if read_back:
+            self._environment.arrived += read_back
+            for message in read_back:
+                self._environment.payloads.wanted.pop(message, None)
 
     def _waits_for_queue(self, command: Any) -> bool:
         """Whether a request asks about messages of a queue that has overdue work left: they are not
@@ -385,13 +389,17 @@ class Namespace:
             self._answer(request, now_ms, turn, read_back)
 
     def _evict(self, messages: Iterable[Message]) -> None:
-        """Leave bodies to the store while there are too many in memory."""
+        """Leave bodies to the store while there are too many in memory, and pack blocks of messages
+        as they become full."""
         payloads = self._environment.payloads
         for message in messages:
             if not payloads.over_budget:
                 return
-            if message.body is not None and message.queue is not None:
+            if message.queue is None:
+                continue
+            if message.body is not None:
                 payloads.evict(message)
+            message.queue.pack(message.sequence_number)
 
     # --- deadlines --------------------------------------------------------------------------
     # Each is given its own moment as the time: however late the timer fires, or however far a

@@ -143,7 +143,7 @@ class Settings(BaseModel):
     )
     # Bodies of waiting messages beyond this stay in the store alone.
     payload_memory_bytes: Bytes = Field(
-        ByteSize(128 * MEBIBYTE),
+        ByteSize(32 * MEBIBYTE),
         alias="payload_memory",
         description="memory for the bodies of waiting messages; others stay in the store",
     )

@@ -53,7 +53,7 @@ _PRAGMAS = (
     "temp_store = MEMORY",  # so that no temporary folder is needed
     "secure_delete = OFF",  # some builds overwrite what is deleted with zeros
 )
-_READING_PRAGMAS = ("query_only = ON", "cache_size = -65536", "temp_store = MEMORY")
+_READING_PRAGMAS = ("query_only = ON", "cache_size = -8192", "temp_store = MEMORY")
 
 _DAMAGED = "is damaged or no SQLite file; move it and its -wal file away, or put a good copy back"
 _NOT_PERMITTED = "cannot be written; check the permissions of the file and its folder"

@@ -113,7 +113,7 @@ def test_help_names_every_variable_and_default(capsys, monkeypatch):
     assert "PEEKLOCK_HOLD_LOCKS_AFTER_CONNECTION_LOSS" in text
     assert "(sqlite:////home/100%25me/peeklock/peeklock.db)" in text
     assert "(PT4M)" in text
-    assert "(128MiB)" in text
+    assert "(32MiB)" in text
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.model.invariants import check_invariants, check_nothing_is_left
 from tests.model.model_entities import DEAD, MAIN, TRANSFER_DEAD
 from tests.model.model_operations import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX
 from tests.model.naive_model import Model, shown
+from tests.model.packing import pack_all
 from tests.model.run_entities import (
     ENTITIES,
     LIMITS,
@@ -111,6 +112,7 @@ class Comparison:
             hold_locks=self._hold_locks,
             new_lock_token=self._new_lock_token,
         )
+        namespace._environment.block_bits = 1
         if self._part_messages is not None:
             namespace._environment.backlog.part_messages = self._part_messages
         return namespace
@@ -378,6 +380,8 @@ class Comparison:
             assert next_ms is not None, f"nothing will happen at {earliest_ms}"
             assert next_ms <= earliest_ms
         check_invariants(real)
+        if self._budget_bytes is not None:
+            pack_all(real)
 
     def _mark(self, message: Message) -> str:
         if message.body is not None:

@@ -66,9 +66,15 @@ class Abuse:
         client.write(amqp_frames.attach_sender(address=queue))
         client.skip_to("attach")
         message = data_section(size_bytes)
-        for number in range(count):
-            client.write(*transfers(number, message))
-            client.skip_to("disposition")
+        at_once = max(1, min(100, 1_000_000 // size_bytes))
+        for start in range(0, count, at_once):
+            numbers = range(start, min(count, start + at_once))
+            for number in numbers:
+                client.write(*transfers(number, message))
+            settled = -1
+            while settled < numbers[-1]:
+                outcome = client.skip_to("disposition")
+                settled = max(outcome[1], outcome[2] or 0)
         client.close()
 
     def settle(self) -> None:
@@ -296,6 +302,31 @@ def unread_outcomes(abuse: Abuse) -> None:
     abuse.settle()
 
 
+def unsettled_messages(abuse: Abuse) -> None:
+    """A receiver that takes 400 MB of large messages and settles none of them."""
+    _take_unsettled(abuse, 444, 900_000)
+
+
+def unsettled_small_messages(abuse: Abuse) -> None:
+    """A receiver that takes 400 MB in messages of 10 kB and settles none of them."""
+    _take_unsettled(abuse, 40_000, 10_000)
+
+
+def _take_unsettled(abuse: Abuse, count: int, size_bytes: int) -> None:
+    abuse.fill("orders", count, size_bytes)
+    client = abuse.connect()
+    seen_bytes = 0
+    with suppress(ConnectionEnded, OSError):
+        client.write(
+            amqp_frames.attach_receiver(address="orders"),
+            amqp_frames.flow(1_000_000, incoming_window=1 << 30),
+        )
+        while seen_bytes < count * size_bytes and (part := client.stream.recv(1 << 20)):
+            seen_bytes += len(part)
+    assert seen_bytes >= count * size_bytes, "the receiver was stopped"
+    abuse.settle()
+
+
 ABUSES: dict[str, tuple[Callable[[Abuse], None], bool]] = {
     "nobody": (nobody, False),
     "unfinished-tokens": (unfinished_tokens, True),
@@ -304,6 +335,8 @@ ABUSES: dict[str, tuple[Callable[[Abuse], None], bool]] = {
     "unread-copies": (unread_copies, False),
     "unread-messages": (unread_messages, False),
     "unread-outcomes": (unread_outcomes, False),
+    "unsettled-messages": (unsettled_messages, False),
+    "unsettled-small-messages": (unsettled_small_messages, False),
     "open-transactions": (open_transactions, False),
     "many-transactions": (many_transactions, False),
     "refused-attaches": (refused_attaches, False),

@@ -82,7 +82,8 @@ class Deliver(NamedTuple):
     locked_until_ms: int = 0
     """The same for all of them; 0 in receive-and-delete."""
     contents: Sequence[Content] = ()
-    """One a message; empty in receive-and-delete, where the messages are nobody's any more."""
+    """One a message; empty where the messages are copies already, or are nobody's any more, as in
+    receive-and-delete."""
 
 
 def messages_as_delivered(effect: Deliver) -> Sequence[Message]:

@@ -1,7 +1,8 @@
 """Which bodies are in memory, which are only in the store, and how many messages share one.
 
 Owns the budget, the reference counts and the reading back; the order of delivery is the dispatcher's.
-A body leaves memory only once its record is on its way to the store, and never while locked.
+A body leaves memory only once its record is on its way to the store. A delivery that is on its way to
+a receiver has its own reference to it.
 """
 
 from __future__ import annotations
@@ -17,25 +18,51 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
 
 
+MESSAGES_MAX = 200_000
+"""How many messages are in memory before those that only wait are kept in the small form. Each takes
+about three hundred bytes besides its body."""
+
+
 class Payloads:
     """The bodies of all messages of a namespace."""
 
-    __slots__ = ("_awaited", "_budget_bytes", "any_paged", "references", "resident_bytes")
+    __slots__ = (
+        "_awaited",
+        "_budget_bytes",
+        "any_paged",
+        "message_count",
+        "messages_max",
+        "references",
+        "resident_bytes",
+        "wanted",
+    )
 
     def __init__(self, budget_bytes: int | None) -> None:
         self._budget_bytes = budget_bytes
+        self.messages_max = MESSAGES_MAX
         self.resident_bytes = 0
+        self.message_count = 0
+        """How many messages there are that are not packed."""
         self.any_paged = False
         """Whether any body has ever been left to the store: until then nobody need look."""
         self.references: dict[int, int] = {}
         """How many messages refer to a payload; only those that were ever shared are listed."""
+        self.wanted: dict[Message, None] = {}
+        """Messages whose bodies a request waits for, or has and waits for others."""
         self._awaited: dict[int, list[Message]] = {}
         """Messages that get their body when this payload id is loaded."""
 
     @property
     def over_budget(self) -> bool:
         """Whether what need not be in memory should leave it."""
-        return self._budget_bytes is not None and self.resident_bytes > self._budget_bytes
+        return self._budget_bytes is not None and (
+            self.resident_bytes > self._budget_bytes or self.message_count > self.messages_max
+        )
+
+    def are_awaited(self, messages: Iterable[Message]) -> bool:
+        """Whether the body of one of these is being read."""
+        awaited = self._awaited
+        return bool(awaited) and any(message.payload_id in awaited for message in messages)
 
     def release(self, messages: Sequence[Message]) -> list[int]:
         """These messages are gone: the payload ids that nothing refers to any more."""
@@ -68,6 +95,14 @@ class Payloads:
         self.resident_bytes -= message.size
         message.body = None
         message.annotations = b""
+
+    def evict_delivered(self, messages: Iterable[Message]) -> None:
+        """Leave bodies to the store that are on their way to a receiver. Those that a request waits for
+        stay: else reads for the one and deliveries could take turns for ever."""
+        wanted = self.wanted
+        for message in messages:
+            if message not in wanted:
+                self.evict(message)
 
     def request(self, messages: Iterable[Message], turn: Turn) -> None:
         """Read bodies back; each is asked for once, however many wait for it."""

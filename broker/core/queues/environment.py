@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.queues.backlog import Backlog
 from broker.core.queues.deadlines import Deadlines
+from broker.core.queues.message_index import BLOCK_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,8 @@ class Environment:
     ids: MessageIds
     payloads: Payloads
     namespace: str = ""
+    block_bits: int = BLOCK_BITS
+    """See `MessageIndex`."""
     counts: Counts = field(default_factory=dict)
     """Of what concerns no entity, such as an attach to a name that does not exist."""
     deadlines: Deadlines = field(default_factory=Deadlines)

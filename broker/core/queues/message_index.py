@@ -7,30 +7,40 @@ order, so every block, and the list of blocks, is sorted without being sorted.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from broker.core.contract.message import Message
+    from broker.core.queues.packed_messages import PackedMessages
 
-BLOCK_BITS = 10
-BLOCK_SIZE = 1 << BLOCK_BITS
+BLOCK_BITS = 6
+"""Blocks of 64 messages: small enough that thousands of subscriptions can each have an unfinished one,
+large enough that the small form of a block takes little."""
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class MessageIndex:
-    """Blocks of up to 1,024 neighbouring numbers, so that a walk can start anywhere.
+    """Blocks of neighbouring numbers, so that a walk can start anywhere, and what waits for
+    long can be packed block by block.
 
     One big dict would do for lookup, but finding its first entry after a million deletions at the
     front means stepping over a million holes.
     """
 
-    __slots__ = ("_keys", "blocks")
+    __slots__ = ("_keys", "block_bits", "block_size", "blocks", "packed")
 
-    def __init__(self) -> None:
+    def __init__(self, block_bits: int = BLOCK_BITS) -> None:
+        self.block_bits = block_bits
+        self.block_size = 1 << block_bits
         self.blocks: dict[int, dict[int, Message]] = {}
-        """By number >> BLOCK_BITS. Whoever empties a block calls `drop_block`."""
+        """By number >> block_bits. Whoever empties a block calls `drop_block`."""
+        self.packed: dict[int, PackedMessages] = {}
+        """Blocks in their small form, by the same keys. Each is full."""
         self._keys: list[int] = []
+        """Of both."""
 
     def add(self, first_number: int, messages: Sequence[Message]) -> None:
         """Add messages that carry consecutive numbers, all higher than any before."""
@@ -38,14 +48,15 @@ class MessageIndex:
         count = len(messages)
         while start < count:
             number = first_number + start
-            key = number >> BLOCK_BITS
+            key = number >> self.block_bits
             block = self.blocks.get(key)
             if block is None:
                 block = self.blocks[key] = {}
                 self._keys.append(key)
-            end = min(count, start + BLOCK_SIZE - (number & (BLOCK_SIZE - 1)))
+            end = min(count, start + self.block_size - (number & (self.block_size - 1)))
             part = messages if end - start == count else messages[start:end]
-            block.update(zip(range(number, number + end - start), part, strict=True))
+            # The messages' own numbers as keys: equal ones would be other objects.
+            block.update(zip(map(_SEQUENCE_NUMBER, part), part, strict=True))
             start = end
 
     def add_rising(self, messages: Sequence[Message]) -> None:
@@ -57,8 +68,8 @@ class MessageIndex:
         key, block = -1, {}
         for message in messages:
             number = message.sequence_number
-            if number >> BLOCK_BITS != key:
-                key = number >> BLOCK_BITS
+            if number >> self.block_bits != key:
+                key = number >> self.block_bits
                 block = self.blocks[key] = self.blocks.get(key, {})
                 if not block:
                     self._keys.append(key)
@@ -67,7 +78,7 @@ class MessageIndex:
     def add_late(self, message: Message) -> None:
         """Add a message whose number was set aside for it: higher ones may be here already."""
         number = message.sequence_number
-        key = number >> BLOCK_BITS
+        key = number >> self.block_bits
         block = self.blocks.get(key)
         if block is None:
             block = self.blocks[key] = {}
@@ -77,7 +88,7 @@ class MessageIndex:
 
     def get(self, number: int) -> Message | None:
         """The message with this number, or None."""
-        block = self.blocks.get(number >> BLOCK_BITS)
+        block = self._unpacked(number >> self.block_bits)
         return None if block is None else block.get(number)
 
     def drop_block(self, key: int) -> None:
@@ -89,13 +100,42 @@ class MessageIndex:
     def walk(self, from_number: int = 0) -> Iterator[Message]:
         """All messages from a number on, in order. Nothing may be added or removed meanwhile."""
         keys = self._keys
-        first_key = from_number >> BLOCK_BITS
+        first_key = from_number >> self.block_bits
         for position in range(bisect_left(keys, first_key), len(keys)):
             key = keys[position]
-            block = self.blocks[key]
+            block = self._unpacked(key)
+            assert block is not None
             if key == first_key:
                 for number, message in block.items():
                     if number >= from_number:
                         yield message
             else:
                 yield from block.values()
+
+    # --- the small form -------------------------------------------------------------------------
+
+    def _unpacked(self, key: int) -> dict[int, Message] | None:
+        packed = self.packed.get(key)
+        if packed is not None:
+            packed.queue.unpack(packed)
+        return self.blocks.get(key)
+
+    def full_block(self, last_number: int) -> list[Message] | None:
+        """The messages of the block that ends with this number; None if it does not end a block, or
+        the block has gaps or is packed already."""
+        if (last_number + 1) & (self.block_size - 1):
+            return None
+        block = self.blocks.get(last_number >> self.block_bits)
+        return None if block is None or len(block) < self.block_size else list(block.values())
+
+    def pack(self, packed: PackedMessages) -> None:
+        """Have a full block in its small form."""
+        key = packed.sequence_number >> self.block_bits
+        del self.blocks[key]
+        self.packed[key] = packed
+
+    def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
+        """Have the messages of a block again."""
+        key = packed.sequence_number >> self.block_bits
+        del self.packed[key]
+        self.blocks[key] = dict(zip(map(_SEQUENCE_NUMBER, messages), messages, strict=True))

@@ -28,7 +28,8 @@ from broker.core.messages.message_rows import rows_of
 from broker.core.queues.deadlines import Due
 from broker.core.queues.dispatcher import Dispatcher, Receiver
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
-from broker.core.queues.message_index import BLOCK_BITS, MessageIndex
+from broker.core.queues.message_index import MessageIndex
+from broker.core.queues.packed_messages import pack
 from broker.core.queues.sessions import Session, Sessions
 from config.model.definitions import UNLIMITED_MS
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
+    from broker.core.queues.packed_messages import PackedMessages
 
 MAIN = 0
 DEAD_LETTERS = 1
@@ -95,7 +97,7 @@ class Queue:
         """0 in a sub-queue: there is no limit."""
         self.default_time_to_live_ms = UNLIMITED_MS
         self.dead_letters_expired = False
-        self.index = MessageIndex()
+        self.index = MessageIndex(entity.environment.block_bits)
         self.dispatcher = Dispatcher(self)
         self.sessions: Sessions | None = None
         """If there are sessions, messages are delivered through them and not the dispatcher."""
@@ -257,6 +259,7 @@ class Queue:
 
     def _grow(self, count: int, size: int) -> None:
         self.count += count
+        self.environment.payloads.message_count += count
         self.size_bytes += size
         self.account.size_bytes += size
 
@@ -264,6 +267,30 @@ class Queue:
         """Unless they are delivered in this turn, the store can keep their bodies for now."""
         if self.environment.payloads.over_budget:
             self.environment.arrived += messages
+
+    def pack(self, number: int) -> None:
+        """Keep the block of messages that ends with this number in the small form, their bodies in the
+        store, if they only wait."""
+        messages = self.index.full_block(number)
+        payloads = self.environment.payloads
+        if messages is None or payloads.are_awaited(messages):
+            return
+        packed = pack(self, messages)
+        if packed is None or not self.dispatcher.ready.pack(messages, packed):
+            return
+        self.index.pack(packed)
+        payloads.message_count -= packed.count
+        for message in messages:
+            if message.body is not None:
+                payloads.evict(message)
+            message.queue = None  # whoever still has it steps over it
+
+    def unpack(self, packed: PackedMessages) -> None:
+        """Have messages again that were in the small form."""
+        messages = packed.unpack()
+        self.index.unpack(packed, messages)
+        self.dispatcher.ready.unpack(packed, messages)
+        self.environment.payloads.message_count += packed.count
 
     def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
         """The shorter time counts, the message's or the queue's, and shows on the message."""
@@ -317,8 +344,17 @@ class Queue:
         if receiver.locks:
             tokens = self.lock(receiver, messages, now_ms)
             until_ms = messages[0].locked_until_ms
-            contents = list(map(content_of, messages))
-            turn.effects.append(Deliver(receiver.peer, messages, tokens, until_ms, contents))
+            if self.environment.payloads.over_budget and not self.entity.is_partitioned:
+                # The receiver may hold them for long. In a partitioned entity a transaction needs
+                # what they say about their partition.
+                copies = [message.copy() for message in messages]
+                for copy, token in zip(copies, tokens, strict=True):
+                    copy.lock_token, copy.locked_until_ms = token, until_ms
+                turn.effects.append(Deliver(receiver.peer, copies, tokens, until_ms))
+                self.environment.payloads.evict_delivered(messages)
+            else:
+                contents = list(map(content_of, messages))
+                turn.effects.append(Deliver(receiver.peer, messages, tokens, until_ms, contents))
         else:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
@@ -447,15 +483,15 @@ class Queue:
 
     def withdraw(self, messages: Sequence[Message]) -> None:
         """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""
-        blocks = self.index.blocks
+        blocks, block_bits = self.index.blocks, self.index.block_bits
         expiring: list[Message] = []
         size = 0
         for message in messages:
             number = message.sequence_number
-            block = blocks[number >> BLOCK_BITS]
+            block = blocks[number >> block_bits]
             del block[number]
             if not block:
-                self.index.drop_block(number >> BLOCK_BITS)
+                self.index.drop_block(number >> block_bits)
             size += message.size
             message.queue = None
             if message.expires_at_ms:

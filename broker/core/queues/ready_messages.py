@@ -6,11 +6,14 @@ What was given back comes before what was never delivered, as its numbers are lo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
 from broker.core.contract.message import Message
+from broker.core.queues.packed_messages import PackedMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +24,7 @@ READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
 _GONE = Message(b"")
 """Stands where a message was taken from: in no queue, so it is stepped over."""
 _COMPACT_FROM = 4_096
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class ReadyMessages:
@@ -30,14 +34,18 @@ class ReadyMessages:
     any more, and are stepped over when their turn comes.
     """
 
-    __slots__ = ("_fresh", "_head", "_read_ahead_to", "_returned", "blocked")
+    __slots__ = ("_ahead_bytes", "_fresh", "_head", "_read_ahead_to", "_returned", "blocked")
 
     def __init__(self) -> None:
         self._fresh: list[Message] = []
+        """In the order of their numbers. `PackedMessages` stand in the place of each of theirs, as
+        messages without a body."""
         self._head = 0
         """Where in `_fresh` the next message is."""
         self._read_ahead_to = 0
         """Up to where in `_fresh` bodies are in memory or asked for."""
+        self._ahead_bytes = 0
+        """How large the messages up to there are, or a little more: some may have left."""
         self._returned: list[tuple[int, Message]] = []
         self.blocked = False
         """The last `take` ended at a message whose body is not in memory."""
@@ -89,6 +97,7 @@ class ReadyMessages:
             heappop(returned)
         fresh = self._fresh
         start = position = self._head
+        size_before = size
         end = min(len(fresh), start + count - len(taken))
         while position < end and size < max_bytes:
             message = fresh[position]
@@ -104,16 +113,21 @@ class ReadyMessages:
         if position > start:
             fresh[start:position] = [_GONE] * (position - start)
             self._head = position
+            self._ahead_bytes -= size - size_before
             self._compact()
         return taken
 
     def take_all(self) -> list[Message]:
         """Take out every message that waits, whether or not its body is in memory."""
+        for packed in dict.fromkeys(
+            one for one in cast("list[object]", self._fresh) if isinstance(one, PackedMessages)
+        ):
+            packed.queue.unpack(packed)
         fresh = self._fresh[self._head :]
         waiting = [message for _, message in sorted(self._returned)] + fresh
         self._fresh.clear()
         self._returned.clear()
-        self._head = self._read_ahead_to = 0
+        self._head = self._read_ahead_to = self._ahead_bytes = 0
         self.blocked = False
         return [message for message in waiting if message.queue is not None]
 
@@ -121,23 +135,48 @@ class ReadyMessages:
         """The messages whose bodies should be read back now, before their turn comes."""
         if self.blocked and self._returned and (wanted := self._returned_to_read()):
             return wanted
-        if self.blocked:
+        if self.blocked or self._read_ahead_to <= self._head:
             self._read_ahead_to = self._head
-        start = max(self._read_ahead_to, self._head)
-        if start - self._head >= READ_AHEAD_MESSAGES:
+            self._ahead_bytes = 0
+        start = self._read_ahead_to
+        size = self._ahead_bytes
+        if start - self._head >= READ_AHEAD_MESSAGES or size >= READ_AHEAD_MAX_BYTES:
             return []
         fresh = self._fresh
         end = min(len(fresh), start + READ_AHEAD_MESSAGES)
         wanted = []
-        size = 0
         while start < end and size < READ_AHEAD_MAX_BYTES:
             message = fresh[start]
             if message.body is None and message.queue is not None:
+                if type(message) is not Message:
+                    message.queue.unpack(cast("PackedMessages", message))
+                    message = fresh[start]
                 wanted.append(message)
-                size += message.size
+            size += message.size
             start += 1
         self._read_ahead_to = start
+        self._ahead_bytes = size
         return wanted
+
+    # --- the small form -------------------------------------------------------------------------
+
+    def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
+        """Put the small form in the places of messages; False if they do not all wait here for their
+        first delivery, or their bodies are asked for."""
+        start = self._position(messages[0].sequence_number)
+        end = start + len(messages)
+        if start < self._read_ahead_to or self._fresh[start:end] != messages:
+            return False
+        self._fresh[start:end] = cast("list[Message]", [packed] * len(messages))
+        return True
+
+    def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
+        """Put messages back into their places."""
+        start = self._position(packed.sequence_number)
+        self._fresh[start : start + len(messages)] = messages
+
+    def _position(self, number: int) -> int:
+        return bisect_left(self._fresh, number, self._head, key=_SEQUENCE_NUMBER)
 
     def _returned_to_read(self) -> list[Message]:
         """The first of the heap is the next message, and those near its start are not far."""

@@ -56,6 +56,7 @@ from protocol.amqp.held_memory import unshared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from protocol.amqp.frames.stream_pieces import Action
     from protocol.amqp.held_memory import HeldMemory
@@ -150,13 +151,15 @@ class Engine:
         lib.pn_connection_collect(connection, collector)
         lib.pn_transport_bind(transport, connection)
         self._proton = Proton(transport, connection, collector)
+        memory = memory or unshared_memory()
+        self._sent_buffers = memory.sent_buffers
         self._dispatch = ProtonEvents(
             self._proton,
             handler,
             self._sessions,
             container_id=container_id,
             max_message_size_bytes=max_message_size_bytes,
-            memory=memory or unshared_memory(),
+            memory=memory,
             links_max=links_max,
         )
 
@@ -417,15 +420,22 @@ class Engine:
         pointer = link.pointer
         tag_view, tag = _tag_buffer.view, _tag_buffer.tag
         tag_value = tag[0]
-        tag_size = 0
+        tag_size = kept_bytes = 0
         deliveries = []
+        part_bytes = self._sent_buffers.part_bytes(len(link.unsettled))
         for tag_bytes, head, body in zip(tags, heads, bodies, strict=True):
             if len(tag_bytes) != tag_size:
                 tag_size = tag.size = len(tag_bytes)
             tag_view[0:tag_size] = tag_bytes
             delivery = _new_delivery(pointer, tag_value)
             payload = head + body  # quicker than handing over the parts one by one
-            _link_send(pointer, payload, len(payload))
+            size = len(payload)
+            if size > part_bytes and not settled:  # the first transfer must say that it is settled
+                self._send_in_parts(pointer, payload, part_bytes)
+                kept_bytes += part_bytes
+            else:
+                _link_send(pointer, payload, size)
+                kept_bytes += size
             _link_advance(pointer)
             deliveries.append(delivery)
         link.sent += len(deliveries)
@@ -434,7 +444,18 @@ class Engine:
                 _settle(delivery)
             return []
         link.unsettled.update(zip(deliveries, deliveries, strict=True))
+        link.kept_bytes += kept_bytes
+        self._sent_buffers.kept_bytes += kept_bytes
         return deliveries
+
+    def _send_in_parts(self, pointer: Any, payload: bytes, part_bytes: int) -> None:
+        """Send a message so that Proton has only a part of it at a time, see `SentBuffers`."""
+        start = ffi.from_buffer(payload)
+        size = len(payload)
+        for position in range(0, size, part_bytes):
+            _link_send(pointer, start + position, min(part_bytes, size - position))
+            if position + part_bytes < size:
+                self._pump()
 
     def settle(
         self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome | None
@@ -456,6 +477,11 @@ class Engine:
             elif outcome is not None:
                 _update(delivery, write_outcome(delivery, outcome))
             settle(delivery)
+        if link.kept_bytes:
+            left = len(unsettled)
+            kept_bytes = link.kept_bytes * left // (left + len(deliveries))  # on the average
+            self._sent_buffers.kept_bytes -= link.kept_bytes - kept_bytes
+            link.kept_bytes = kept_bytes
 
     def update(self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         """Say something about deliveries without settling them; both sides go on to know them."""

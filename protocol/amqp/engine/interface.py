@@ -77,6 +77,7 @@ class EngineLink:
         "host",
         "incoming",
         "is_receiver",
+        "kept_bytes",
         "max_message_size_bytes",
         "name",
         "partial",
@@ -129,6 +130,8 @@ class EngineLink:
         delivery count."""
         self.channel = self.handle = 0
         """Where the link stands in our own frames."""
+        self.kept_bytes = 0
+        """What Proton keeps of its unsettled deliveries, see `SentBuffers`."""
         self.held_bytes = 0
         """What the connection's account says of it, see `held_memory.py`."""
         self.max_message_size_bytes = 0

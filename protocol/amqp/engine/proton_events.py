@@ -137,6 +137,7 @@ class ProtonEvents:
         """The connection is gone: its links are, and the handler is told nothing any more."""
         self._stopped = True
         for link in self._links.values():
+            self._memory.sent_buffers.kept_bytes -= link.kept_bytes
             link.forget()
         for session in self._sessions.values():
             session.links.clear()
@@ -257,7 +258,8 @@ class ProtonEvents:
         self._arrivals.forget(link)
         link.forget()
         self._memory.release(link.held_bytes)
-        link.held_bytes = 0
+        self._memory.sent_buffers.kept_bytes -= link.kept_bytes
+        link.held_bytes = link.kept_bytes = 0
 
     def _settles_second(self, attach: Attach) -> bool:
         """Whether we settle on this link what the client sends only when it has (mode `second`).

@@ -93,7 +93,8 @@ def test_a_delivery_keeps_the_body_of_a_message_that_leaves_memory():
     told = dialogue.serve(credit(1))
     (effect,) = [e for e in told if isinstance(e, Deliver)]
     dialogue.run(Settle(R, [T1], [None], ABANDON), Advance(0))
-    assert effect.messages[0].body is None
+    (waiting,) = dialogue.namespace._directory.queue("q").index.walk()
+    assert waiting.body is None
     assert ["a"] == [text_of(message) for message in messages_as_delivered(effect)]
 
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from broker.core.contract.message import Message
 from broker.core.messages.identifiers import MessageIds, lock_tokens
-from broker.core.queues.message_index import BLOCK_BITS, BLOCK_SIZE, MessageIndex
+from broker.core.queues.message_index import BLOCK_BITS, MessageIndex
 from broker.core.queues.ready_messages import READ_AHEAD_MAX_BYTES, ReadyMessages
 
 SOMEWHERE: Any = object()
+BLOCK_SIZE = 1 << BLOCK_BITS
 
 
 def numbered(number, body=b"x"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from broker.core.contract.message import Message
-from broker.core.queues.ready_messages import ReadyMessages
+from broker.core.queues.ready_messages import READ_AHEAD_MAX_BYTES, ReadyMessages
 
 if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
@@ -42,3 +42,22 @@ def test_all_can_be_taken_in_order_whether_or_not_in_memory():
     gone.queue = None
     assert [first, paged] == ready.take_all()
     assert (0, []) == (len(ready), ready.take(9, 100))
+
+
+def test_no_more_bytes_are_read_ahead_than_wait_to_be_delivered():
+    """Large messages are read a few at a time, however often somebody looks."""
+    size = READ_AHEAD_MAX_BYTES // 4
+    messages = [waiting(number, paged=True) for number in range(1, 41)]
+    for message in messages:
+        message.size = size
+    ready = ReadyMessages()
+    ready.arrive(messages)
+    assert [] == ready.take(1, 100)
+    asked = [ready.to_read_ahead()]
+    ready.blocked = False
+    asked += [ready.to_read_ahead() for _ in range(5)]
+    assert [4, 0, 0, 0, 0, 0] == [len(one) for one in asked]
+    for message in messages[:4]:
+        message.body = b"body"
+    assert messages[:2] == ready.take(2, 100 * size)
+    assert messages[4:6] == ready.to_read_ahead()

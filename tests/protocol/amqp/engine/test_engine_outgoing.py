@@ -13,6 +13,13 @@ from protocol.amqp.engine.outcomes import (
     Transactional,
     WireError,
 )
+from protocol.amqp.held_memory import (
+    PART_BYTES,
+    SENT_BUFFERS_BYTES,
+    SMALL_PART_BYTES,
+    UNSETTLED_FEW,
+    unshared_memory,
+)
 from protocol.codec.values import Symbol, UInt, encode
 from tests.support.amqp_frames import (
     HEADER,
@@ -79,6 +86,40 @@ def test_settled_messages_are_sent_settled_and_leave_nothing_to_settle():
     assert 2 == link.sent
     assert [] == say(engine, disposition(0, 1, state=accepted(), settled=True))
     assert [] == recorder.of("outcomes")
+
+
+def test_a_large_message_goes_out_in_parts_and_whole():
+    """Proton keeps a buffer as large as the largest part."""
+    engine, _, link = receiving()
+    body = bytes(range(256)) * 1000
+
+    engine.send(link, [b"A", b"B"], [b"head ", b""], [body, b"x"], False)
+
+    written = frames(engine.take_output())
+    assert b"head " + body + b"x" == b"".join(one.payload for one in written)
+    assert [0] * (len(written) - 1) + [1] == [one[1] or 0 for one in written]
+    assert max(len(one.payload) for one in written) <= PART_BYTES
+    assert PART_BYTES + 1 == link.kept_bytes
+
+
+def test_parts_are_small_for_those_who_settle_nothing_while_much_is_kept():
+    """What was kept is free again when it is settled, or its connection ends."""
+    memory = unshared_memory()
+    engine, recorder = opened(attach_receiver(), flow(100), memory=memory)
+    (link,) = recorder.links
+    memory.sent_buffers.kept_bytes = SENT_BUFFERS_BYTES + 1
+    body = b"x" * 10_000
+
+    def largest_part() -> int:
+        engine.send(link, [b"%d" % link.sent], [b""], [body], False)
+        return max(len(one.payload) for one in frames(engine.take_output()))
+
+    sizes = [largest_part() for _ in range(UNSETTLED_FEW + 3)]
+    assert [10_000] * UNSETTLED_FEW + [SMALL_PART_BYTES] * 3 == sizes
+    engine.settle(link, list(link.unsettled)[:10], ACCEPTED)
+    assert 0 < memory.sent_buffers.kept_bytes - SENT_BUFFERS_BYTES - 1 < sum(sizes) / 2
+    engine.connection_lost()
+    assert SENT_BUFFERS_BYTES + 1 == memory.sent_buffers.kept_bytes
 
 
 def test_a_message_larger_than_a_frame_goes_out_in_several():

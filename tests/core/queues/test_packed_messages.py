@@ -1,0 +1,223 @@
+"""Messages that only wait, in very long queues, are kept in a small form; nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.contract.commands import (
+    ABANDON,
+    COMPLETE,
+    AttachSender,
+    DeleteEntity,
+    DeleteMessages,
+    Peek,
+    Settle,
+    UpdateEntity,
+)
+from broker.core.contract.message import Message
+from broker.core.messages.message_rows import rows_of
+from broker.core.queues.message_index import BLOCK_BITS
+from broker.core.queues.packed_messages import pack
+from config.model.definitions import (
+    EntityDefinition,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from tests.support.core_dialogue import (
+    CLIENT,
+    Advance,
+    CoreDialogue,
+    Deliver,
+    NamedPeer,
+    R,
+    S,
+    attach_receiver,
+    credit,
+    message,
+    send,
+    text_of,
+)
+
+BLOCK_SIZE = 1 << BLOCK_BITS
+COUNT = 4 * BLOCK_SIZE
+MIB = 1 << 20
+OTHER = NamedPeer("OTHER")
+
+
+def new_dialogue(
+    definition: EntityDefinition | None = None, messages_max: int = 0, **options
+) -> CoreDialogue:
+    dialogue = CoreDialogue(definition, budget_bytes=MIB, **options)
+    dialogue.namespace._environment.payloads.messages_max = messages_max
+    return dialogue
+
+
+def queue_of(dialogue, path="q"):
+    return dialogue.namespace._directory.queue(path)
+
+
+def packed_count(dialogue, path="q"):
+    return BLOCK_SIZE * len(queue_of(dialogue, path).index.packed)
+
+
+def payloads_of(dialogue):
+    return dialogue.namespace._environment.payloads
+
+
+def texts(messages):
+    return [text_of(one) for one in messages]
+
+
+SENT = [f"{number:05}" for number in range(COUNT)]
+
+
+def test_messages_beyond_the_number_are_packed():
+    """All but the blocks at either end, which are not full; their bodies leave memory."""
+    dialogue = new_dialogue(messages_max=BLOCK_SIZE)
+    dialogue.serve(send(*SENT[:10]))
+    dialogue.serve(send(*SENT[10:]))
+    assert packed_count(dialogue) >= COUNT - 3 * BLOCK_SIZE
+    assert payloads_of(dialogue).message_count == COUNT - packed_count(dialogue)
+    assert payloads_of(dialogue).resident_bytes <= 5 * payloads_of(dialogue).message_count
+    assert COUNT == queue_of(dialogue).count
+
+
+def test_without_a_store_for_bodies_nothing_is_packed():
+    """Their bodies could not be read back."""
+    dialogue = CoreDialogue()
+    payloads_of(dialogue).messages_max = 0
+    dialogue.serve(send(*SENT))
+    assert 0 == packed_count(dialogue)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, BLOCK_SIZE, COUNT])
+def test_packed_messages_are_delivered_in_order(at_once):
+    """Each as it was sent, once, and completing them leaves nothing."""
+    dialogue = new_dialogue()
+    for start in range(0, COUNT, at_once):
+        dialogue.serve(send(*SENT[start : start + at_once]), Advance(3))
+    enqueued = [row.enqueued_time_ms for row in dialogue.commit().rows.values()]
+    assert packed_count(dialogue) > 0
+    effects = [e for e in dialogue.serve(credit(COUNT)) if isinstance(e, Deliver)]
+    received = [one for effect in effects for one in effect.messages]
+    assert SENT == texts(received)
+    assert enqueued == [one.enqueued_time_ms for one in received]
+    tokens = [token for effect in effects for token in effect.tokens]
+    dialogue.serve(Settle(R, tokens, tokens, COMPLETE))
+    assert (0, 0) == (queue_of(dialogue).count, queue_of(dialogue).size_bytes)
+    assert (0, 0) == (payloads_of(dialogue).message_count, payloads_of(dialogue).resident_bytes)
+    assert {} == dialogue.commit().rows
+    assert {} == dialogue.shelf.payloads
+
+
+def test_what_comes_back_is_delivered_again_before_packed_messages():
+    """An abandoned message has its old place."""
+    dialogue = new_dialogue()
+    dialogue.serve(send(*SENT))
+    (first,) = [e for e in dialogue.serve(credit(1)) if isinstance(e, Deliver)]
+    dialogue.serve(Settle(R, first.tokens, first.tokens, ABANDON))
+    assert ["00000", "00001"] == texts(dialogue.receive(credit(3)))
+
+
+def test_peeking_shows_packed_messages_and_packs_them_again():
+    """A client that browses a long queue does not bring all of it back into memory for good."""
+    dialogue = new_dialogue()
+    dialogue.serve(send(*SENT))
+    packed = packed_count(dialogue)
+    seen: list[str] = []
+    while found := next(
+        e.value
+        for e in dialogue.serve(Peek(CLIENT, 1, "q", len(seen) + 1, 50))
+        if hasattr(e, "value")
+    ):
+        seen += texts(found)
+    assert SENT == seen
+    assert packed_count(dialogue) >= packed - BLOCK_SIZE
+
+
+def test_packed_messages_are_deleted_by_request():
+    """The oldest first."""
+    dialogue = new_dialogue()
+    dialogue.serve(send(*SENT))
+    assert 100 == dialogue.ask(DeleteMessages(CLIENT, 1, "q", 100, dialogue.now_ms + 1))
+    assert SENT[100:] == texts(dialogue.receive(credit(COUNT)))
+
+
+def test_packed_messages_go_with_their_entity():
+    """None is left in the store."""
+    dialogue = new_dialogue()
+    dialogue.serve(send(*SENT))
+    dialogue.ask(DeleteEntity(CLIENT, 1, "q"))
+    while dialogue.namespace.is_behind:
+        dialogue.run(Advance(0))
+    assert {} == dialogue.commit().rows
+    assert 0 == payloads_of(dialogue).message_count
+
+
+def test_packed_messages_are_forwarded_from_now_on():
+    """When their queue is told to."""
+    dialogue = new_dialogue(entities={"q": QueueDefinition(), "next": QueueDefinition()})
+    dialogue.serve(send(*SENT))
+    assert packed_count(dialogue) > 0
+    dialogue.serve(UpdateEntity(CLIENT, 1, "q", QueueDefinition(forward_to="next")))
+    dialogue.run(attach_receiver(OTHER, "next"))
+    assert SENT == texts(dialogue.receive(credit(COUNT, to=OTHER)))
+
+
+def test_copies_on_subscriptions_are_packed():
+    """With the number that they have in the topic, and a body that they share."""
+    subscriptions = {f"t/Subscriptions/s{n}": SubscriptionDefinition() for n in range(3)}
+    dialogue = new_dialogue(entities={"t": TopicDefinition(), **subscriptions}, attach=False)
+    dialogue.run(AttachSender(S, "t"))
+    for text in SENT:
+        dialogue.serve(send(text))
+    for path in subscriptions:
+        assert packed_count(dialogue, path) >= COUNT - 2 * BLOCK_SIZE
+    path = "t/Subscriptions/s1"
+    dialogue.run(attach_receiver(R, path))
+    received = dialogue.receive(credit(COUNT))
+    assert SENT == texts(received)
+    assert list(range(1, COUNT + 1)) == [one.enqueue_sequence_number for one in received]
+
+
+@pytest.mark.parametrize(
+    ("definition", "sent"),
+    [
+        (QueueDefinition(), {"time_to_live_ms": 60_000}),
+        (QueueDefinition(default_time_to_live_ms=60_000), {}),
+        (QueueDefinition(requires_session=True), {"session": "a"}),
+    ],
+)
+def test_messages_that_expire_or_have_a_session_are_not_packed(definition, sent):
+    """Others refer to them as well."""
+    dialogue = new_dialogue(definition)
+    dialogue.serve(send(*[message(text, **sent) for text in SENT]))
+    assert 0 == packed_count(dialogue)
+
+
+NUMBERS = st.one_of(st.integers(0, 5), st.integers(0, 1 << 31))
+
+
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), min_size=2, max_size=20),
+    st.integers(1, 1 << 40),
+    st.sampled_from([None, 5]),
+)
+def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_ms):
+    """Whatever their numbers and sizes."""
+    queue = queue_of(CoreDialogue())
+    messages = []
+    for position, (message_id, time_ms, size, header) in enumerate(values):
+        one = Message(b"", header=header, time_to_live_ms=time_to_live_ms)
+        one.id = one.payload_id = message_id
+        one.sequence_number = one.enqueue_sequence_number = first_number + position
+        one.enqueued_time_ms = time_ms
+        one.size = size
+        one.queue = queue
+        messages.append(one)
+    packed = pack(queue, messages)
+    assert packed is not None
+    assert rows_of(messages) == rows_of(packed.unpack())

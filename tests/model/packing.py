@@ -1,0 +1,19 @@
+"""Waiting messages in the small form, whenever the model has looked at them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.core.namespace import Namespace
+
+
+def pack_all(namespace: Namespace) -> int:
+    """Pack every block that can be packed, as if there were very many messages; how many were."""
+    packed = 0
+    for entity in namespace._directory:
+        for queue in entity.queues:
+            for key in list(queue.index.blocks):
+                queue.pack((key + 1) * queue.index.block_size - 1)
+            packed += len(queue.index.packed)
+    return packed
