@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tests.bench.receiver import Receiver
 from tests.bench.roles import FIRST, SECOND, SETTLED, Load, Mark, Role, Take
 from tests.bench.sender import Sender
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from tests.bench.roles import (
 )
 
 if TYPE_CHECKING:
-    from tests.support.proton_client import ProtonClient
+    from tests.support.proton.connection import ProtonConnection
 
 RECEIVE_BUFFER_BYTES = 1 << 21
 
@@ -59,7 +59,7 @@ class Receiver(Role):
         load = self.load
         return DeliveryChecks(load.run, load.body_bytes, expected, links, load.first_sequence)
 
-    def attach_link(self, client: ProtonClient, name: str, index: int) -> Any:
+    def attach_link(self, client: ProtonConnection, name: str, index: int) -> Any:
         load = self.load
         is_named = load.mark is Mark.SESSION and load.take is Take.OWN
         return client.attach_receiver(
@@ -92,7 +92,7 @@ class Receiver(Role):
         self.grantable[pool] -= count
         lib.pn_link_flow(self.links[index], count)
 
-    def work(self, client: ProtonClient, now_ns: int) -> None:
+    def work(self, client: ProtonConnection, now_ns: int) -> None:
         buffer, view, places = self._buffer, self._view, self.places
         collector, waits = client.collector, self.load.settle == SECOND
         peek, pop, delivery_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_delivery
@@ -141,7 +141,7 @@ class Receiver(Role):
             for index in set(settled):
                 self._go_on(client, index)
 
-    def _go_on(self, client: ProtonClient, index: int) -> None:
+    def _go_on(self, client: ProtonConnection, index: int) -> None:
         """Leave a session that is done, and ask for the next one, if there will be one."""
         load = self.load
         per_session = load.count // load.streams

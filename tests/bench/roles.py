@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cproton_ffi import lib
 
 from tests.bench.payload import MIN_BODY_BYTES
-from tests.support.proton_client import PeerFailed, ProtonClient
+from tests.support.proton.connection import PeerFailed, ProtonConnection
 
 if TYPE_CHECKING:
     from array import array
@@ -116,7 +116,7 @@ class Role:
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        self.clients: list[ProtonClient] = []
+        self.clients: list[ProtonConnection] = []
         self.links: list[Any] = []
         self.places: dict[Any, int] = {}
         """The number of each link."""
@@ -128,10 +128,10 @@ class Role:
 
     # ---- what the roles differ in -------------------------------------------------------------
 
-    def attach_link(self, client: ProtonClient, name: str, index: int) -> Any:
+    def attach_link(self, client: ProtonConnection, name: str, index: int) -> Any:
         raise NotImplementedError
 
-    def work(self, client: ProtonClient, now_ns: int) -> None:
+    def work(self, client: ProtonConnection, now_ns: int) -> None:
         """Walk the events of one connection."""
         raise NotImplementedError
 
@@ -159,7 +159,7 @@ class Role:
         load = self.load
         for index in range(load.connections):
             name = f"{self.kind}-{load.run}-{index}"
-            self.clients.append(ProtonClient(load.host, load.port, name))
+            self.clients.append(ProtonConnection(load.host, load.port, name))
         for index in range(load.link_count):
             client = self.client_of(index)
             link = self.attach_link(client, f"{self.kind}-{load.run}-{index}", index)
@@ -168,7 +168,7 @@ class Role:
             self.links.append(link)
             self.places[link] = index
 
-    def client_of(self, index: int) -> ProtonClient:
+    def client_of(self, index: int) -> ProtonConnection:
         """The connection of the link with this number."""
         return self.clients[index % len(self.clients)]
 
@@ -194,7 +194,7 @@ class Role:
         by_socket = {client.fileno(): client for client in clients}
         for client in clients:
             sockets.register(client, READABLE)
-        blocked: set[ProtonClient] = set()
+        blocked: set[ProtonConnection] = set()
         stall_ns = int(self.load.stall_timeout_s * SECOND_NS)
         last_progress, last_progress_ns = -1, self.begin_ns
         while not self.is_done:
@@ -244,7 +244,7 @@ class Role:
                 client.receive()
                 client.flush()
 
-    def _peer_has_closed(self, client: ProtonClient) -> bool:
+    def _peer_has_closed(self, client: ProtonConnection) -> bool:
         has_closed = False
         while event := lib.pn_collector_peek(client.collector):
             has_closed |= lib.pn_event_type(event) == lib.PN_CONNECTION_REMOTE_CLOSE

@@ -16,7 +16,7 @@ from tests.bench.payload import ID_BYTES, STAMP, STAMP_OFFSET, encode, message_i
 from tests.bench.roles import SECOND_NS, Load, Mark, Role, percentiles_us, session_id
 
 if TYPE_CHECKING:
-    from tests.support.proton_client import ProtonClient
+    from tests.support.proton.connection import ProtonConnection
 
 CHUNK_MESSAGES = 128
 """Messages handed to the engine before the socket is served again."""
@@ -66,7 +66,7 @@ class Sender(Role):
         self._latencies_ns = array("q")
         self._settled = 0
 
-    def attach_link(self, client: ProtonClient, name: str, index: int) -> Any:
+    def attach_link(self, client: ProtonConnection, name: str, index: int) -> Any:
         return client.attach_sender(
             self.load.link_address(index), name=name, settled=self.load.presettled
         )
@@ -126,7 +126,7 @@ class Sender(Role):
             awaited.clear()
             self._settled += position - start
 
-    def work(self, client: ProtonClient, now_ns: int) -> None:
+    def work(self, client: ProtonConnection, now_ns: int) -> None:
         collector = client.collector
         peek, pop, delivery_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_delivery
         state_of, settle = lib.pn_delivery_remote_state, lib.pn_delivery_settle

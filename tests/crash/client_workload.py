@@ -14,19 +14,19 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.codec.values import Int, Long
-from tests.crash.clients.answers import Outcome, Refused, Unanswered
-from tests.crash.clients.connection import Client
 from tests.crash.clients.messages import decode_message
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
 from tests.crash.ledgers.report import Book, Report
 from tests.crash.workload import NO_LIFE, Surroundings, Workload
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.answers import Outcome, Refused, Unanswered
+from tests.support.proton.client import ProtonClient
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
     from typing import Any
 
-    from tests.crash.clients.answers import Arrival
+    from tests.support.proton.answers import Arrival
 
 RETRY_INTERVAL_S = 0.05
 WAIT_S = 0.2
@@ -83,7 +83,7 @@ class ClientWorkload(Workload):
         super().__init__(surroundings)
         self.chance = random.Random(surroundings.seed)
         self.life = NO_LIFE
-        self._clients: list[Client] = []
+        self._clients: list[ProtonClient] = []
         self._links = 0
         self._unkept = Unkept()
 
@@ -157,11 +157,11 @@ class ClientWorkload(Workload):
     def stopping(self) -> bool:
         return self.surroundings.stop.is_set()
 
-    def connect(self, container_id: str) -> Client:
+    def connect(self, container_id: str) -> ProtonClient:
         """A new connection, which ends with this life."""
         surroundings = self.surroundings
         connected = surroundings.dial() if surroundings.dial is not None else None
-        client = Client(surroundings.host, surroundings.amqp_port, container_id, connected)
+        client = ProtonClient(surroundings.host, surroundings.amqp_port, container_id, connected)
         self._clients.append(client)
         return client
 
@@ -240,14 +240,14 @@ class ClientWorkload(Workload):
 
     @staticmethod
     def complete(
-        client: Client, arrival: Arrival, key: MessageKey, link: Link, ledger: Ledger
+        client: ProtonClient, arrival: Arrival, key: MessageKey, link: Link, ledger: Ledger
     ) -> None:
         """Complete without waiting; the ledger hears of the answer."""
         ledger.completing(key, link)
         client.settle(arrival.delivery, partial(_note_completion, ledger, key))
 
     @staticmethod
-    async def peek(client: Client, address: str, count: int) -> list[MessageKey]:
+    async def peek(client: ProtonClient, address: str, count: int) -> list[MessageKey]:
         """What a place shows from its beginning, whatever its state, without taking it."""
         management = await client.management(address)
         found: list[MessageKey] = []

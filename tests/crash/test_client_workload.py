@@ -11,7 +11,7 @@ import pytest
 from tests.crash.client_workload import ClientWorkload
 from tests.crash.ledgers.report import Report, found_in
 from tests.crash.workload import Surroundings
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
     from tests.crash.ledgers.messages import Ledger
-    from tests.support.proton_client import ByteSocket
+    from tests.support.proton.connection import ByteSocket
 
 NO_LIFE = -1
 LOCK = {"lock_duration": "PT5M"}

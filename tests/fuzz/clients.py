@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.crash.clients.connection import Client
 from tests.crash.clients.messages import encode_message
 from tests.fuzz.cases import Cases
+from tests.support.proton.client import ProtonClient
 from tests.support.server import HOST
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def loop_s(process_id: int) -> float:
 async def _behave(
     port: int, process_id: int, begun: Event, stop: Event, rounds: list[Round]
 ) -> None:
-    client = Client(HOST, port, "well-behaved client")
+    client = ProtonClient(HOST, port, "well-behaved client")
     sender = await client.sender(VICTIM_QUEUE)
     receiver = await client.receiver(VICTIM_QUEUE, 10)
     loop = asyncio.get_running_loop()

@@ -28,10 +28,10 @@ from config.model.definitions import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from tests.crash.clients.answers import Unanswered
 from tests.crash.ledgers.registers import Register
 from tests.crash.ledgers.report import Book, Report
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.answers import Unanswered
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -15,19 +15,19 @@ from cproton_ffi import ffi, lib
 
 from protocol.codec.values import Array, ArrayCode
 from tests.crash.client_workload import QUIET_S, WAIT_S, ClientWorkload, Outgoing
-from tests.crash.clients.answers import REJECTED
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey, Order
 from tests.support.message_sections import sections_of
+from tests.support.proton.answers import REJECTED
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Arrival, Outcome
-    from tests.crash.clients.connection import Client
-    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Arrival, Outcome
+    from tests.support.proton.client import ProtonClient
+    from tests.support.proton.nodes import Management
 
 QUEUE = "simulated-locks"
 DEAD_LETTERS = f"{QUEUE}/$DeadLetterQueue"
@@ -159,7 +159,7 @@ class Locks(ClientWorkload):
 
     async def _work(
         self,
-        client: Client,
+        client: ProtonClient,
         management: Management,
         arrival: Arrival,
         key: MessageKey,
@@ -194,7 +194,7 @@ class Locks(ClientWorkload):
             self._book.renewed(key, link, int(answer["expirations"].items[0]))
 
     def _settle(
-        self, client: Client, arrival: Arrival, key: MessageKey, outcome: int | None = None
+        self, client: ProtonClient, arrival: Arrival, key: MessageKey, outcome: int | None = None
     ) -> None:
         self._book.releasing(key)
         if outcome is None:

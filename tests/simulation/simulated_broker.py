@@ -18,9 +18,9 @@ from config.files import yaml_reader
 from config.files.document import parse_json
 from config.files.mistakes import Report
 from config.model.limits import RELAXED
-from tests.crash.clients.answers import ANSWER_TIMEOUT_S, Unanswered
 from tests.simulation.virtual_loop import PROCESS
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.answers import ANSWER_TIMEOUT_S, Unanswered
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -50,7 +50,7 @@ from tests.simulation.sources import STEPS_S, VirtualClock, seeded
 from tests.simulation.store import SimulatedStore, StoreFault
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence

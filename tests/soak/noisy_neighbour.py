@@ -21,7 +21,7 @@ from cproton_ffi import lib
 
 from tests.bench.observe import resident_megabytes
 from tests.soak.abuses import ABUSES, SMALL_MESSAGE
-from tests.support.proton_client import ProtonClient
+from tests.support.proton.connection import ProtonConnection
 from tests.support.server import HOST, BrokerProcess
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Felt(NamedTuple):
 
 def _live(port: int, pipe: Connection) -> None:
     """Send and receive one message at a time until told to stop; give back each round's time."""
-    client = ProtonClient(HOST, port, "victim")
+    client = ProtonConnection(HOST, port, "victim")
     sender = client.attach_sender(VICTIM, name="to")
     client.wait_until_attached(sender, 30)
     receiver = client.attach_receiver(VICTIM, name="from")

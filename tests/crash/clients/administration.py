@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 
 import aiohttp
 
-from tests.crash.clients.answers import Unanswered
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.answers import Unanswered
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from protocol.codec.values import Described
-from tests.crash.clients.answers import ACCEPTED
 from tests.support import amqp_frames
 from tests.support.frame_client import FrameSplitter
 from tests.support.message_sections import DATA, section
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.answers import ACCEPTED
+from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
-    from tests.support.proton_client import ProtonClient
+    from tests.support.proton.connection import ProtonConnection
 
 ATTACH_TIMEOUT_S = 5.0
 WINDOW = 100
@@ -31,7 +31,7 @@ class RawSender:
     """Sends pipelined, in order, and never the same message twice."""
 
     def __init__(
-        self, name: str, client: ProtonClient, address: str, ledgers: Sequence[Ledger]
+        self, name: str, client: ProtonConnection, address: str, ledgers: Sequence[Ledger]
     ) -> None:
         self.name = name
         self.client = client
@@ -78,7 +78,7 @@ class RawReceiver:
 
     def __init__(
         self,
-        client: ProtonClient,
+        client: ProtonConnection,
         address: str,
         identity: Link,
         ledger: Ledger,

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from tests.crash.client_workload import Pace
 from tests.crash.clients.administration import AdministrationClient, Version, read_version
-from tests.crash.clients.answers import REJECTED, Refused
-from tests.crash.clients.connection import Client
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.workload import LOCK
-from tests.support.proton_client import PeerFailed
+from tests.support.proton.answers import REJECTED, Refused
+from tests.support.proton.client import ProtonClient
+from tests.support.proton.connection import PeerFailed
 from tests.support.server import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.crash.clients.answers import Outcome
     from tests.crash.ledgers.messages import MessageKey
     from tests.crash.power.timeline import Place, Timeline
+    from tests.support.proton.answers import Outcome
 
 QUEUE, TOPIC, SCHEDULED, SESSIONS = "cut-queue", "cut-topic", "cut-scheduled", "cut-sessions"
 SUBSCRIPTIONS = ("one", "two")
@@ -59,7 +59,7 @@ class Clients:
         self._chance = random.Random(f"{seed} clients")
         self._index = 0
         self._waiting = 0
-        self._open: list[Client] = []
+        self._open: list[ProtonClient] = []
 
     async def work(self) -> None:
         """Until the broker goes."""
@@ -85,8 +85,8 @@ class Clients:
                 client.close()
             self._open.clear()
 
-    def _connect(self, name: str) -> Client:
-        client = Client(HOST, self._amqp_port, name)
+    def _connect(self, name: str) -> ProtonClient:
+        client = ProtonClient(HOST, self._amqp_port, name)
         self._open.append(client)
         return client
 

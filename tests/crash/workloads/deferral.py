@@ -12,20 +12,20 @@ from uuid import UUID
 
 from protocol.codec.values import Array, ArrayCode, Long, UInt
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
-from tests.crash.clients.answers import MODIFIED
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.deferrals import DeferralLedger
 from tests.crash.workload import LOCK
+from tests.support.proton.answers import MODIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Arrival, Outcome
-    from tests.crash.clients.connection import Client
-    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Arrival, Outcome
+    from tests.support.proton.client import ProtonClient
+    from tests.support.proton.nodes import Management
 
 QUEUE = "crash-deferral"
 RATE_PER_S = 60
@@ -92,7 +92,9 @@ class Deferrals(ClientWorkload):
             if arrival is not None:
                 self._settle(client, arrival, link, DEFERRED_SHARE)
 
-    def _settle(self, client: Client, arrival: Arrival, link: Link, deferred_share: float) -> None:
+    def _settle(
+        self, client: ProtonClient, arrival: Arrival, link: Link, deferred_share: float
+    ) -> None:
         key, sequence_number = decode_message(arrival.message)
         if not self._book.delivered(key, sequence_number, link):
             return

@@ -17,10 +17,10 @@ from tests.crash.workload import LOCK
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Outcome
     from tests.crash.ledgers.messages import Ledger, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Outcome
 
 QUEUE = "crash-duplicates"
 RATE_PER_S = 150

@@ -18,10 +18,10 @@ from tests.crash.workload import LOCK
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Outcome
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Outcome
 
 TOPIC = "crash-rules"
 MARK = b"marked-by-rule"

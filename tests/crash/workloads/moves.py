@@ -10,20 +10,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.crash.client_workload import STRAYS_SHOWN, WAIT_S, ClientWorkload, Outgoing
-from tests.crash.clients.answers import REJECTED
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.copies import FanOutLedger
 from tests.crash.ledgers.moves import MoveLedger
 from tests.crash.workload import LOCK
+from tests.support.proton.answers import REJECTED
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Arrival, Outcome
-    from tests.crash.clients.connection import Client
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Arrival, Outcome
+    from tests.support.proton.client import ProtonClient
 
 ENTRANCE, FORK, DEAD_END = "crash-move-entrance", "crash-move-fork", "crash-move-dead-end"
 WORKED, PASSED = "worked", "passed"
@@ -96,7 +96,9 @@ class Moves(ClientWorkload):
             else:
                 self.complete(client, arrival, key, link, self._moves.here)
 
-    def _dead_letter(self, client: Client, arrival: Arrival, key: MessageKey, link: Link) -> None:
+    def _dead_letter(
+        self, client: ProtonClient, arrival: Arrival, key: MessageKey, link: Link
+    ) -> None:
         self._moves.moving(key, link)
         client.settle(arrival.delivery, partial(self._dead_lettered, key), outcome=REJECTED)
 

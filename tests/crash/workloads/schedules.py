@@ -20,10 +20,10 @@ from tests.crash.workload import LOCK
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.links import Sender
-    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.workload import Surroundings
+    from tests.support.proton.links import Sender
+    from tests.support.proton.nodes import Management
 
 PLACES = {
     "crash-schedule": "crash-schedule",

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocol.codec.values import Int, Timestamp
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
-from tests.crash.clients.answers import Refused
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.sessions import SessionLedger
 from tests.crash.workload import LOCK
+from tests.support.proton.answers import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Outcome
-    from tests.crash.clients.connection import Client
-    from tests.crash.clients.links import Receiver
-    from tests.crash.clients.nodes import Management
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Outcome
+    from tests.support.proton.client import ProtonClient
+    from tests.support.proton.links import Receiver
+    from tests.support.proton.nodes import Management
 
 QUEUE = "crash-sessions"
 SESSIONS = tuple(f"session-{number}" for number in range(12))
@@ -108,7 +108,7 @@ class Sessions(ClientWorkload):
             await self._give_back(session, receiver)
 
     async def _accept(
-        self, client: Client, wanted: str | None, credit: int
+        self, client: ProtonClient, wanted: str | None, credit: int
     ) -> tuple[str, Receiver, Link] | None:
         try:
             session, receiver = await client.accept_session(
@@ -125,7 +125,7 @@ class Sessions(ClientWorkload):
         return session, receiver, link
 
     async def _accept_at_last(
-        self, client: Client, session: str
+        self, client: ProtonClient, session: str
     ) -> tuple[str, Receiver, Link] | None:
         """The broker may not have noticed yet that the last holder is gone."""
         for _ in range(PATIENCE):

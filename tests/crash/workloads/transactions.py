@@ -18,13 +18,13 @@ from tests.crash.workload import LOCK
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from tests.crash.clients.answers import Arrival, Outcome
-    from tests.crash.clients.connection import Client
-    from tests.crash.clients.links import Receiver, Sender
-    from tests.crash.clients.nodes import Coordinator
     from tests.crash.ledgers.messages import Ledger, Link, MessageKey
     from tests.crash.ledgers.report import Report
     from tests.crash.workload import Surroundings
+    from tests.support.proton.answers import Arrival, Outcome
+    from tests.support.proton.client import ProtonClient
+    from tests.support.proton.links import Receiver, Sender
+    from tests.support.proton.nodes import Coordinator
 
 INPUTS = "crash-transaction-in"
 OUTPUTS = ("crash-transaction-a", "crash-transaction-b")
@@ -103,7 +103,7 @@ class Worker:
     def __init__(
         self,
         workload: Transactions,
-        client: Client,
+        client: ProtonClient,
         coordinator: Coordinator,
         senders: list[Sender],
         receiver: Receiver,

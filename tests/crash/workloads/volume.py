@@ -15,7 +15,7 @@ from tests.crash.clients.raw_links import RawReceiver, RawSender
 from tests.crash.ledgers.messages import Ledger, Link, Order
 from tests.crash.ledgers.report import Report
 from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
-from tests.support.proton_client import PeerFailed, ProtonClient
+from tests.support.proton.connection import PeerFailed, ProtonConnection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class VolumeWorkload(Workload):
         self._ledgers = {source: Ledger() for source in self.sources}
         self._next_index = dict.fromkeys(SENDERS, 0)
         self._links = 0
-        self._clients: list[ProtonClient] = []
+        self._clients: list[ProtonConnection] = []
 
     def work(self) -> None:
         while (life := self.surroundings.wait_for_life()) != NO_LIFE:
@@ -110,9 +110,9 @@ class VolumeWorkload(Workload):
 
     # ---- connections --------------------------------------------------------------------------
 
-    def _connect(self, container_id: str) -> ProtonClient:
+    def _connect(self, container_id: str) -> ProtonConnection:
         surroundings = self.surroundings
-        client = ProtonClient(surroundings.host, surroundings.amqp_port, container_id)
+        client = ProtonConnection(surroundings.host, surroundings.amqp_port, container_id)
         self._clients.append(client)
         return client
 

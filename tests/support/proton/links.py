@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cproton_ffi import lib
 
 from protocol.amqp.engine.outcomes import text
-from tests.crash.clients.answers import Arrival, Outcome, Refused
+from tests.support.proton.answers import Arrival, Outcome, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.crash.clients.connection import Client
+    from tests.support.proton.client import ProtonClient
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 class Link:
     """What all links do: attach, detach."""
 
-    def __init__(self, client: Client, handle: Any) -> None:
+    def __init__(self, client: ProtonClient, handle: Any) -> None:
         self.client = client
         self.handle = handle
         loop = asyncio.get_running_loop()
@@ -63,7 +63,7 @@ class Link:
 class Sender(Link):
     """Sends, as far as there is credit."""
 
-    def __init__(self, client: Client, handle: Any) -> None:
+    def __init__(self, client: ProtonClient, handle: Any) -> None:
         super().__init__(client, handle)
         self._wanting: deque[asyncio.Future[None]] = deque()
 
@@ -103,7 +103,7 @@ class Sender(Link):
 class Receiver(Link):
     """Receives in peek-lock and keeps the credit topped up."""
 
-    def __init__(self, client: Client, handle: Any, credit: int) -> None:
+    def __init__(self, client: ProtonClient, handle: Any, credit: int) -> None:
         super().__init__(client, handle)
         self._credit = credit
         self._arrived: asyncio.Queue[Arrival | Exception] = asyncio.Queue()

@@ -36,7 +36,7 @@ class ByteSocket(Protocol):
     def close(self) -> None: ...
 
 
-class ProtonClient:
+class ProtonConnection:
     """Call `receive` when the socket is readable, `flush` after anything was done to a link."""
 
     def __init__(

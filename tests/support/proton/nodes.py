@@ -12,8 +12,6 @@ from cproton_ffi import lib
 
 from protocol.amqp.engine.outcomes import text
 from protocol.codec.values import Described, ULong
-from tests.crash.clients.answers import ANSWER_TIMEOUT_S, DECLARED, Outcome, Refused, Unanswered
-from tests.crash.clients.links import Receiver, Sender
 from tests.support.message_sections import (
     APPLICATION_PROPERTIES,
     PROPERTIES,
@@ -21,6 +19,8 @@ from tests.support.message_sections import (
     section,
     sections_of,
 )
+from tests.support.proton.answers import ANSWER_TIMEOUT_S, DECLARED, Outcome, Refused, Unanswered
+from tests.support.proton.links import Receiver, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from cproton_ffi import lib
 
 from protocol.amqp.engine.outcomes import data_bytes, set_data, text
 from protocol.codec.values import Described, Symbol, UInt, ULong, decode, encode
-from tests.crash.clients.answers import (
+from tests.support.proton.answers import (
     ACCEPTED,
     ANSWER_TIMEOUT_S,
     MODIFIED,
@@ -23,14 +23,14 @@ from tests.crash.clients.answers import (
     Outcome,
     Unanswered,
 )
-from tests.crash.clients.links import Link, Receiver, Sender
-from tests.crash.clients.nodes import Coordinator, Management
-from tests.support.proton_client import PeerFailed, ProtonClient
+from tests.support.proton.connection import PeerFailed, ProtonConnection
+from tests.support.proton.links import Link, Receiver, Sender
+from tests.support.proton.nodes import Coordinator, Management
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.proton_client import ByteSocket
+    from tests.support.proton.connection import ByteSocket
 
 SESSION_FILTER = Symbol("com.microsoft:session-filter")
 DEAD_LETTER = b"com.microsoft:dead-letter"
@@ -42,13 +42,13 @@ FAILURES = frozenset(
 Answer = TypeVar("Answer")
 
 
-class Client:
+class ProtonClient:
     """A connection. `close` it, whatever happened; its links end with it."""
 
     def __init__(
         self, host: str, port: int, container_id: str, connected: ByteSocket | None = None
     ) -> None:
-        self._engine = ProtonClient(host, port, container_id, connected=connected)
+        self._engine = ProtonConnection(host, port, container_id, connected=connected)
         self._loop = asyncio.get_running_loop()
         self._links: dict[Any, Link] = {}
         self._awaited: dict[Any, Callable[[Outcome], None]] = {}
