@@ -2,7 +2,7 @@
 
 For tests of the engine and of what is built on it; nothing here opens a socket or waits.
 Hand-written frames say exactly what goes over the wire, also what no decent client would send;
-`wire_client` has a client on Proton's own engine.
+`frame_client` has a client that writes such frames, `proton` a client on Proton's own engine.
 """
 
 from __future__ import annotations

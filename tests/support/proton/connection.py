@@ -156,28 +156,35 @@ class ProtonConnection:
         sockets.register(self, select.POLLIN | select.POLLOUT * self.has_unsent)
         return bool(sockets.poll(timeout_s * 1e3))
 
-    def receive(self) -> None:
-        """Hand what the socket holds to the engine; the events wait in the collector."""
+    def receive(self) -> bool:
+        """Hand what the socket holds to the engine; the events wait in the collector.
+
+        Returns whether anything was there.
+        """
         try:
             count = self.socket.recv_into(_read_view)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             count = 0
         if not count:
             lib.pn_transport_close_tail(self._transport)
             self.is_closed = True
-            return
+            return False
         offset = 0
         while offset < count:
             taken = lib.pn_transport_push(self._transport, _read_buffer + offset, count - offset)
             if taken < 0:
                 self.is_closed = True
-                return
+                break
             offset += taken
+        return True
 
-    def flush(self) -> None:
-        """Write what the engine has to say, as far as the socket takes it."""
+    def flush(self) -> bool:
+        """Write what the engine has to say, as far as the socket takes it.
+
+        Returns whether there was anything to write.
+        """
         transport = self._transport
         pieces = [self._unsent] if self._unsent else []
         while True:
@@ -187,7 +194,7 @@ class ProtonConnection:
             pieces.append(_peek_view[0:count])
             lib.pn_transport_pop(transport, count)
         if not pieces:
-            return
+            return False
         output = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         try:
             sent = self.socket.send(output)
@@ -195,8 +202,9 @@ class ProtonConnection:
             sent = 0
         except OSError:
             self.is_closed = True
-            return
+            return True
         self._unsent = output[sent:]
+        return True
 
     def tick(self, now_ms: int) -> None:
         """Let the engine send its heartbeat."""

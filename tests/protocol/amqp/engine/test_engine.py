@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from cproton_ffi import lib
 
@@ -28,7 +30,10 @@ from tests.support.amqp_frames import (
     served,
     transfer,
 )
-from tests.support.wire_client import ProtonClient, pump
+from tests.support.proton.connection import ProtonConnection
+
+if TYPE_CHECKING:
+    from protocol.amqp.engine.engine import Engine
 
 
 def sending(handler: Recorder | None = None, **settings):
@@ -142,20 +147,53 @@ def test_partial_messages_on_two_links_do_not_mix():
     assert [b"b1b2", b"a1a2"] == recorder.payloads()
 
 
+class EngineSocket:
+    """Joins a Proton client to an engine in memory."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._output = b""
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, data: bytes, /) -> int:
+        self._engine.feed(data)
+        return len(data)
+
+    def recv_into(self, buffer: bytearray, /) -> int:
+        self._output += self._engine.take_output()
+        if not self._output:
+            raise BlockingIOError
+        size = min(len(buffer), len(self._output))
+        buffer[:size], self._output = self._output[:size], self._output[size:]
+        return size
+
+    def close(self) -> None:
+        """The engine outlives its client."""
+
+
+def exchange(client: ProtonConnection) -> None:
+    """Carry bytes both ways until the client has nothing to write and nothing to read."""
+    while client.flush() or client.receive():
+        pass
+
+
 @pytest.mark.parametrize("size", [0, 1, 65_000, 1_000_000, 3_000_000])
 def test_a_message_of_any_size_arrives(size):
-    client = ProtonClient()
     engine, recorder = served()
-    link = client.sender("queue")
-    pump(client, engine)
+    client = ProtonConnection("localhost", 0, "client", connected=EngineSocket(engine))
+    link = client.attach_sender("queue", name="to")
+    exchange(client)
 
     payload = bytes(range(256)) * (size // 256 + 1)
-    client.send(link, payload[:size])
-    client.send(link, b"next")
-    pump(client, engine)
+    deliveries = [client.send(link, payload[:size], b"1"), client.send(link, b"next", b"2")]
+    exchange(client)
 
     assert [payload[:size], b"next"] == recorder.payloads()
-    assert [(0x24, True)] * 2 == [outcome[1:] for outcome in client.outcomes]
+    for delivery in deliveries:
+        assert 0x24 == lib.pn_delivery_remote_state(delivery)
+        assert lib.pn_delivery_settled(delivery)
     client.free()
     engine.connection_lost()
 
