@@ -10,7 +10,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.app.lean_imports import without_trusted_certificates
 from broker.core.contract.errors import ArgumentError
 from protocol.identity.managed_identity import CLIENT_ID, LIFETIME_S
 
@@ -56,8 +55,7 @@ class HttpServer:
         self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[], asyncio.Protocol]:
         """Build it; what is returned makes a protocol for one connection."""
-        with without_trusted_certificates():
-            from aiohttp import web
+        from aiohttp import web
 
         from broker.app.network.http_connections import HttpConnections
         from protocol.http.application import Services, build

@@ -13,11 +13,9 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from broker.app.lean_imports import without_rich
-from config.settings.settings import LogFormat
+import structlog
 
-with without_rich():
-    import structlog
+from config.settings.settings import LogFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
