@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from broker.app.exit_codes import ExitCode
 from broker.app.network.amqp_clients import AmqpClients
 from broker.app.network.http_server import HttpServer
 from broker.app.network.listener import Listener, address_text
@@ -55,7 +56,6 @@ times as much."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """SIGHUP is what a terminal sends when its window is closed."""
 
-EXIT_OK, EXIT_FAILED = 0, 1
 SHOWN_AS_LOCALHOST = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- what clients on this machine use
 
 
@@ -100,13 +100,13 @@ class Server:
             return code
         await self._stopping.wait()
         await self._stop()
-        return EXIT_OK if self._failure is None else EXIT_FAILED
+        return ExitCode.OK if self._failure is None else ExitCode.FAILED
 
     def _stop_asked(self, number: signal.Signals) -> None:
         """Stop in order; asked again, at once. What was accepted is stored either way."""
         if self._stopping.is_set():
             log.warning("stopped.at_once", signal=number.name)
-            os._exit(EXIT_FAILED)
+            os._exit(ExitCode.FAILED)
         log.info("stopping", signal=number.name)
         self._stopping.set()
 
@@ -278,7 +278,7 @@ def _allow_descriptors(connections: int) -> None:
 
 def _failed_to_start(error: Exception) -> int:
     log.error("start.failed", error=_sentence(error))
-    return EXIT_FAILED
+    return ExitCode.FAILED
 
 
 def _sentence(error: Exception) -> str:

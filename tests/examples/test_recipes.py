@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from broker.__main__ import main as peeklock
+from broker.app.cli.command_line import main as peeklock
 from broker.app.server import READY_TEXT
 from config.loader import EMULATOR_FILE
 from tests.packaging.dockerfile import stages

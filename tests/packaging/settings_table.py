@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.__main__ import shown_default
+from broker.app.cli.arguments import shown_default
 from config.settings.settings import Settings
 from config.settings.sources import SETTINGS
 

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from broker import __version__
-from broker.__main__ import main, read_arguments
+from broker.app.cli.arguments import read_arguments
+from broker.app.cli.command_line import main
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from config.files import emulator_reader
 from config.files.yaml_reader import TOP_LEVEL

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from broker.__main__ import main
+from broker.app.cli.command_line import main
 from tests.clients import table
 from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT

@@ -19,7 +19,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBu
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
-from broker.__main__ import main
+from broker.app.cli.command_line import main
 from broker.core.contract.errors import ServerBusy
 from storage.sqlite.store import SqliteStore
 from tests.conftest import UNAVAILABLE

@@ -12,6 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from broker.app.exit_codes import ExitCode
 from broker.app.network.listener import address_text
 from broker.app.security import tls
 from broker.app.server import SHOWN_AS_LOCALHOST
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from config.settings.settings import Settings
 
-EXIT_OK, EXIT_FAILED, EXIT_MISUSED = 0, 1, 2
 
 TLS_PORT = 5671
 """Where SDKs go that are given a host name and a credential."""
@@ -36,19 +36,19 @@ def run(settings: Settings, form: str) -> int:
     """Print the variables; return the exit code."""
     if 0 in (settings.amqp_port, settings.http_port, settings.tls_port):
         sys.stderr.write("peeklock: port 0 is whichever is free; name the port the broker has\n")
-        return EXIT_MISUSED
+        return ExitCode.MISUSED
     try:
         variables = _variables(settings)
     except OSError as error:
         sys.stderr.write(f"peeklock: no authority in {settings.tls_folder}: {error}\n")
-        return EXIT_FAILED
+        return ExitCode.FAILED
     sys.stdout.write(FORMS[form](variables))
     if settings.tls_port != TLS_PORT:
         sys.stderr.write(
             f"note: a client with a credential in place of a key connects to port {TLS_PORT}; "
             f"start the broker with --tls-port {TLS_PORT}\n"
         )
-    return EXIT_OK
+    return ExitCode.OK
 
 
 def _variables(settings: Settings) -> dict[str, str]:

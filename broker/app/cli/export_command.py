@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.app import topology_export
 from broker.app.cli.topology_fetch import Address, NotFetched, address_in, fetch
+from broker.app.exit_codes import ExitCode
 from storage.contract import StorageError
 from storage.urls import store_for
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from broker.app.topology_export import Exported
     from config.settings.settings import Settings
 
-EXIT_OK, EXIT_FAILED = 0, 1
 EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 -- where it listens, not where it is asked
 
 
@@ -38,10 +38,10 @@ def run(settings: Settings, options: Mapping[str, str]) -> int:
             sys.stdout.write(text)
     except (NotFetched, StorageError, OSError) as error:
         sys.stderr.write(f"peeklock: {error}\n")
-        return EXIT_FAILED
+        return ExitCode.FAILED
     for loss in exported.losses:
         sys.stderr.write(f"warning: {loss}\n")
-    return EXIT_OK
+    return ExitCode.OK
 
 
 def _authority(options: Mapping[str, str]) -> Path | None:

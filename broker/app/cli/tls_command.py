@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from broker.app.exit_codes import ExitCode
 from broker.app.security import tls
 
 if TYPE_CHECKING:
     from config.settings.settings import Settings
 
-EXIT_OK, EXIT_FAILED = 0, 1
 
 OWN_CERTIFICATE = """\
 The broker is set to use a certificate of yours:
@@ -89,12 +89,12 @@ def run(settings: Settings, *, only_path: bool) -> int:
     """Print the instructions; return the exit code."""
     if settings.tls_certificate is not None:
         sys.stdout.write(OWN_CERTIFICATE.format(certificate=settings.tls_certificate))
-        return EXIT_OK
+        return ExitCode.OK
     try:
         files = tls.own_certificate(settings.tls_folder, settings.tls_names)
     except OSError as error:
         sys.stderr.write(f"peeklock: no authority in {settings.tls_folder}: {error}\n")
-        return EXIT_FAILED
+        return ExitCode.FAILED
     assert files.authority is not None
     if only_path:
         sys.stdout.write(f"{files.authority}\n")
@@ -106,4 +106,4 @@ def run(settings: Settings, *, only_path: bool) -> int:
                 names=", ".join(settings.tls_names),
             )
         )
-    return EXIT_OK
+    return ExitCode.OK

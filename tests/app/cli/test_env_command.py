@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.__main__ import main
+from broker.app.cli.command_line import main
 
 NAMES = [
     "SERVICEBUS_CONNECTION_STRING",

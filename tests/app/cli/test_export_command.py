@@ -11,7 +11,7 @@ import pytest
 import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from broker.__main__ import main
+from broker.app.cli.command_line import main
 from protocol.identity import sas
 from tests.http.client import entry, queue_entry, request
 from tests.support.server import HOST, ROOT, BrokerProcess

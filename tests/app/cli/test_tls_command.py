@@ -11,7 +11,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from broker.__main__ import main
+from broker.app.cli.command_line import main
 from tests.support.server import BrokerProcess
 
 CLIENTS = [".NET", "Python", "JavaScript", "Java", "Go", "curl", "Debian", "macOS", "Windows"]

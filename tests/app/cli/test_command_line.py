@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from broker import __version__
-from broker.__main__ import main
+from broker.app.cli.command_line import main
 from config.settings.settings import Settings
 
 

@@ -1,0 +1,137 @@
+"""Runs the commands `peeklock serve`, `check`, `export`, `tls` and `env`.
+
+Loads the configuration, reports its mistakes, and calls the command. Commands are imported when they
+run: a process pays only for the command that it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.app.cli.arguments import CHECK, ENV, EXPORT, SERVE, TLS, read_arguments
+from broker.app.exit_codes import ExitCode
+from config.files.mistakes import ConfigError
+from config.loader import load
+from config.model.definitions import (
+    QueueDefinition,
+    SqlFilter,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.settings.sources import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from config.files.topology import Topology
+    from config.loader import Loaded
+    from config.model.definitions import RuleDefinition
+    from config.model.limits import Limits
+
+_KINDS = {
+    QueueDefinition: "queue",
+    TopicDefinition: "topic",
+    SubscriptionDefinition: "subscription",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns the exit code."""
+    options = read_arguments(arguments)
+    run = _COMMANDS[options.pop("command")]
+    given = {name: value for name, value in options.items() if value is not None}
+    names = {"config", *(one.name for one in SETTINGS)}
+    try:
+        loaded = load(
+            {name: value for name, value in given.items() if name in names},
+            os.environ,
+            _wrong_rule,
+        )
+    except ConfigError as error:
+        for warning in error.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        found = _count(len(error.mistakes), "mistake")
+        print(f"peeklock: {found}, nothing was started\n{error}", file=sys.stderr)
+        return ExitCode.MISUSED
+    return run(loaded, given)
+
+
+def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
+    from broker.app.observe import logs
+
+    logs.open_standard_streams()
+    logs.configure(loaded.settings)
+    for warning in loaded.warnings:
+        logs.warn_of_config(warning)
+
+    from broker.app.server import run
+
+    return run(loaded.settings, loaded.topology)
+
+
+def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
+    for warning in loaded.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if loaded.warnings and "strict" in options:
+        found = _count(len(loaded.warnings), "warning")
+        print(f"peeklock: {found}, and --strict takes none", file=sys.stderr)
+        return ExitCode.MISUSED
+    print(f"{options['config']}: {_contents(loaded.topology)}")
+    return ExitCode.OK
+
+
+def _export(loaded: Loaded, options: Mapping[str, str]) -> int:
+    from broker.app.cli import export_command
+
+    return export_command.run(loaded.settings, options)
+
+
+def _tls(loaded: Loaded, options: Mapping[str, str]) -> int:
+    from broker.app.cli import tls_command
+
+    return tls_command.run(loaded.settings, only_path="path" in options)
+
+
+def _env(loaded: Loaded, options: Mapping[str, str]) -> int:
+    from broker.app.cli import env_command
+
+    return env_command.run(loaded.settings, options["form"])
+
+
+def _contents(topology: Topology) -> str:
+    kinds = Counter(
+        _KINDS[type(definition)]
+        for entities in topology.namespaces.values()
+        for definition in entities.values()
+    )
+    kinds["namespace"] = len(topology.namespaces)
+    return ", ".join(_count(kinds[kind], kind) for kind in ("namespace", *_KINDS.values()))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
+    if rule.action is None and not isinstance(rule.filter, SqlFilter):
+        return None
+    from broker.core.contract.errors import BrokerError
+    from broker.core.routing.compiled_rule import compile_rule
+
+    try:
+        compile_rule(rule, limits)
+    except BrokerError as error:
+        return str(error)
+    return None
+
+
+_COMMANDS: Mapping[str, Callable[[Loaded, Mapping[str, str]], int]] = {
+    SERVE: _serve,
+    CHECK: _check,
+    EXPORT: _export,
+    TLS: _tls,
+    ENV: _env,
+}
