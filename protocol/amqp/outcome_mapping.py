@@ -27,7 +27,7 @@ from protocol.amqp.engine.outcomes import (
     Released,
     WireError,
 )
-from protocol.codec.values import decode
+from protocol.codec import decode
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:

@@ -1,20 +1,32 @@
-"""The SASL preamble of a connection, server side, before Proton sees a byte.
+"""The SASL layer of a connection, server side. It ends before Proton gets its first byte.
 
-Owns the protocol header and the choice of a mechanism; not whose credentials are good.
-At most a few kilobytes are kept, however the bytes arrive, and nothing a client sends raises.
+Owns the protocol header and the choice of a mechanism. The connection decides whether credentials are valid.
+At most `PREAMBLE_MAX_BYTES` are buffered, and no input of a client raises.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
-from protocol.codec.values import Array, ArrayCode, Described, Symbol, UByte, ULong, decode, encode
+from protocol.codec import (
+    Array,
+    ArrayCode,
+    Described,
+    DescribedType,
+    Symbol,
+    UByte,
+    ULong,
+    code_of,
+    decode,
+    encode,
+)
 
 MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
-"""In the order the cloud offers them: some clients take the first they know."""
+"""In the order in which the service offers them: some clients take the first that they know."""
 
 PREAMBLE_MAX_BYTES = 4096
 
@@ -22,61 +34,59 @@ _AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _HEADER_BYTES = 8
 _SASL_FRAME_TYPE = 1
-_MECHANISMS_CODE = 0x40
-_INIT_CODES = (0x41, "amqp:sasl-init:list")
-_OUTCOME_CODE = 0x44
 _OUTCOME_OK = 0
 _OUTCOME_AUTH = 1
 
 _frame_header = struct.Struct(">IBBH")
 
 Authenticate = Callable[[str, str | None, str | None], bool]
-"""Mechanism, user and password; the latter two for PLAIN only."""
+"""Called with mechanism, user and password; user and password are None except for PLAIN."""
 
 
 class SaslStep(NamedTuple):
-    """What to do after some bytes of the preamble."""
+    """What the caller does after it fed some bytes."""
 
     output: bytes
-    """To write."""
+    """Bytes to write."""
     rest: bytes | None
-    """Once the preamble is over: what follows it, beginning with the AMQP header."""
+    """None while the SASL layer goes on. Then the bytes that follow it, from the AMQP header on."""
     failed: bool
-    """Write the output, then close."""
+    """True if the socket is to be closed once the output is written."""
+
+
+class SaslState(Enum):
+    """What the server waits for."""
+
+    PROTOCOL_HEADER = "protocol header"
+    INIT = "sasl-init"
+    ENDED = "ended"
+    """The client is authenticated, skipped SASL, or failed. No more bytes are accepted."""
 
 
 class SaslServer:
-    """Takes a connection from its first byte to the AMQP header."""
+    """Reads a connection from its first byte to the AMQP header."""
 
-    def __init__(self, authenticate: Authenticate, *, sasl_required: bool = False) -> None:
+    def __init__(self, authenticate: Authenticate) -> None:
         self._authenticate = authenticate
-        self._sasl_required = sasl_required
         self._buffer = b""
-        self._header_seen = False
-        self._over = False
-        self.mechanism: str | None = None
-        """None where the client skipped SASL."""
-        self.user: str | None = None
-        self.hostname: str | None = None
+        self._state = SaslState.PROTOCOL_HEADER
 
     def feed(self, data: bytes) -> SaslStep:
-        """Take more bytes. After `rest` or `failed` there is nothing more to feed."""
-        if self._over:
+        """Takes more bytes. After a step with `rest` or `failed` nothing may be fed any more."""
+        if self._state is SaslState.ENDED:
             return SaslStep(b"", None, True)
         self._buffer += data
         output = b""
-        if not self._header_seen:
+        if self._state is SaslState.PROTOCOL_HEADER:
             header = self._buffer[:_HEADER_BYTES]
             if not (_SASL_HEADER.startswith(header) or _AMQP_HEADER.startswith(header)):
-                # AMQP 1.0 §2.2: answer with a header we support, then close.
+                # AMQP 1.0 §2.2: answer with a supported header, then close.
                 return self._fail(_SASL_HEADER)
             if len(header) < _HEADER_BYTES:
                 return SaslStep(b"", None, False)
             if header == _AMQP_HEADER:
-                if self._sasl_required:
-                    return self._fail(_SASL_HEADER)
                 return self._finish(b"")
-            self._header_seen = True
+            self._state = SaslState.INIT
             self._buffer = self._buffer[_HEADER_BYTES:]
             output = _SASL_HEADER + _MECHANISMS_FRAME
         return self._take_init(output)
@@ -93,30 +103,29 @@ class SaslServer:
         if len(self._buffer) < size:
             return SaslStep(output, None, False)
         body, self._buffer = self._buffer[4 * offset : size], self._buffer[size:]
-        if not self._init_is_good(body):
+        if not self._is_authenticated(body):
             return self._fail(output + _outcome_frame(_OUTCOME_AUTH))
         return self._finish(output + _outcome_frame(_OUTCOME_OK))
 
-    def _init_is_good(self, body: bytes) -> bool:
+    def _is_authenticated(self, body: bytes) -> bool:
+        """Returns whether a sasl-init names a mechanism and credentials that are accepted."""
         try:
             init = decode(body)[0]
         except UndecodableMessage:
             return False
-        if not isinstance(init, Described) or init.descriptor not in _INIT_CODES:
+        if not isinstance(init, Described) or code_of(init.descriptor) != DescribedType.SASL_INIT:
             return False
         fields = init.value if isinstance(init.value, list) else []
-        mechanism, response, hostname = [*fields, None, None, None][:3]
-        self.mechanism = mechanism if isinstance(mechanism, str) else None
-        self.hostname = hostname if isinstance(hostname, str) else None
-        if self.mechanism not in MECHANISMS:
+        mechanism, response = [*fields, None, None][:2]
+        if mechanism not in MECHANISMS:
             return False
-        if self.mechanism != "PLAIN":
-            # The response of the others is a mere trace, and every SDK sends something else.
-            return self._authenticate(self.mechanism, None, None)
-        return self._plain_is_good(response)
+        if mechanism != "PLAIN":
+            # The response of the other mechanisms carries no credentials, and SDKs send different things.
+            return self._authenticate(str(mechanism), None, None)
+        return self._is_plain_authenticated(response)
 
-    def _plain_is_good(self, response: object) -> bool:
-        """RFC 4616: authorization identity, user and password between NULs."""
+    def _is_plain_authenticated(self, response: object) -> bool:
+        """RFC 4616: authorization identity, user and password, separated by NUL."""
         if not isinstance(response, bytes):
             return False
         parts = response.split(b"\0")
@@ -126,16 +135,15 @@ class SaslServer:
             user, password = parts[1].decode(), parts[2].decode()
         except UnicodeDecodeError:
             return False
-        self.user = user
         return self._authenticate("PLAIN", user, password)
 
     def _finish(self, output: bytes) -> SaslStep:
-        self._over = True
+        self._state = SaslState.ENDED
         rest, self._buffer = self._buffer, b""
         return SaslStep(output, rest, False)
 
     def _fail(self, output: bytes) -> SaslStep:
-        self._over = True
+        self._state = SaslState.ENDED
         self._buffer = b""
         return SaslStep(output, None, True)
 
@@ -146,9 +154,9 @@ def _frame(code: int, field: object) -> bytes:
 
 
 def _outcome_frame(code: int) -> bytes:
-    return _frame(_OUTCOME_CODE, UByte(code))
+    return _frame(DescribedType.SASL_OUTCOME, UByte(code))
 
 
 _MECHANISMS_FRAME = _frame(
-    _MECHANISMS_CODE, Array(ArrayCode.SYMBOL, [Symbol(name) for name in MECHANISMS])
+    DescribedType.SASL_MECHANISMS, Array(ArrayCode.SYMBOL, [Symbol(name) for name in MECHANISMS])
 )

@@ -10,26 +10,17 @@ import struct
 from typing import TYPE_CHECKING
 
 from config.model.definitions import UNLIMITED_MS
+from protocol.codec.described_types import APPLICATION_PROPERTIES_START, PROPERTIES_START
 from protocol.codec.section_reader import body_sections
 from protocol.codec.time_to_live import BEYOND_HEADER_MS
-from protocol.codec.values import (
-    Symbol,
-    compound,
-    compound_of,
-    decode,
-    encode,
-    encode_map_entries,
-    encode_string,
-    map_entries,
-    value_end,
-)
+from protocol.codec.value_decoder import compound, decode, map_entries, value_end
+from protocol.codec.value_encoder import compound_of, encode, encode_map_entries, encode_string
+from protocol.codec.value_types import Symbol
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.message_changes import MessageChanges
 
-_PROPERTIES = b"\x00\x53\x73"
-_APPLICATION_PROPERTIES = b"\x00\x53\x74"
 _pack_long = struct.Struct(">q").pack
 _TIMESTAMP = b"\x83"
 _LATEST_MS = 253_402_300_799_999
@@ -62,7 +53,7 @@ def changed_properties(message: Message, body: bytes) -> bytes:
         for name, value in message.changes.system.items():
             if name in PROPERTY_FIELDS:
                 _set(fields, PROPERTY_FIELDS[name], _field_value(name, value))
-    return _PROPERTIES + compound_of(0xC0, len(fields), b"".join(fields))
+    return PROPERTIES_START + compound_of(0xC0, len(fields), b"".join(fields))
 
 
 def long_lived_properties(message: Message, time_to_live_ms: int, body: bytes) -> tuple[bytes, int]:
@@ -70,7 +61,9 @@ def long_lived_properties(message: Message, time_to_live_ms: int, body: bytes) -
     the body the next section begins."""
     fields = _fields(body)
     _set_expiry(fields, message.enqueued_time_ms, time_to_live_ms)
-    return _PROPERTIES + compound_of(0xC0, len(fields), b"".join(fields)), body_sections(body)[0]
+    return PROPERTIES_START + compound_of(0xC0, len(fields), b"".join(fields)), body_sections(body)[
+        0
+    ]
 
 
 def _set_expiry(fields: list[bytes], enqueued_time_ms: int, time_to_live_ms: int) -> None:
@@ -94,7 +87,7 @@ def _is_set(fields: list[bytes], index: int) -> bool:
 
 
 def _fields(body: bytes) -> list[bytes]:
-    if not body.startswith(_PROPERTIES):
+    if not body.startswith(PROPERTIES_START):
         return []
     position, count, _ = compound(body, 3)
     fields = []
@@ -122,7 +115,7 @@ def _field_value(name: str, value: bytes | None) -> bytes:
 
 def changed_application_properties(changes: MessageChanges, body: bytes, start: int) -> bytes:
     properties = (
-        map_entries(body, start + 3) if body.startswith(_APPLICATION_PROPERTIES, start) else {}
+        map_entries(body, start + 3) if body.startswith(APPLICATION_PROPERTIES_START, start) else {}
     )
     for name, value in changes.properties.items():
         if value is None:
@@ -135,4 +128,4 @@ def changed_application_properties(changes: MessageChanges, body: bytes, start: 
     ):
         if text is not None:
             properties[name] = encode_string(text)
-    return _APPLICATION_PROPERTIES + encode_map_entries(properties) if properties else b""
+    return APPLICATION_PROPERTIES_START + encode_map_entries(properties) if properties else b""

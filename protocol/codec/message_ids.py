@@ -10,20 +10,21 @@ import os
 from itertools import count
 from typing import TYPE_CHECKING
 
-from protocol.codec.values import compound, compound_of
+from protocol.codec.described_types import PROPERTIES_START
+from protocol.codec.value_decoder import compound
+from protocol.codec.value_encoder import compound_of
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message
 
-_PROPERTIES = b"\x00\x53\x73"
-_SHORT_PROPERTIES = _PROPERTIES + b"\xc0"
+_SHORT_PROPERTIES = PROPERTIES_START + b"\xc0"
 _NULL = 0x40
 _STRING_OF_32 = b"\xa1\x20"
 
 _PREFIX = os.urandom(8).hex().encode()
 _numbers = count(1)
 """Together 32 hexadecimal digits, as a uuid has: unique without asking for randomness each time."""
-_PROPERTIES_UP_TO_ID = _PROPERTIES + b"\xc0\x23\x01" + _STRING_OF_32 + _PREFIX
+_PROPERTIES_UP_TO_ID = PROPERTIES_START + b"\xc0\x23\x01" + _STRING_OF_32 + _PREFIX
 
 
 def identify(messages: list[Message]) -> list[Message]:
@@ -32,7 +33,7 @@ def identify(messages: list[Message]) -> list[Message]:
         body = message.body
         assert body is not None, "a message that has just arrived is in memory"
         # Nearly every message has short properties that begin with its id, or none at all.
-        if body[:3] != _PROPERTIES:
+        if body[:3] != PROPERTIES_START:
             message.body = b"".join((_PROPERTIES_UP_TO_ID, b"%016x" % next(_numbers), body))
         elif body[3] != 0xC0 or not body[5] or body[6] == _NULL:
             message.body = _with_id(body)
@@ -61,4 +62,4 @@ def _with_id(body: bytes) -> bytes:
     if field_count and body[first] != _NULL:
         return body
     fields = b"%b%b%016x%b" % (_STRING_OF_32, _PREFIX, next(_numbers), body[first + 1 : end])
-    return _PROPERTIES + compound_of(0xC0, field_count or 1, fields) + body[end:]
+    return PROPERTIES_START + compound_of(0xC0, field_count or 1, fields) + body[end:]

@@ -22,10 +22,13 @@ from config.model.ticks import (
 )
 from protocol.codec.changed_properties import CORRELATION_ID, GROUP_ID, MESSAGE_ID, PROPERTY_FIELDS
 from protocol.codec.decimals import as_float
+from protocol.codec.described_types import PROPERTIES_START
 from protocol.codec.section_maps import entries_of
 from protocol.codec.section_reader import body_sections, skip_fields
 from protocol.codec.section_writer import ANNOTATIONS
-from protocol.codec.values import (
+from protocol.codec.value_decoder import compound, decode
+from protocol.codec.value_encoder import encode
+from protocol.codec.value_types import (
     Char,
     Decimal,
     Described,
@@ -34,9 +37,6 @@ from protocol.codec.values import (
     Symbol,
     Timestamp,
     ULong,
-    compound,
-    decode,
-    encode,
 )
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _field_position(body: bytes, index: int) -> int:
     try:
         if body[:4] == b"\x00\x53\x73\xc0":
             return skip_fields(body, 6, index) if body[5] > index else -1
-        if body[:3] != b"\x00\x53\x73":
+        if body[:3] != PROPERTIES_START:
             return -1
         first, count, _ = compound(body, 3)
         return skip_fields(body, first, index) if count > index else -1

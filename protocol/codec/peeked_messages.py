@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from protocol.codec.section_maps import EMPTY_MAP
 from protocol.codec.section_reader import body_sections
 from protocol.codec.section_writer import encode_message
-from protocol.codec.values import Long, compound, compound_of, encode, encode_symbol
+from protocol.codec.value_decoder import compound
+from protocol.codec.value_encoder import compound_of, encode, encode_symbol
+from protocol.codec.value_types import Long
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message

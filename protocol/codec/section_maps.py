@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.codec.decimals import service_decimal
-from protocol.codec.values import compound, compound_of, decode, value_end
+from protocol.codec.value_decoder import compound, decode, value_end
+from protocol.codec.value_encoder import compound_of
 
 SCHEDULED_ENQUEUE_TIME = b"x-opt-scheduled-enqueue-time"
 

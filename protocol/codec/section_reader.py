@@ -15,6 +15,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import Message
+from protocol.codec.described_types import (
+    APPLICATION_PROPERTIES,
+    APPLICATION_PROPERTIES_START,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    PROPERTIES_START,
+    SEQUENCE,
+    VALUE,
+    code_of,
+    section_start,
+)
 from protocol.codec.section_maps import (
     EMPTY_MAP,
     check_properties_map,
@@ -23,33 +38,12 @@ from protocol.codec.section_maps import (
     symbol_keys,
 )
 from protocol.codec.time_to_live import ABSOLUTE_EXPIRY_TIME, time_to_live
-from protocol.codec.values import SIZED_8, SIZED_32, WIDTHS, compound, decode, value_end
+from protocol.codec.value_decoder import SIZED_8, SIZED_32, WIDTHS, compound, decode, value_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-HEADER = 0x70
-DELIVERY_ANNOTATIONS = 0x71
-MESSAGE_ANNOTATIONS = 0x72
-PROPERTIES = 0x73
-APPLICATION_PROPERTIES = 0x74
-DATA = 0x75
-SEQUENCE = 0x76
-VALUE = 0x77
-FOOTER = 0x78
 _BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER)
-
-_SYMBOLIC_DESCRIPTORS = {
-    "amqp:header:list": HEADER,
-    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
-    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": PROPERTIES,
-    "amqp:application-properties:map": APPLICATION_PROPERTIES,
-    "amqp:data:binary": DATA,
-    "amqp:amqp-sequence:list": SEQUENCE,
-    "amqp:amqp-value:*": VALUE,
-    "amqp:footer:map": FOOTER,
-}
 
 _APPLICATION_PROPERTIES_MARKS = (b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1")
 
@@ -136,7 +130,7 @@ def read_batch(data: bytes) -> Batch:
     """
     messages = []
     size_bytes = position = 0
-    for code, start, end in _sections(data):
+    for code, start, end in sections_of(data):
         if code == DATA:
             messages.append(read_message(_binary(data, start, end)))
             size_bytes += end - position
@@ -153,8 +147,8 @@ def body_sections(body: bytes) -> tuple[int, int]:
 
     A section that is absent ends where it would begin.
     """
-    properties = compound(body, 3)[2] if body.startswith(b"\x00\x53\x73") else 0
-    if body.startswith(b"\x00\x53\x74", properties):
+    properties = compound(body, 3)[2] if body.startswith(PROPERTIES_START) else 0
+    if body.startswith(APPLICATION_PROPERTIES_START, properties):
         return properties, compound(body, properties + 3)[2]
     return properties, properties
 
@@ -189,20 +183,21 @@ def _leading_nulls(data: bytes, position: int, most: int) -> int:
 # --- any order, any descriptor -----------------------------------------------------------------
 
 
-def _sections(data: bytes) -> list[tuple[int, int, int]]:
-    """Code, start of the value and end of every section."""
-    sections = []
+def sections_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yields the code of every section, where its value starts and where it ends.
+
+    Sections may come in any order, with short, long or symbolic descriptors. Raises `UndecodableMessage`
+    at the first that cannot be read; the sections before it have been yielded."""
     position, size = 0, len(data)
     while position < size:
         if data[position]:
             raise UndecodableMessage("a message section must be a described value")
         descriptor, start = decode(data, position + 1)
-        code = _SYMBOLIC_DESCRIPTORS.get(descriptor) if isinstance(descriptor, str) else descriptor
-        if not isinstance(code, int) or not HEADER <= code <= FOOTER:
+        code = code_of(descriptor)
+        if code is None or not HEADER <= code <= FOOTER:
             raise UndecodableMessage(f"{descriptor!r} is no message section")
         position = value_end(data, start)
-        sections.append((int(code), start, position))
-    return sections
+        yield code, start, position
 
 
 def _read_any(data: bytes) -> Message:
@@ -211,7 +206,7 @@ def _read_any(data: bytes) -> Message:
     time_to_live_ms = None
     properties: tuple[int, int] | None = None
     annotations = delivery_annotations = b""
-    for code, start, end in _sections(data):
+    for code, start, end in sections_of(data):
         if code in found and code not in (DATA, SEQUENCE):
             raise UndecodableMessage("a message section comes twice")
         if code == HEADER:
@@ -230,7 +225,7 @@ def _read_any(data: bytes) -> Message:
         else:
             rewrite = _REWRITES.get(code)
             value = data[start:end] if rewrite is None else rewrite(data, start)
-            section = b"\x00\x53" + bytes((code,)) + value
+            section = section_start(code) + value
         found.setdefault(code, []).append(section)
     if len(found.keys() & {DATA, SEQUENCE, VALUE}) > 1:
         raise UndecodableMessage("a message has bodies of different kinds")

@@ -18,18 +18,25 @@ from protocol.codec.changed_properties import (
     changed_properties,
     long_lived_properties,
 )
-from protocol.codec.section_maps import entries_of
+from protocol.codec.described_types import (
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES_START,
+    section_start,
+)
+from protocol.codec.section_maps import EMPTY_MAP, entries_of
 from protocol.codec.section_reader import body_sections
 from protocol.codec.time_to_live import BEYOND_HEADER_MS
-from protocol.codec.values import compound, compound_of, encode_string, encode_symbol
+from protocol.codec.value_decoder import compound
+from protocol.codec.value_encoder import compound_of, encode_string, encode_symbol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker.core.contract.message import Message
 
-_PROPERTIES = b"\x00\x53\x73"
-_NO_PROPERTIES = b"\x00\x53\x73\x45"
+_NO_PROPERTIES = PROPERTIES_START + b"\x45"
 _pack_long = struct.Struct(">q").pack
 
 ANNOTATIONS = {
@@ -66,8 +73,13 @@ def _symbol_key(name: bytes, code: int) -> bytes:
 
 
 _LOCK_TOKEN = _symbol_key(b"x-opt-lock-token", 0x98)
-_DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1" + bytes((1 + len(_LOCK_TOKEN) + 16, 2)) + _LOCK_TOKEN
-_NO_DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1\x01\x00"
+_DELIVERY_ANNOTATIONS = (
+    section_start(DELIVERY_ANNOTATIONS)
+    + b"\xc1"
+    + bytes((1 + len(_LOCK_TOKEN) + 16, 2))
+    + _LOCK_TOKEN
+)
+_NO_DELIVERY_ANNOTATIONS = section_start(DELIVERY_ANNOTATIONS) + EMPTY_MAP
 """The section is there without a lock, too: Python users of receive-and-delete find an empty map, as
 the live tests of that SDK demand."""
 _ENQUEUED_TIME = _symbol_key(b"x-opt-enqueued-time", 0x83)
@@ -99,7 +111,12 @@ def _annotations_start(present: int) -> bytes:
     """A map of message annotations up to its first value."""
     sizes = [size for bit, size in _SOMETIMES if present & bit]
     size = 1 + _OWN_SIZE + sum(sizes)
-    return b"\x00\x53\x72\xc1" + bytes((size, 4 + 2 * len(sizes))) + _ENQUEUED_TIME
+    return (
+        section_start(MESSAGE_ANNOTATIONS)
+        + b"\xc1"
+        + bytes((size, 4 + 2 * len(sizes)))
+        + _ENQUEUED_TIME
+    )
 
 
 _ANNOTATIONS_STARTS = [_annotations_start(present) for present in range(32)]
@@ -117,7 +134,7 @@ def _header_start(header: int, time_to_live_ms: int | None = None) -> bytes:
         time_to_live = struct.pack(">BI", 0x70, min(time_to_live_ms, BEYOND_HEADER_MS))
     first_acquirer = (b"\x40", b"\x41", b"\x42")[header >> 11]
     fields = durable + priority + time_to_live + first_acquirer + b"\x70"
-    return b"\x00\x53\x70\xc0" + bytes((1 + len(fields) + 4, 5)) + fields
+    return section_start(HEADER) + b"\xc0" + bytes((1 + len(fields) + 4, 5)) + fields
 
 
 _HEADER_STARTS = [_header_start(header) for header in range(2 * 257)]
@@ -205,7 +222,7 @@ def encode_delivery(
     if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
         properties, end = long_lived_properties(message, time_to_live_ms, body)
         return head + properties, body[end:]
-    if body.startswith(_PROPERTIES):
+    if body.startswith(PROPERTIES_START):
         return head, body
     return head + _NO_PROPERTIES, body
 
@@ -303,7 +320,7 @@ def _delivery_annotations(annotations: bytes, lock_token: bytes | None) -> bytes
     if lock_token is not None:
         entries += _LOCK_TOKEN + lock_token
         count += 2
-    return b"\x00\x53\x71" + compound_of(0xC1, count, entries)
+    return section_start(DELIVERY_ANNOTATIONS) + compound_of(0xC1, count, entries)
 
 
 def _message_annotations(message: Message, present: int, locked_until_ms: int) -> bytes:
@@ -339,7 +356,7 @@ def _message_annotations(message: Message, present: int, locked_until_ms: int) -
     if changes is not None and changes.dead_letter_source is not None:
         entries += (_DEADLETTER_SOURCE, encode_string(changes.dead_letter_source))
         count += 2
-    return b"\x00\x53\x72" + compound_of(0xC1, count, b"".join(entries))
+    return section_start(MESSAGE_ANNOTATIONS) + compound_of(0xC1, count, b"".join(entries))
 
 
 def _without(annotations: bytes, names: Mapping[bytes, object]) -> tuple[bytes, int]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 
 from config.model.definitions import UNLIMITED_MS
-from protocol.codec.values import Timestamp, decode, value_end
+from protocol.codec.value_decoder import decode, value_end
+from protocol.codec.value_types import Timestamp
 
 ABSOLUTE_EXPIRY_TIME, CREATION_TIME = 8, 9
 BEYOND_HEADER_MS = 0xFFFFFFFF

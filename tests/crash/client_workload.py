@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.codec.values import Int, Long
+from protocol.codec import Int, Long
 from tests.crash.clients.messages import decode_message
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
 from tests.crash.ledgers.report import Book, Report

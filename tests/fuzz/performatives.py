@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.codec.values import (
+from protocol.codec import (
     Described,
     Int,
     Long,

@@ -9,7 +9,7 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
-from protocol.codec.values import Described, ULong, encode
+from protocol.codec import Described, ULong, encode
 from protocol.identity import sas
 from tests.fuzz.mutations import mutate
 from tests.support import amqp_frames

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.core.contract.commands import AddRule, CreateEntity, GetEntity
 from config.model.definitions import CorrelationFilter, QueueDefinition, RuleDefinition
-from protocol.codec.values import Int, Long, Symbol, UInt
+from protocol.codec import Int, Long, Symbol, UInt
 from tests.http.client import ATOM, SERVICE_BUS, Answer, entry, queue_entry, request
 
 if TYPE_CHECKING:

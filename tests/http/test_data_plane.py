@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.core.contract.commands import GetEntity
-from protocol.codec.sections import read_message
-from protocol.codec.values import Described, ULong, encode
+from protocol.codec import Described, ULong, encode, read_message
 from protocol.http.data_plane import rest_messages
 from tests.http.client import Answer, entry, queue_entry, request
 

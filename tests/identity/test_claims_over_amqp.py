@@ -9,7 +9,7 @@ import pytest
 
 from config.model.limits import RELAXED
 from protocol.amqp.nodes.management import OPERATIONS
-from protocol.codec.values import Array, ArrayCode, Int, Long, Timestamp
+from protocol.codec import Array, ArrayCode, Int, Long, Timestamp
 from protocol.identity import sas
 from tests.support import amqp_frames
 from tests.support.amqp_messages import DATA, encoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from config.model.names import DEFAULT_NAMESPACE
-from protocol.codec.values import Described, ULong
+from protocol.codec import Described, ULong
 from tests.support.amqp_messages import encoded
 from tests.support.memory_broker import ROOT_KEY, ROOT_NAME, MemoryBroker, MemoryClient
 

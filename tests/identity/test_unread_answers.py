@@ -9,7 +9,7 @@ import pytest
 from broker.core.contract.commands import Peek, RenewLocks
 from protocol.amqp.nodes.request_intake import ANSWERS_MAX_BYTES
 from protocol.amqp.nodes.request_response import REQUEST_CREDIT
-from protocol.codec.values import Described, Int, Long, ULong, encode
+from protocol.codec import Described, Int, Long, ULong, encode
 from tests.support import amqp_frames
 from tests.support.memory_broker import MemoryBroker, MemoryClient
 

@@ -13,7 +13,7 @@ from protocol.amqp.nodes.link_factory import (
     COORDINATOR_REQUEST_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
-from protocol.codec.values import Described, ULong, encode
+from protocol.codec import Described, ULong, encode
 from tests.support import amqp_frames
 from tests.support.memory_broker import MemoryBroker, MemoryClient, error_of
 

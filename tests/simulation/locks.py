@@ -13,7 +13,7 @@ from uuid import UUID
 
 from cproton_ffi import ffi, lib
 
-from protocol.codec.values import Array, ArrayCode
+from protocol.codec import Array, ArrayCode
 from tests.crash.client_workload import QUIET_S, WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.messages import Completion, Ledger, Link, MessageKey, Order

@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from protocol.codec.values import Described, Int, Long, Symbol, UInt, ULong, encode
+from protocol.codec import Described, Int, Long, Symbol, UInt, ULong, encode
 from tests.bench.observe import resident_megabytes
 from tests.support import amqp_frames
 from tests.support.amqp_frames import PART_BYTES, attach_coordinator, transfers

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from protocol.amqp.engine.engine import ACCEPTED, Engine
-from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, decode, encode
+from protocol.codec import Described, Symbol, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

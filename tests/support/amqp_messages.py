@@ -14,8 +14,19 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from hypothesis import strategies as st
 
 from broker.core.contract.message_changes import MessageChanges
-from protocol.codec.sections import encode_delivery, read_message
-from protocol.codec.values import Described, Int, Long, Symbol, UByte, UInt, ULong, decode, encode
+from protocol.codec import (
+    Described,
+    Int,
+    Long,
+    Symbol,
+    UByte,
+    UInt,
+    ULong,
+    decode,
+    encode,
+    encode_delivery,
+    read_message,
+)
 from tests.support.amqp_values import scalars, texts, values
 
 NOW_MS = 1_700_000_000_000

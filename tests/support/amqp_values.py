@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 
 from hypothesis import strategies as st
 
-from protocol.codec.values import (
+from protocol.codec import (
     Array,
     ArrayCode,
     Byte,

@@ -14,7 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from protocol.codec.values import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
+from protocol.codec import Described, Symbol, Timestamp, UByte, UInt, ULong, UShort, encode
 from tests.support.amqp_frames import HEADER, SASL_HEADER, frame, raw_frame
 from tests.support.dotnet_links import (
     ATTACH_INITIAL_COUNT,

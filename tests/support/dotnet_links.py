@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from protocol.codec.values import Described, Symbol, UByte, UInt, ULong, encode
+from protocol.codec import Described, Symbol, UByte, UInt, ULong, encode
 from tests.support.amqp_frames import described, frame, source
 from tests.support.message_sections import sections_of
 

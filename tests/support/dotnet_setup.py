@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from protocol.codec.values import Int, Long, Symbol
+from protocol.codec import Int, Long, Symbol
 from tests.sdk.conftest import Live
 from tests.support.dotnet_client import DotNetClient
 from tests.support.dotnet_links import message

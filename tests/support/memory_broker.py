@@ -25,8 +25,8 @@ from config.model.limits import RELAXED
 from config.settings.settings import Settings
 from protocol.amqp.connection import Connection, Surroundings
 from protocol.amqp.held_memory import MemoryBudgets
+from protocol.codec import Described, Symbol, ULong, encode
 from protocol.codec.message_reader import Reader
-from protocol.codec.values import Described, Symbol, ULong, encode
 from protocol.identity import sas
 from tests.support import amqp_frames
 from tests.support.frame_client import ConnectionEnded, FrameClient

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.codec.values import Described, ULong, decode, encode
+from protocol.codec import Described, ULong, decode, encode
 
 HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 DATA, VALUE = 0x75, 0x77

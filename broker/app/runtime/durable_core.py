@@ -22,7 +22,7 @@ from broker.core.contract.errors import ServerBusy
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
-from protocol.codec.message_reader import Reader
+from protocol.codec import Reader
 from storage.contract import StorageError, StorageFull
 from storage.urls import store_for
 

@@ -13,7 +13,7 @@ from cproton_ffi import lib
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.amqp.engine.outcomes import data_bytes, set_condition, set_data, text
-from protocol.codec.values import Array, Described, decode, encode_map_entries, encode_symbol
+from protocol.codec import Array, Described, decode, encode_map_entries, encode_symbol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from cproton_ffi import ffi, lib
 
 from broker.core.contract.errors import UndecodableMessage
-from protocol.codec.values import (
+from protocol.codec import (
     Described,
+    DescribedType,
     Symbol,
     ULong,
+    code_of,
     decode,
     encode,
     encode_map_entries,
@@ -101,14 +103,15 @@ MODIFIED = {
     for undeliverable in (False, True)
 }
 
-_RECEIVED_CODE = 0x23
-ACCEPTED_CODE = 0x24
-_REJECTED_CODE = 0x25
-RELEASED_CODE = 0x26
-_MODIFIED_CODE = 0x27
-_DECLARED_CODE = 0x33
-TRANSACTIONAL_CODE = 0x34
-_ERROR_CODE = 0x1D
+# Plain integers: Proton takes and returns them once per delivery.
+_RECEIVED_CODE = int(DescribedType.RECEIVED)
+ACCEPTED_CODE = int(DescribedType.ACCEPTED)
+_REJECTED_CODE = int(DescribedType.REJECTED)
+RELEASED_CODE = int(DescribedType.RELEASED)
+_MODIFIED_CODE = int(DescribedType.MODIFIED)
+_DECLARED_CODE = int(DescribedType.DECLARED)
+TRANSACTIONAL_CODE = int(DescribedType.TRANSACTIONAL_STATE)
+_ERROR_CODE = int(DescribedType.ERROR)
 
 
 # --- Proton's data trees ---------------------------------------------------------------------
@@ -248,14 +251,15 @@ def _fields(encoded: bytes) -> list[object] | None:
 def _decode_outcome(value: object) -> Outcome | None:
     if not isinstance(value, Described) or not isinstance(value.value, list):
         return None
+    code = code_of(value.descriptor)
     fields = [*value.value, None, None, None]
-    if value.descriptor in (ACCEPTED_CODE, "amqp:accepted:list"):
+    if code == ACCEPTED_CODE:
         return ACCEPTED
-    if value.descriptor in (RELEASED_CODE, "amqp:released:list"):
+    if code == RELEASED_CODE:
         return RELEASED
-    if value.descriptor in (_REJECTED_CODE, "amqp:rejected:list"):
+    if code == _REJECTED_CODE:
         return _decode_rejected(fields[0])
-    if value.descriptor in (_MODIFIED_CODE, "amqp:modified:list"):
+    if code == _MODIFIED_CODE:
         flags = (fields[0] is True, fields[1] is True)
         annotations = _encoded_entries(fields[2])
         return MODIFIED[flags] if annotations is None else Modified(*flags, annotations)

@@ -38,7 +38,7 @@ from protocol.amqp.frames.session_frames import (
     look_outside_sessions,
 )
 from protocol.amqp.frames.stream_pieces import Bytes, Pieces, Refused
-from protocol.codec.values import decode
+from protocol.codec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

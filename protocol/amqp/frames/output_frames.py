@@ -19,7 +19,7 @@ from protocol.amqp.frames.performatives import (
     is_true_at,
     uint_at,
 )
-from protocol.codec.values import UInt, compound, decode, encode, value_end
+from protocol.codec import UInt, compound, decode, encode, value_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

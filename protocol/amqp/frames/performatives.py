@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.amqp.frames.delivery_ids import SERIAL_MASK
-from protocol.codec.values import (
+from protocol.codec import (
     WIDTHS,
     Described,
+    DescribedType,
     UInt,
+    code_of,
     compound,
     compound_of,
     decode,
@@ -33,7 +35,6 @@ _ARRAY_8, _ARRAY_32 = b"\xe0", b"\xf0"
 _NULL = b"\x40"
 _TRUE = b"\x41"
 _MORE_FIELD = 5
-_TRANSACTIONAL = (0x34, "amqp:transactional-state:list")
 
 _read_uint = Struct(">I").unpack_from
 _read_ulong = Struct(">Q").unpack_from
@@ -137,7 +138,10 @@ def transaction_at(data: bytes, starts: Sequence[int], index: int) -> bytes | No
     if index + 1 >= len(starts) or data[starts[index]] != 0:
         return None
     state, _ = decode(data, starts[index])
-    if not isinstance(state, Described) or state.descriptor not in _TRANSACTIONAL:
+    if (
+        not isinstance(state, Described)
+        or code_of(state.descriptor) != DescribedType.TRANSACTIONAL_STATE
+    ):
         return None
     fields = state.value
     is_named = isinstance(fields, list) and bool(fields) and isinstance(fields[0], bytes)

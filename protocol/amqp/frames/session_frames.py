@@ -38,7 +38,7 @@ from protocol.amqp.frames.stream_pieces import (
     SessionError,
     StolenLink,
 )
-from protocol.codec.values import UInt, decode, encode
+from protocol.codec import UInt, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from broker.core.contract.effects import Effect, Reply
 from broker.core.contract.message import MessageState
 from protocol.addresses import is_subscription
 from protocol.amqp.outcome_mapping import wire_error
-from protocol.codec.sections import encode_delivery
+from protocol.codec import encode_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

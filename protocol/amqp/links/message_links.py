@@ -36,9 +36,16 @@ from protocol.amqp.engine.outcomes import ACCEPTED, Outcome, Received, Transacti
 from protocol.amqp.links.session_filters import SessionFilterAnswer
 from protocol.amqp.links.via_entity import note_use
 from protocol.amqp.outcome_mapping import ANSWERS, settlement_of, wire_error
-from protocol.codec.message_ids import identify
-from protocol.codec.sections import delivery_tag, encode_delivery, read_batch, read_message
-from protocol.codec.values import Long, ULong, encode
+from protocol.codec import (
+    Long,
+    ULong,
+    delivery_tag,
+    encode,
+    encode_delivery,
+    identify,
+    read_batch,
+    read_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from protocol.codec.values import Described, Symbol, encode
+from protocol.codec import Described, Symbol, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from broker.core.contract.errors import (
 )
 from protocol.addresses import MANAGEMENT_SUFFIX, is_receive_only
 from protocol.amqp.nodes.request_response import Request, write_response
-from protocol.codec.values import Int
+from protocol.codec import Int
 from protocol.identity import LISTEN, SEND, is_sas, spelled_path_of
 from protocol.refusals import refuse
 

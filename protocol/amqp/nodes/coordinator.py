@@ -15,9 +15,8 @@ from broker.core.contract.commands import Declare, Detach, Discharge
 from broker.core.contract.effects import Effect, Reply
 from broker.core.contract.errors import BrokerError, MessageSizeExceeded, NotImplementedHere
 from protocol.amqp.engine.outcomes import ACCEPTED, Declared
-from protocol.amqp.nodes.request_response import VALUE
 from protocol.amqp.outcome_mapping import wire_error
-from protocol.codec.values import Described, decode
+from protocol.codec import VALUE, Described, DescribedType, code_of, decode, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
 
-DECLARE, DISCHARGE = 0x31, 0x32
 COORDINATOR_CREDIT = 100
 
 
@@ -127,18 +125,17 @@ class CoordinatorLink:
     def _command(self, asked: Asked, payload: bytes) -> Command:
         if len(payload) > self._link.max_message_size_bytes:
             raise self._too_large(len(payload))
-        section = None
-        position = 0
-        while position < len(payload):
-            section, position = decode(payload, position)
-            if isinstance(section, Described) and section.descriptor == VALUE:
+        request = None
+        for code, start, _ in sections_of(payload):
+            if code == VALUE:
+                request, _ = decode(payload, start)
                 break
-        request = section.value if isinstance(section, Described) else None
         if isinstance(request, Described):
             fields = request.value if isinstance(request.value, list) else []
-            if request.descriptor in (DECLARE, "amqp:declare:list"):
+            requested = code_of(request.descriptor)
+            if requested == DescribedType.DECLARE:
                 return Declare(self, asked, None, self._engine)
-            if request.descriptor in (DISCHARGE, "amqp:discharge:list") and fields:
+            if requested == DescribedType.DISCHARGE and fields:
                 transaction_id = fields[0]
                 if isinstance(transaction_id, bytes):
                     fail = len(fields) > 1 and bool(fields[1])

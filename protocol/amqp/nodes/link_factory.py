@@ -27,6 +27,7 @@ from protocol.amqp.nodes.coordinator import CoordinatorLink
 from protocol.amqp.nodes.management import ManagementNode
 from protocol.amqp.nodes.request_intake import RequestIntake
 from protocol.amqp.nodes.request_response import Request, RequestLink, ResponseLink
+from protocol.codec import REJECTED_SYMBOL
 from protocol.identity import LISTEN, SEND
 from protocol.repeated_events import repeats
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.amqp")
 
 SETTLED_MODE = 1
-REJECTED = "amqp:rejected:list"
 CBS_REQUEST_MAX_BYTES = 64 * 1024
 """A token and what is said about it: anybody may attach here, before any token is checked."""
 MANAGEMENT_REQUEST_MAX_BYTES = 16 * 1024 * 1024
@@ -228,7 +228,7 @@ class LinkFactory:
             self._submit_later,
             self._touch,
             self._permits.authorize_transaction,
-            rejects=not attach.outcomes or REJECTED in attach.outcomes,
+            rejects=not attach.outcomes or REJECTED_SYMBOL in attach.outcomes,
         )
         link.session.has_coordinator = True
         peer.attach(COORDINATOR_REQUEST_MAX_BYTES)

@@ -24,9 +24,16 @@ from protocol.addresses import is_subscription
 from protocol.amqp.nodes import management_arguments as arguments
 from protocol.amqp.nodes import rule_encoding
 from protocol.amqp.nodes.request_response import Request, write_response
-from protocol.codec.peeked_messages import encode_peeked
-from protocol.codec.sections import encode_message
-from protocol.codec.values import Array, ArrayCode, Int, Long, Symbol, Timestamp
+from protocol.codec import (
+    Array,
+    ArrayCode,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    encode_message,
+    encode_peeked,
+)
 from protocol.refusals import refuse
 
 if TYPE_CHECKING:

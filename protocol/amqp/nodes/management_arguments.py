@@ -12,9 +12,7 @@ from uuid import UUID
 from broker.core.contract.commands import Settlement, SettlementKind
 from broker.core.contract.errors import ArgumentError, ArgumentOutOfRange, UndecodableMessage
 from config.model.limits import INT32_MAX
-from protocol.codec.message_ids import identify
-from protocol.codec.sections import read_message
-from protocol.codec.values import Array, encode
+from protocol.codec import Array, encode, identify, read_message
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message

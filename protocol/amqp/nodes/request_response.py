@@ -15,7 +15,18 @@ from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
 from protocol.amqp.engine.outcomes import ACCEPTED
 from protocol.amqp.outcome_mapping import wire_error
-from protocol.codec.values import Described, decode, encode
+from protocol.codec import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    HEADER,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    decode,
+    encode,
+    section_start,
+    sections_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +37,6 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.outcomes import Outcome
     from protocol.amqp.nodes.request_intake import RequestIntake
 
-PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
 REQUEST_CREDIT = 200
 
 
@@ -277,12 +287,8 @@ def read_request(request: Request, payload: bytes) -> None:
     """Decode a request: id, reply address, application properties and body, in that order. Raises
     `UndecodableMessage`; what came before the error is read, and the id allows for an answer."""
     data: list[bytes] = []
-    position = 0
-    while position < len(payload):
-        section, position = decode(payload, position)
-        if not isinstance(section, Described) or not isinstance(section.descriptor, int):
-            raise UndecodableMessage("A request must consist of message sections.")
-        code, value = int(section.descriptor), section.value
+    for code, start, _ in sections_of(payload):
+        value, _ = decode(payload, start)
         if code == PROPERTIES and isinstance(value, list):
             request.message_id = value[0] if value else None
             reply_to = value[4] if len(value) > 4 else None
@@ -302,13 +308,9 @@ def write_response(request: Request, properties: Mapping[str, object], body: obj
     correlation = encode([None, None, None, None, None, request.message_id])
     return b"".join(
         (
-            _section(0x70, encode([])),
-            _section(PROPERTIES, correlation),
-            _section(APPLICATION_PROPERTIES, encode(dict(properties))),
-            _section(VALUE, encode(body)),
+            section_start(HEADER) + encode([]),
+            section_start(PROPERTIES) + correlation,
+            section_start(APPLICATION_PROPERTIES) + encode(dict(properties)),
+            section_start(VALUE) + encode(body),
         )
     )
-
-
-def _section(code: int, value: bytes) -> bytes:
-    return bytes((0x00, 0x53, code)) + value

@@ -21,8 +21,15 @@ from config.model.definitions import (
     TrueFilter,
 )
 from config.model.ticks import DateTimeTicks, TimeSpanTicks
-from protocol.codec.message_reader import milliseconds_of_moment, plain, typed_span
-from protocol.codec.values import Described, Long, Timestamp, ULong
+from protocol.codec import (
+    Described,
+    Long,
+    Timestamp,
+    ULong,
+    milliseconds_of_moment,
+    plain,
+    typed_span,
+)
 
 RULE_DESCRIPTION = ULong(0x13700000004)
 EMPTY_ACTION = ULong(0x13700000005)

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from broker.core.contract.errors import ArgumentError, MessageSizeExceeded
-from protocol.codec.message_ids import identify
-from protocol.codec.message_reader import moment_of, plain
-from protocol.codec.sections import encode_message, read_message
-from protocol.codec.values import (
+from protocol.codec import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
     Described,
     Symbol,
     Timestamp,
@@ -26,6 +30,12 @@ from protocol.codec.values import (
     ULong,
     decode,
     encode,
+    encode_message,
+    identify,
+    moment_of,
+    plain,
+    read_message,
+    sections_of,
     timestamp_of,
 )
 
@@ -36,9 +46,6 @@ if TYPE_CHECKING:
 
 BATCH_CONTENT_TYPE = "application/vnd.microsoft.servicebus.json"
 BROKER_PROPERTIES = "BrokerProperties"
-
-HEADER, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
-DATA, SEQUENCE, VALUE = 0x75, 0x76, 0x77
 
 _FIELDS = {
     "MessageId": 0,
@@ -202,7 +209,7 @@ def _message(
             raise ArgumentError(f"The property '{name[:100]}' must be a simple value.")
     sections = [Described(ULong(PROPERTIES), fields)]
     if annotations:
-        sections.insert(0, Described(ULong(ANNOTATIONS), annotations))
+        sections.insert(0, Described(ULong(MESSAGE_ANNOTATIONS), annotations))
     if time_to_live_ms is not None:
         header = [None, None, UInt(min(time_to_live_ms, _UINT_MAX))]
         sections.insert(0, Described(ULong(HEADER), header))
@@ -289,7 +296,7 @@ def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> R
     sections = _sections(encode_message(message, lock_token, locked_until_ms))
     fields = [plain(field) for field in sections.get(PROPERTIES) or ()]
     fields += [None] * (_FIELD_COUNT - len(fields))
-    annotations = sections.get(ANNOTATIONS) or {}
+    annotations = sections.get(MESSAGE_ANNOTATIONS) or {}
     broker_properties: dict[str, object] = {
         name: str(value) for name, index in _FIELDS.items() if (value := fields[index]) is not None
     }
@@ -329,18 +336,14 @@ def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> R
 def _sections(data: bytes) -> dict[int, Any]:
     """Values by section; the content of several data sections is joined."""
     sections: dict[int, Any] = {}
-    position = 0
-    while position < len(data):
-        section, position = decode(data, position)
-        assert isinstance(section, Described)
-        code = section.descriptor
-        assert isinstance(code, int)
+    for code, start, _ in sections_of(data):
+        value: Any = decode(data, start)[0]
         if code == DATA:
-            sections[DATA] = sections.get(DATA, b"") + section.value
+            sections[DATA] = sections.get(DATA, b"") + value
         elif code == SEQUENCE:
-            sections.setdefault(SEQUENCE, []).extend(section.value)
+            sections.setdefault(SEQUENCE, []).extend(value)
         else:
-            sections[code] = section.value
+            sections[code] = value
     return sections
 
 

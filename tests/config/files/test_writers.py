@@ -37,7 +37,7 @@ from config.model.definitions import (
 from config.model.limits import RELAXED
 from config.model.names import subscription_path
 from config.model.ticks import moment_from_ticks, span_from_ticks
-from protocol.codec.values import Int, Symbol
+from protocol.codec import Int, Symbol
 from tests.config.reading import NOWHERE, any_rule, mistakes
 
 # --- topologies of every kind ------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from protocol.codec.values import Described
+from protocol.codec import Described
 from tests.support import amqp_frames
 from tests.support.frame_client import FrameSplitter
 from tests.support.message_sections import DATA, section

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.codec.values import Symbol, Timestamp
+from protocol.codec import Symbol, Timestamp
 from tests.support.message_sections import (
     APPLICATION_PROPERTIES,
     DATA,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from protocol.codec.values import Array, ArrayCode, Long, UInt
+from protocol.codec import Array, ArrayCode, Long, UInt
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.deferrals import DeferralLedger

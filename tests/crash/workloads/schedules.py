@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from protocol.codec.values import Array, ArrayCode, Long
+from protocol.codec import Array, ArrayCode, Long
 from tests.crash.client_workload import ClientWorkload, Pace
 from tests.crash.clients.messages import encode_message
 from tests.crash.ledgers.report import Report

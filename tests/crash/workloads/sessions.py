@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from protocol.codec.values import Int, Timestamp
+from protocol.codec import Int, Timestamp
 from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.sessions import SessionLedger

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.codec.values import (
+from protocol.codec import (
     Array,
     ArrayCode,
     Described,

@@ -15,7 +15,7 @@ from protocol.amqp.held_memory import (
     HeldMemory,
     MemoryBudgets,
 )
-from protocol.codec.values import Int, Symbol
+from protocol.codec import Int, Symbol
 from tests.support import amqp_frames
 from tests.support.memory_broker import ROOT_KEY, ROOT_NAME, MemoryBroker, MemoryClient
 

@@ -10,9 +10,8 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.codec import Decimal, Described, Symbol, ULong, decode, encode, encode_message
 from protocol.codec.decimals import number_of, service_decimal
-from protocol.codec.sections import encode_message
-from protocol.codec.values import Decimal, Described, Symbol, ULong, decode, encode
 from tests.support.amqp_messages import DATA, delivered, encoded, sdk_encoded, taken
 from tests.support.amqp_values import typed
 

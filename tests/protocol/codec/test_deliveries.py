@@ -16,14 +16,7 @@ from hypothesis import strategies as st
 from broker.core.contract.message import MessageState
 from broker.core.contract.message_changes import MessageChanges
 from config.model.definitions import UNLIMITED_MS
-from protocol.codec.sections import (
-    delivery_tag,
-    encode_delivery,
-    encode_message,
-    lock_token,
-    pack_header,
-)
-from protocol.codec.values import (
+from protocol.codec import (
     Described,
     Int,
     Long,
@@ -33,7 +26,12 @@ from protocol.codec.values import (
     UInt,
     ULong,
     decode,
+    delivery_tag,
     encode,
+    encode_delivery,
+    encode_message,
+    lock_token,
+    pack_header,
 )
 from tests.support.amqp_messages import (
     APPLICATION_PROPERTIES,

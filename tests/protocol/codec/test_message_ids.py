@@ -6,10 +6,9 @@ import re
 
 import pytest
 
+from protocol.codec import Described, ULong, encode, read_message
 from protocol.codec.message_ids import identify
 from protocol.codec.message_reader import Reader
-from protocol.codec.sections import read_message
-from protocol.codec.values import Described, ULong, encode
 from tests.support.amqp_messages import APPLICATION_PROPERTIES, DATA, bare, encoded
 
 PROPERTIES = 0x73

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message_changes import MessageChanges
 from broker.core.routing.sql.system_properties import READ_ONLY, SETTABLE
-from protocol.codec.message_reader import Reader
-from protocol.codec.values import (
+from protocol.codec import (
     Char,
     Decimal,
     Described,
@@ -29,6 +28,7 @@ from protocol.codec.values import (
     decode,
     encode,
 )
+from protocol.codec.message_reader import Reader
 from tests.support.amqp_messages import (
     DATA,
     LOCKED_UNTIL_MS,

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message_changes import MessageChanges
-from protocol.codec.sections import encode_message, pack_header, read_batch, read_message
-from protocol.codec.values import (
+from protocol.codec import (
     Described,
     Int,
     Long,
@@ -27,6 +26,10 @@ from protocol.codec.values import (
     ULong,
     decode,
     encode,
+    encode_message,
+    pack_header,
+    read_batch,
+    read_message,
 )
 from tests.support.amqp_messages import (
     APPLICATION_PROPERTIES,

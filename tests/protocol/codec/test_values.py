@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.core.contract.errors import UndecodableMessage
-from protocol.codec.values import (
+from protocol.codec import (
     Array,
     ArrayCode,
     Byte,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cproton_ffi import lib
 
 from protocol.amqp.engine.outcomes import data_bytes, set_data, text
-from protocol.codec.values import Described, Symbol, UInt, ULong, decode, encode
+from protocol.codec import Described, Symbol, UInt, ULong, decode, encode
 from tests.support.proton.answers import (
     ACCEPTED,
     ANSWER_TIMEOUT_S,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cproton_ffi import lib
 
 from protocol.amqp.engine.outcomes import text
-from protocol.codec.values import Described, ULong
+from protocol.codec import Described, ULong
 from tests.support.message_sections import (
     APPLICATION_PROPERTIES,
     PROPERTIES,

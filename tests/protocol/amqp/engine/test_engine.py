@@ -10,7 +10,7 @@ from cproton_ffi import lib
 from protocol.amqp.engine.engine import ACCEPTED, PLAIN, RELEASED, TransferKind, WireError
 from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
 from protocol.amqp.engine.outcomes import Modified, Rejected
-from protocol.codec.values import Symbol, UInt, encode
+from protocol.codec import Symbol, UInt, encode
 from tests.support.amqp_frames import (
     BATCH_FORMAT,
     HEADER,

@@ -15,7 +15,7 @@ import pytest
 from config.model.limits import RELAXED
 from protocol.amqp.engine.engine import ACCEPTED, EngineLink, WireError
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
-from protocol.codec.values import Symbol, UInt, UShort
+from protocol.codec import Symbol, UInt, UShort
 from tests.support.amqp_frames import (
     BATCH_FORMAT,
     EMPTY_FRAME,

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.amqp.engine.attach import FilterValue
 from protocol.amqp.engine.engine import ACCEPTED, WireError
-from protocol.codec.values import Described, Long, Symbol, UInt, ULong, encode
+from protocol.codec import Described, Long, Symbol, UInt, ULong, encode
 from tests.support.amqp_frames import (
     Recorder,
     accepted,

@@ -20,7 +20,7 @@ from protocol.amqp.held_memory import (
     UNSETTLED_FEW,
     unshared_memory,
 )
-from protocol.codec.values import Symbol, UInt, encode
+from protocol.codec import Symbol, UInt, encode
 from tests.support.amqp_frames import (
     HEADER,
     Recorder,

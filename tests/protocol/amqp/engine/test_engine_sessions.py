@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cproton_ffi import lib
 
-from protocol.codec.values import Symbol, UByte, UInt
+from protocol.codec import Symbol, UByte, UInt
 from tests.support.amqp_frames import (
     HEADER,
     Recorder,

@@ -8,7 +8,7 @@ from typing import Any
 
 from protocol.amqp.engine.engine import ACCEPTED
 from protocol.amqp.engine.outcomes import Modified, Rejected
-from protocol.codec.values import Symbol, encode
+from protocol.codec import Symbol, encode
 from tests.support.amqp_frames import (
     BATCH_FORMAT,
     EMPTY_FRAME,

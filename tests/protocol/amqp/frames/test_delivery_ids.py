@@ -14,7 +14,7 @@ from cproton_ffi import lib
 
 from protocol.amqp.engine.engine import ACCEPTED, RELEASED
 from protocol.amqp.frames.delivery_ids import SERIAL_MASK, DeliveryIds
-from protocol.codec.values import UInt, compound_of, encode
+from protocol.codec import UInt, compound_of, encode
 from tests.support.amqp_frames import (
     BATCH_FORMAT,
     EMPTY_FRAME,

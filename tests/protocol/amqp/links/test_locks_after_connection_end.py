@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.codec.values import Array, ArrayCode, Long, UInt
+from protocol.codec import Array, ArrayCode, Long, UInt
 from tests.support.amqp_frames import frame
 from tests.support.dotnet_links import DEFERRED, Refused
 from tests.support.dotnet_setup import bodies, left_in, send

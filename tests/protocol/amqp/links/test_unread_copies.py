@@ -6,7 +6,7 @@ import pytest
 
 from broker.core.contract.commands import Peek
 from protocol.amqp.links.browsing_link import BROWSERS_AT_ONCE_MAX
-from protocol.codec.values import Described, Symbol, UInt, ULong, encode
+from protocol.codec import Described, Symbol, UInt, ULong, encode
 from tests.support import amqp_frames
 from tests.support.memory_broker import MemoryBroker, MemoryClient
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.codec.values import Array, ArrayCode, Long, Timestamp, UInt
+from protocol.codec import Array, ArrayCode, Long, Timestamp, UInt
 from tests.support.dotnet_links import (
     ACCEPTED,
     DEFERRED,

@@ -18,7 +18,7 @@ from config.model.definitions import (
 )
 from config.model.ticks import DateTimeTicks, TimeSpanTicks
 from protocol.amqp.nodes.rule_encoding import described, read_rule
-from protocol.codec.values import (
+from protocol.codec import (
     Char,
     Described,
     Float,

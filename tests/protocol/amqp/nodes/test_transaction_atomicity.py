@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.codec.values import UByte, UInt
+from protocol.codec import UByte, UInt
 from tests.support.amqp_frames import BATCH_FORMAT, frame, source, target
 from tests.support.dotnet_links import (
     ACCEPTED,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.codec.values import Array, ArrayCode, UInt
+from protocol.codec import Array, ArrayCode, UInt
 from tests.support.amqp_frames import described, frame
 from tests.support.dotnet_links import (
     ABANDONED,
@@ -24,7 +24,7 @@ from tests.support.dotnet_links import (
 from tests.support.dotnet_setup import SESSION_FILTER, left_in, send
 
 if TYPE_CHECKING:
-    from protocol.codec.values import Described
+    from protocol.codec import Described
     from tests.support.dotnet_client import DotNetClient
     from tests.support.dotnet_links import Received, Receiver
     from tests.support.dotnet_setup import DotNetSetup
