@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cproton_ffi import ffi, lib
 
 from protocol.amqp.engine.attach import Attach, FilterValue, write_attach, write_refusal
+from protocol.amqp.engine.endpoints import Endpoints
 from protocol.amqp.engine.flow_answers import FlowAnswers
 from protocol.amqp.engine.incoming_transfers import BUFFER_BYTES, copy_buffer
 from protocol.amqp.engine.interface import (
@@ -137,7 +138,8 @@ class Engine:
         self._sessions = IncomingSessions()
         self._scan = FrameScan(max_frame_size_bytes, self._sessions)
         self._output: list[bytes] = []
-        self._flows = FlowAnswers(self._sessions, self._output)
+        self._endpoints = Endpoints()
+        self._flows = FlowAnswers(self._sessions, self._endpoints, self._output)
         transport = lib.pn_transport()
         log_through_us(transport)
         lib.pn_transport_set_server(transport)
@@ -157,6 +159,7 @@ class Engine:
             self._proton,
             handler,
             self._sessions,
+            self._endpoints,
             container_id=container_id,
             max_message_size_bytes=max_message_size_bytes,
             memory=memory,
@@ -182,11 +185,13 @@ class Engine:
         if isinstance(action, Echo):
             self._flows.echo(action)
         elif isinstance(action, SessionError):
-            if action.session.session is not None:
-                dispatch.fail_session(action.session.session, action.violation)
+            session = self._endpoints.session_of(action.session)
+            if session is not None:
+                dispatch.fail_session(session, action.violation)
         elif isinstance(action, StolenLink):
-            if action.link.link is not None:
-                dispatch.steal(action.link.link)
+            link = self._endpoints.link_of(action.link)
+            if link is not None:
+                dispatch.steal(link)
                 self._pump()  # before the new link's attach
         elif isinstance(action, Missed):
             dispatch.missed(action.transaction_id)

@@ -16,6 +16,7 @@ from protocol.amqp.frames.output_frames import LinkFlow, with_link_flow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import EngineLink, EngineSession
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
     from protocol.amqp.frames.stream_pieces import Echo
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 class FlowAnswers:
     """The flow answers that one connection still has to write."""
 
-    def __init__(self, sessions: IncomingSessions, output: list[bytes]) -> None:
+    def __init__(
+        self, sessions: IncomingSessions, endpoints: Endpoints, output: list[bytes]
+    ) -> None:
         self._sessions = sessions
+        self._endpoints = endpoints
         self._output = output
         """Where Proton's output is gathered."""
         self._drains: list[EngineLink] = []
@@ -74,14 +78,15 @@ class FlowAnswers:
             self._drained.append(link)
         echoes = self._echoes.copy()
         self._echoes.clear()
-        for session, incoming in echoes:
-            if session.discards or self._sessions.by_channel.get(session.channel) is not session:
+        for incoming, incoming_link in echoes:
+            if incoming.discards or self._sessions.by_channel.get(incoming.channel) is not incoming:
                 continue
-            echoed = None if incoming is None else incoming.link
+            session = self._endpoints.session_of(incoming)
+            echoed = None if incoming_link is None else self._endpoints.link_of(incoming_link)
             if echoed is not None and echoed.answered and not echoed.closed:
                 self._write_flow(pump, echoed.session, echoed.channel, _state_of(echoed))
-            elif session.session is not None:
-                self._write_flow(pump, session.session)
+            elif session is not None:
+                self._write_flow(pump, session)
 
     def resume(self, push: Callable[[bytes], bool]) -> bool:
         """Process the flows that came after drains which are answered now; false if there are none.

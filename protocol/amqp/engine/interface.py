@@ -13,7 +13,7 @@ from cproton_ffi import lib
 if TYPE_CHECKING:
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.outcomes import Outcome
-    from protocol.amqp.frames.incoming_sessions import IncomingLink
+    from protocol.amqp.frames.incoming_sessions import IncomingLink, IncomingSession
 
 Delivery = Any
 """A delivery as Proton knows it. Hashable; to be settled once, through its link."""
@@ -49,10 +49,12 @@ UNCONFIRMED_MAX = 10_000
 class EngineSession:
     """An AMQP session: a channel that links share."""
 
-    __slots__ = ("has_coordinator", "links", "pointer", "via")
+    __slots__ = ("has_coordinator", "incoming", "links", "pointer", "via")
 
-    def __init__(self, pointer: Any) -> None:
+    def __init__(self, pointer: Any, incoming: IncomingSession) -> None:
         self.pointer = pointer
+        self.incoming = incoming
+        """What the client's frames say of the session."""
         self.links: dict[EngineLink, None] = {}
         self.has_coordinator = False
         """A link to the transaction coordinator was attached in it."""
@@ -98,7 +100,6 @@ class EngineLink:
         self.pointer = pointer
         self.incoming = incoming
         """What the client's frames say of the link."""
-        incoming.link = self
         self.session = session
         self.name = attach.name
         self.is_receiver = attach.is_receiver
@@ -175,7 +176,6 @@ class EngineLink:
         self.end()
         self.unsettled.clear()
         self.unconfirmed = None
-        self.incoming.link = None
 
 
 class Partial:

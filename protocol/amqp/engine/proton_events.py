@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.amqp.engine.attach import Attach
+    from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import EngineHandler
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
     from protocol.amqp.held_memory import HeldMemory
@@ -53,6 +54,7 @@ class ProtonEvents:
         proton: Proton,
         handler: EngineHandler,
         sessions: IncomingSessions,
+        endpoints: Endpoints,
         *,
         container_id: str,
         max_message_size_bytes: int,
@@ -81,8 +83,9 @@ class ProtonEvents:
         self._arrivals = IncomingTransfers(
             proton.collector, handler, sessions, max_message_size_bytes, memory
         )
-        self._links: dict[Any, EngineLink] = {}
-        self._sessions: dict[Any, EngineSession] = {}
+        self._endpoints = endpoints
+        self._links = endpoints.links
+        self._sessions = endpoints.sessions
         self._dead_links: list[Any] = []
         self._dead_sessions: list[Any] = []
 
@@ -139,10 +142,7 @@ class ProtonEvents:
         for link in self._links.values():
             self._memory.sent_buffers.kept_bytes -= link.kept_bytes
             link.forget()
-        for session in self._sessions.values():
-            session.links.clear()
-        self._links.clear()
-        self._sessions.clear()
+        self._endpoints.clear()
 
     def free_ended(self) -> bool:
         """Free links and sessions that both sides have ended, once our answer has been written; false
@@ -195,15 +195,14 @@ class ProtonEvents:
         lib.pn_connection_close(connection)
 
     def _session_begun(self, pointer: Any) -> None:
-        session = EngineSession(pointer)
-        self._sessions[pointer] = session
-        self._incoming.begun.popleft().session = session
+        self._endpoints.add_session(EngineSession(pointer, self._incoming.begun.popleft()))
         lib.pn_session_open(pointer)
         if not (self.ending or self._memory.hold(SESSION_BYTES)):
             self.violated(too_much(self._memory))
 
     def _session_ended(self, pointer: Any) -> None:
-        self._drop_links(self._sessions.pop(pointer))
+        self._drop_links(self._sessions[pointer])
+        self._endpoints.remove_session(pointer)
         self._memory.release(SESSION_BYTES)
         lib.pn_session_close(pointer)
         self._dead_sessions.append(pointer)
@@ -222,10 +221,9 @@ class ProtonEvents:
         """A session is over, and with it its links."""
         links = [link for link in session.links if not link.closed]
         ended_by_us = [link for link in session.links if link.closed and not self.ending]
-        for link in session.links:
-            del self._links[link.pointer]
+        for link in list(session.links):
+            self._endpoints.remove_link(link)
             self._release(link)
-        session.links.clear()
         if links:
             self._handler.on_session_end(links)
         for link in ended_by_us:
@@ -237,8 +235,7 @@ class ProtonEvents:
         session = self._sessions[lib.pn_link_session(pointer)]
         attach = read_attach(pointer)
         link = EngineLink(pointer, session, attach, self._incoming.attached.popleft())
-        self._links[pointer] = link
-        session.links[link] = None
+        self._endpoints.add_link(link)
         if self._settles_second(attach):
             link.unconfirmed = {}
         if self.ending:
@@ -277,8 +274,8 @@ class ProtonEvents:
         self._link_gone(pointer, closed=False)
 
     def _link_gone(self, pointer: Any, *, closed: bool) -> None:
-        link = self._links.pop(pointer)
-        del link.session.links[link]
+        link = self._links[pointer]
+        self._endpoints.remove_link(link)
         ended_by_us, answered = link.closed, link.answered
         self._release(link)
         if not ended_by_us:

@@ -8,12 +8,9 @@ not look at all. This knows channels, handles and link names as the client uses 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.amqp.frames.delivery_ids import DeliveryIds
-
-if TYPE_CHECKING:
-    from protocol.amqp.engine.interface import EngineLink, EngineSession
 
 
 class Violation(NamedTuple):
@@ -35,7 +32,6 @@ class IncomingLink:
         "handle",
         "initial_delivery_count",
         "layout",
-        "link",
         "name",
         "number",
         "open_numbers",
@@ -55,8 +51,6 @@ class IncomingLink:
         self.client_sends = client_sends
         self.initial_delivery_count = initial_delivery_count
         self.attach_bytes = attach_bytes
-        self.link: EngineLink | None = None
-        """Once Proton has told of it, and until it is gone."""
         self.number: int | None = None
         """Proton's id of a delivery of which more is to come."""
         self.open_numbers: set[int] = set()
@@ -83,7 +77,7 @@ class IncomingLink:
 class IncomingSession:
     """A session by the channel that the client gave it."""
 
-    __slots__ = ("channel", "discards", "ids", "links", "names", "session")
+    __slots__ = ("channel", "discards", "ids", "links", "names")
 
     def __init__(self, channel: int) -> None:
         self.channel = channel
@@ -91,8 +85,6 @@ class IncomingSession:
         self.links: dict[int, IncomingLink] = {}
         self.names: dict[tuple[str, bool], IncomingLink] = {}
         """Links by name and whether the client sends on them."""
-        self.session: EngineSession | None = None
-        """Once Proton has told of it."""
         self.discards = False
         """We have ended it, so nothing counts any more but the client's end (AMQP 1.0 §2.5.5)."""
 
