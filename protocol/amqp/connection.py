@@ -22,8 +22,8 @@ from broker.core.contract.errors import (
 from config.model.limits import RELAXED
 from protocol.amqp.authorization import ConnectionAuthorization
 from protocol.amqp.engine.engine import Engine
-from protocol.amqp.engine.link_log import log_detached
 from protocol.amqp.engine.outcomes import Transactional
+from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
 from protocol.amqp.links.message_links import ClientReceiver, ClientSender
 from protocol.amqp.nodes.coordinator import CoordinatorLink
@@ -79,6 +79,11 @@ byte; this only bounds memory, and must let the envelope pass that the Python SD
 which it has filled to the limit."""
 
 
+def _discard(command: Command) -> None:
+    """Drops a command, because the core does not know this connection any more."""
+    del command
+
+
 class Connection:
     """The broker's side of one AMQP connection."""
 
@@ -89,6 +94,8 @@ class Connection:
             surroundings.memory, self._make_room, needs_token=surroundings.identity.strict
         )
         self._sasl: SaslServer | None = SaslServer(self._authenticate)
+        """None once AMQP follows."""
+        self._lifecycle = ConnectionLifecycle(ConnectionState.SASL)
         self._engine = Engine(
             self,
             container_id=surroundings.container_id,
@@ -97,10 +104,9 @@ class Connection:
             max_message_size_bytes=self._limits.message_max_bytes + BATCH_ENVELOPE_MAX_BYTES,
             memory=self._memory,
             links_max=2 * self._limits.links_per_connection_max,
+            lifecycle=self._lifecycle,
         )
         self._output = b""
-        self._failed = False
-        self._disowned = False
         self._permits = ConnectionAuthorization(
             surroundings.identity,
             surroundings.now_ms,
@@ -126,19 +132,21 @@ class Connection:
         )
         self._container_id = ""
         """The client's."""
-        self.opened = False
-        """True once the client has opened: from then on the engine watches its idleness."""
 
     # --- towards the socket --------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Takes bytes from the client."""
+        if self._lifecycle.is_failed:
+            return
         if self._sasl is not None:
             step = self._sasl.feed(data)
             self._output += step.output
-            self._failed = step.failed
+            if step.failed:
+                self._lifecycle.apply(ConnectionEvent.FAIL)
             if step.rest is None or step.failed:
                 return
+            self._lifecycle.apply(ConnectionEvent.SASL_DONE)
             self._sasl = None
             data = step.rest
         if data:
@@ -153,13 +161,18 @@ class Connection:
 
     @property
     def finished(self) -> bool:
-        """True when the socket can be closed once its output is written."""
-        return self._failed or self._engine.finished
+        """Whether the socket can be closed once the output is written."""
+        return self._engine.finished
+
+    @property
+    def opened(self) -> bool:
+        """Whether the client has opened the connection. From then on the engine watches its idle time."""
+        return self._lifecycle.is_past_open
 
     @property
     def client_may_write(self) -> bool:
-        """The client has not closed the connection, so more of its bytes may be under way."""
-        return self._sasl is not None or not self._engine.remote_closed
+        """Whether more bytes of the client may be on their way, because it has not closed."""
+        return self._lifecycle.client_may_send
 
     def tick(self, now_ms: int) -> int:
         """Mind the idle time-out; when to call again, 0 for never."""
@@ -187,9 +200,14 @@ class Connection:
     def _make_room(self) -> None:
         """Others need the memory that this client makes us hold, and nobody holds more."""
         log.debug("connection.evicted", client=self._surroundings.peer_name)
-        self.close(QuotaExceeded(self._memory.refusal))
-        self._failed = True
+        self._close_at_once(QuotaExceeded(self._memory.refusal))
         self._surroundings.touch()
+
+    def _close_at_once(self, error: BrokerError) -> None:
+        """Closes the connection without waiting for the client's close."""
+        self.close(error)
+        if not self.finished:
+            self._lifecycle.apply(ConnectionEvent.FAIL)
 
     def disown(self) -> None:
         """The core has dropped the links of this connection, so it is not told of their end."""
@@ -197,7 +215,7 @@ class Connection:
             link.context = None
         self._peers.clear()
         self._nodes.clear()
-        self._disowned = True
+        self._run = _discard
 
     def lost(self) -> None:
         """The socket is gone. What was not closed before is broken off: silence beyond the idle
@@ -237,21 +255,19 @@ class Connection:
             self._end(link, error)
         if self._permits.is_overdue:
             timeout_s = self._limits.authorization_timeout_ms // 1000
-            self.close(Unauthorized(f"No token was put within {timeout_s} seconds."))
-            self._failed = True
+            self._close_at_once(Unauthorized(f"No token was put within {timeout_s} seconds."))
         self._watch_permits()
         self._surroundings.touch()
 
     def _watch_permits(self) -> None:
         at_ms = self._permits.next_check_ms()
-        if at_ms < NEVER_MS and not self._failed:
+        if at_ms < NEVER_MS and not self.finished:
             self._surroundings.wake_at(at_ms)
 
     # --- from the engine -----------------------------------------------------------------------
 
     def on_open(self, hostname: str, container_id: str, properties: Mapping[str, object]) -> None:
         """The client introduced itself."""
-        self.opened = True
         self._container_id = container_id
         log.debug(
             "connection.opened",
@@ -375,8 +391,6 @@ class Connection:
     # --- comings and goings --------------------------------------------------------------------
 
     def _submit(self, command: Command) -> None:
-        if self._disowned:
-            return
         if self._run is None and isinstance(command, Detach):
             # The core knows none of them: what they have declared is still here.
             self._waiting = [one for one in self._waiting if one.peer not in command.peers]
@@ -422,8 +436,6 @@ class Connection:
         for link in links:
             self._permits.forget(link)
             peer = self._peers.pop(link, None)
-            if peer is not None:
-                log_detached(link)
             link.context = None
             self._nodes.forget(peer)
             if isinstance(peer, ClientReceiver):
@@ -435,7 +447,6 @@ class Connection:
         gone = [*self._peers.values(), *self._detached, *requesters]
         self._drop(gone, connection_lost=connection_lost)
         for link in self._peers:
-            log_detached(link)
             link.context = None
         self._peers.clear()
         self._detached.clear()

@@ -25,7 +25,6 @@ from protocol.amqp.engine.interface import (
     EngineSession,
     TransferKind,
 )
-from protocol.amqp.engine.link_log import log_attached
 from protocol.amqp.engine.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
@@ -38,6 +37,12 @@ from protocol.amqp.engine.outcomes import (
 )
 from protocol.amqp.engine.proton_events import Proton, ProtonEvents
 from protocol.amqp.engine.proton_log import log_through_us
+from protocol.amqp.engine.states import (
+    ConnectionEvent,
+    ConnectionLifecycle,
+    LinkEvent,
+    LinkState,
+)
 from protocol.amqp.frames.frame_scan import FrameScan
 from protocol.amqp.frames.incoming_sessions import IncomingSessions
 from protocol.amqp.frames.output_frames import (
@@ -131,10 +136,12 @@ class Engine:
         max_message_size_bytes: int = 100 * 1024 * 1024,
         memory: HeldMemory | None = None,
         links_max: int = 10_000,
+        lifecycle: ConnectionLifecycle | None = None,
     ) -> None:
-        self.finished = False
-        """Nothing more will come of this connection: write the output, then close the socket."""
-        self._lost = False
+        self._lifecycle = lifecycle or ConnectionLifecycle()
+        self._output_ended = False
+        """Proton has written its close and will write nothing more. Proton decides this, so it is not in the
+        table of states."""
         self._sessions = IncomingSessions()
         self._scan = FrameScan(max_frame_size_bytes, self._sessions)
         self._output: list[bytes] = []
@@ -160,6 +167,7 @@ class Engine:
             handler,
             self._sessions,
             self._endpoints,
+            self._lifecycle,
             container_id=container_id,
             max_message_size_bytes=max_message_size_bytes,
             memory=memory,
@@ -171,7 +179,7 @@ class Engine:
     def feed(self, data: bytes) -> None:
         """Take bytes that follow the SASL layer, from the AMQP header on."""
         for piece in self._scan.split(data):
-            if self._lost or self._dispatch.broken:
+            if self._lifecycle.is_lost or self._lifecycle.is_failed:
                 return
             if isinstance(piece, Bytes):
                 self._push(piece.data)
@@ -205,14 +213,15 @@ class Engine:
             dispatch.violated(action.violation)
 
     @property
-    def remote_closed(self) -> bool:
-        """The client has closed the connection: it sends no more."""
-        return self._lost or self._dispatch.remote_closed
+    def finished(self) -> bool:
+        """Whether the socket can be closed once the output is written."""
+        lifecycle = self._lifecycle
+        return self._output_ended or lifecycle.is_failed or lifecycle.is_lost
 
     def take_output(self) -> bytes:
         """All there is to write."""
         self._speak()
-        while self._flows.is_due and not self._lost:
+        while self._flows.is_due and not self._lifecycle.is_lost:
             self._flows.write(self._pump)
             if self._dispatch.running or not self._flows.resume(self._take_frame):
                 break
@@ -231,11 +240,11 @@ class Engine:
         """Take a frame that was held back; false if the connection went with it."""
         self._push(frame)
         self._tell()
-        return not self._lost
+        return not self._lifecycle.is_lost
 
     def _speak(self) -> None:
         """Have Proton write all it has to, and tell the handler what comes of that."""
-        while not self._lost:
+        while not self._lifecycle.is_lost:
             self._pump()
             if self._dispatch.running or not lib.pn_collector_peek(self._proton.collector):
                 break
@@ -243,7 +252,7 @@ class Engine:
 
     def tick(self, now_ms: int) -> int:
         """Act on silence in either direction; returns when to be called again, 0 for never."""
-        if self._lost:
+        if self._lifecycle.is_lost:
             return 0
         transport = self._proton.transport
         deadline_ms: int = lib.pn_transport_tick(transport, now_ms)
@@ -257,11 +266,11 @@ class Engine:
 
     def connection_lost(self) -> None:
         """The socket is gone: free everything. The handler hears nothing any more."""
-        if not self._lost:
-            self._lost = self.finished = True
+        if not self._lifecycle.is_lost:
+            self._lifecycle.apply(ConnectionEvent.SOCKET_LOST)
             self._output.clear()
             self._flows.clear()
-            self._dispatch.stop()
+            self._dispatch.free_links()
             if not self._dispatch.running:
                 self._free()
 
@@ -269,7 +278,7 @@ class Engine:
         try:
             self._dispatch.run(batch=batch, local=local)
         finally:
-            if self._lost and not self._dispatch.running:
+            if self._lifecycle.is_lost and not self._dispatch.running:
                 self._free()
 
     def _free(self) -> None:
@@ -296,14 +305,14 @@ class Engine:
             self._output.append(copy_buffer.view[0:size])
             lib.pn_transport_pop(transport, size)
             size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
-        if self._dispatch.broken or (size < 0 and self._dispatch.remote_closed):
-            self.finished = True
+        if size < 0 and not self._lifecycle.client_may_send:
+            self._output_ended = True
 
     def _free_ended(self) -> None:
         """Free links and sessions that are gone. All else has been written, so what comes out is
         what Proton says about their deliveries: nothing that a client should hear."""
         written = len(self._output)
-        if not self._lost and self._dispatch.free_ended():
+        if not self._lifecycle.is_lost and self._dispatch.free_ended():
             self._pump()
             output = b"".join(self._output[written:])
             self._output[written:] = [without_bare_settlements(output)]
@@ -322,10 +331,9 @@ class Engine:
     ) -> None:
         """Grant a link. `properties` are encoded values by symbol, `filter` is the encoded map of
         filters in force, and `credit` lets the client send."""
-        if link.closed or link.answered:
+        if link.state is not LinkState.REQUESTED:
             return
-        link.answered = link.whole = link.granted = True
-        log_attached(link)
+        link.apply(LinkEvent.GRANT)
         write_attach(
             link.pointer,
             may_be_second=link.unconfirmed is not None or not link.is_receiver,
@@ -351,29 +359,29 @@ class Engine:
 
     def refuse(self, link: EngineLink, error: WireError) -> None:
         """Refuse a link: an attach with a null end, then a detach with the error."""
-        if not link.answered:
+        if link.state is LinkState.REQUESTED:
             self.detach(link, error)
 
     def detach(self, link: EngineLink, error: WireError | None, *, closed: bool = True) -> None:
         """End a link from our side. The handler hears no more of it."""
         if link.closed:
             return
-        if not link.answered:
+        if link.state is LinkState.REQUESTED:
             write_refusal(link.pointer, error)
             lib.pn_link_open(link.pointer)
         elif error is not None:
             set_condition(lib.pn_link_condition(link.pointer), error)
         if link.sent and not link.is_receiver:
             self._sessions.ended_with_deliveries = True
-        link.answered = True
-        link.end()
+        link.apply(LinkEvent.DETACH)
         (lib.pn_link_close if closed else lib.pn_link_detach)(link.pointer)
 
     def close(self, error: WireError | None) -> None:
         """Close the connection from our side; `finished` once the client has answered."""
-        if self._lost or self._dispatch.ending:
+        if self._lifecycle.is_ending:
             return
-        self._dispatch.end()
+        self._lifecycle.apply(ConnectionEvent.CLOSE_SENT)
+        self._dispatch.detach_links()
         connection = self._proton.connection
         if error is not None:
             set_condition(lib.pn_connection_condition(connection), error)
@@ -382,7 +390,7 @@ class Engine:
 
     def grant(self, link: EngineLink, credit: int) -> None:
         """Let a client send so many more."""
-        if link.answered and not link.closed:
+        if link.is_attached:
             lib.pn_link_flow(link.pointer, credit)
 
     def credit(self, link: EngineLink) -> int:

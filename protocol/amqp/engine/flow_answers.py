@@ -83,7 +83,7 @@ class FlowAnswers:
                 continue
             session = self._endpoints.session_of(incoming)
             echoed = None if incoming_link is None else self._endpoints.link_of(incoming_link)
-            if echoed is not None and echoed.answered and not echoed.closed:
+            if echoed is not None and echoed.is_attached:
                 self._write_flow(pump, echoed.session, echoed.channel, _state_of(echoed))
             elif session is not None:
                 self._write_flow(pump, session)

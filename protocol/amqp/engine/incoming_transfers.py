@@ -21,6 +21,7 @@ from protocol.amqp.engine.outcomes import (
     read_outcome,
     read_transaction_id,
 )
+from protocol.amqp.engine.states import LinkState
 from protocol.amqp.frames.incoming_sessions import Violation
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class IncomingTransfers:
         unsettled = link.unsettled
         settles_itself = link.settles_itself
         unconfirmed = link.unconfirmed
+        attached = LinkState.ATTACHED
         buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
         plain = group_kind = KINDS[False, batch]
         transactional = self._sessions.transactional
@@ -105,7 +107,12 @@ class IncomingTransfers:
             _pop_event(collector)
             if delivery:
                 size = _link_recv(pointer, buffer, read_bytes)
-                if link.whole and 0 < size < read_bytes and not _is_partial(delivery):
+                if (
+                    0 < size < read_bytes
+                    and link.partial is None
+                    and link.state is attached
+                    and not _is_partial(delivery)
+                ):
                     payload = view[0:size]
                     _link_advance(pointer)
                     unsettled[delivery] = delivery
@@ -156,14 +163,13 @@ class IncomingTransfers:
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
             return None
-        if not link.answered:
+        if link.state is LinkState.REQUESTED:
             return _UNGRANTED
         partial = link.partial
         if partial is None:
             link.received += 1
             partial = Partial(batch=batch)
         self.forget(link)
-        link.whole = True
         if size == _ABORTED:
             _settle(delivery)
             lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
@@ -179,7 +185,6 @@ class IncomingTransfers:
             return None
         if _is_partial(delivery):
             link.partial = partial
-            link.whole = False
             fits = self._memory.hold(partial.kept_bytes)
             return None if fits else too_much(self._memory)
         _link_advance(pointer)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cproton_ffi import lib
 
+from protocol.amqp.engine.link_log import log_attached, log_detached
+from protocol.amqp.engine.states import LinkEvent, LinkState, next_link_state
+
 if TYPE_CHECKING:
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.outcomes import Outcome
@@ -67,13 +70,10 @@ class EngineLink:
 
     __slots__ = (
         "address",
-        "answered",
         "channel",
-        "closed",
         "container_id",
         "context",
         "drained",
-        "granted",
         "handle",
         "held_bytes",
         "host",
@@ -89,9 +89,9 @@ class EngineLink:
         "session",
         "settles_itself",
         "stalled",
+        "state",
         "unconfirmed",
         "unsettled",
-        "whole",
     )
 
     def __init__(
@@ -110,11 +110,7 @@ class EngineLink:
         """Deliveries handed to Proton so far."""
         self.received = 0
         """Deliveries that have begun to arrive."""
-        self.closed = False
-        self.answered = False
-        """The attach has been granted or refused."""
-        self.whole = False
-        """Open, and no delivery is half here: what arrives next can be read in one go."""
+        self.state = LinkState.REQUESTED
         self.unsettled: dict[Delivery, Delivery] = {}
         """What may still be settled. Proton uses a settled delivery's memory again for another,
         so only the very object that was handed out counts."""
@@ -122,10 +118,12 @@ class EngineLink:
         """What we have judged and the client, a sender in mode `second`, has not settled yet. None on
         every other link: there we settle what we judge."""
         self.partial: Partial | None = None
+        """The delivery of which some transfers have come and more are to come."""
         self.settles_itself = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
-        """The client may send settled transfers."""
+        """The client may send settled transfers. It says so when it attaches, and it does not change."""
         self.stalled = False
-        """Someone waits for what is queued to be sent."""
+        """Proton has queued deliveries because the session window is full, and the link's handler is to be
+        called when they are sent. Not a state: it changes with every window while the link is attached."""
         self.drained = 0
         """Credit given back so far, by whichever side sends; with what was sent this makes the
         delivery count."""
@@ -141,15 +139,29 @@ class EngineLink:
         """The host that the client named when it opened: errors name entities with it."""
         self.container_id = ""
         """The client's, for the log."""
-        self.granted = False
         address = attach.target_address if attach.is_receiver else attach.source_address
         self.address = "$coordinator" if attach.target_is_coordinator else address or ""
         """As the client wrote it, for the log."""
 
-    def end(self) -> None:
-        """Nothing more can be done on the link, though Proton still has it."""
-        self.closed = True
-        self.whole = False
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be done on the link."""
+        state = self.state
+        return state is not LinkState.ATTACHED and state is not LinkState.REQUESTED
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the link was granted and has not ended."""
+        return self.state is LinkState.ATTACHED
+
+    def apply(self, event: LinkEvent) -> None:
+        """Changes the state and logs it. Raises `IllegalTransition` if the table does not allow the event."""
+        before = self.state
+        self.state = next_link_state(event, before)
+        if self.state is LinkState.ATTACHED:
+            log_attached(self)
+        elif before is LinkState.ATTACHED:
+            log_detached(self)
 
     def await_confirmation(self, delivery: Delivery) -> None:
         """Settle a delivery once the client has: at once if it is settled there, if more of it is to
@@ -171,9 +183,9 @@ class EngineLink:
         if unconfirmed and delivery in unconfirmed and lib.pn_delivery_settled(delivery):
             lib.pn_delivery_settle(unconfirmed.pop(delivery))
 
-    def forget(self) -> None:
-        """Proton's link is going, and its deliveries with it."""
-        self.end()
+    def free(self) -> None:
+        """Forgets the deliveries, because Proton's link is freed and they are freed with it."""
+        self.apply(LinkEvent.FREE)
         self.unsettled.clear()
         self.unconfirmed = None
 

@@ -21,9 +21,8 @@ def log_attached(link: EngineLink) -> None:
 
 
 def log_detached(link: EngineLink) -> None:
-    """Log the end of a link, whoever ended it. A link that was never granted is not logged."""
-    if link.granted:
-        log.debug("link.detached", sent=link.sent, received=link.received, **_fields(link))
+    """Log the end of a granted link, whoever ended it."""
+    log.debug("link.detached", sent=link.sent, received=link.received, **_fields(link))
 
 
 def _fields(link: EngineLink) -> dict[str, object]:

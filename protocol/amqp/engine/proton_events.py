@@ -15,6 +15,7 @@ from protocol.amqp.engine.attach import decoded_map, read_attach, write_refusal
 from protocol.amqp.engine.incoming_transfers import IncomingTransfers, too_much
 from protocol.amqp.engine.interface import EngineLink, EngineSession
 from protocol.amqp.engine.outcomes import WireError, set_condition, set_info, text
+from protocol.amqp.engine.states import ConnectionEvent, LinkEvent, LinkState
 from protocol.amqp.frames.incoming_sessions import Violation
 from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import EngineHandler
+    from protocol.amqp.engine.states import ConnectionLifecycle
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
     from protocol.amqp.held_memory import HeldMemory
 
@@ -55,23 +57,19 @@ class ProtonEvents:
         handler: EngineHandler,
         sessions: IncomingSessions,
         endpoints: Endpoints,
+        lifecycle: ConnectionLifecycle,
         *,
         container_id: str,
         max_message_size_bytes: int,
         memory: HeldMemory,
         links_max: int,
     ) -> None:
-        self.ending = False
-        """Either side has closed the connection, or it is broken: no link is of use any more."""
-        self.broken = False
-        """The client broke the protocol; what else it sends is not looked at."""
-        self.remote_closed = False
-        """The client has closed the connection, or answered our close."""
+        self._lifecycle = lifecycle
         self.running = False
-        self._open_seen = False
+        """Events are being handled. Not a state of the connection: a handler may call the engine, which must
+        not handle events a second time."""
         self._is_azure_sdk = False
-        """The client named its product, as Azure's own SDKs do."""
-        self._stopped = False
+        """The client named its product, as Azure's own SDKs do. Known from its open on."""
         self._proton = proton
         self._handler = handler
         self._error_info = {"container-id": container_id}
@@ -103,11 +101,12 @@ class ProtonEvents:
     def _run(self, *, batch: bool, local: bool) -> None:
         collector = self._proton.collector
         arrivals = self._arrivals
-        while not self._stopped and (event := _peek_event(collector)):
+        lifecycle = self._lifecycle
+        while not lifecycle.is_lost and (event := _peek_event(collector)):
             event_type = _event_type(event)
             if event_type == lib.PN_DELIVERY:
                 link = self._links.get(lib.pn_event_link(event))
-                if link is None or self.broken:
+                if link is None or lifecycle.is_failed:
                     _pop_event(collector)
                 else:
                     violation = (
@@ -130,15 +129,14 @@ class ProtonEvents:
             else:
                 _pop_event(collector)
 
-    def end(self) -> None:
-        """The connection is closing: links can do no more."""
-        self.ending = True
+    def detach_links(self) -> None:
+        """Mark all links as detaching, because the connection ends."""
         for link in self._links.values():
-            link.end()
+            if not link.closed:
+                link.apply(LinkEvent.DETACH)
 
-    def stop(self) -> None:
-        """The connection is gone: its links are, and the handler is told nothing any more."""
-        self._stopped = True
+    def free_links(self) -> None:
+        """Forget all links, because the socket is gone. The handler is not called for them."""
         for link in self._links.values():
             self._memory.sent_buffers.kept_bytes -= link.kept_bytes
             link.forget()
@@ -160,7 +158,7 @@ class ProtonEvents:
 
     def _flowed(self, pointer: Any, *, local: bool) -> None:
         link = self._links.get(pointer)
-        if link is None or link.is_receiver or link.closed or not link.answered:
+        if link is None or link.is_receiver or not link.is_attached:
             return
         if local:
             # Proton says so whenever it has written a transfer; only a waiting sender cares.
@@ -172,12 +170,12 @@ class ProtonEvents:
     # --- connection and sessions -----------------------------------------------------------------
 
     def _opened(self, connection: Any) -> None:
-        if self.ending:
+        if self._lifecycle.is_ending:
             return
-        if self._open_seen:
+        if self._lifecycle.is_past_open:
             self.violated(_OPENED_TWICE)
             return
-        self._open_seen = True
+        self._lifecycle.apply(ConnectionEvent.OPEN_RECEIVED)
         properties = decoded_map(lib.pn_connection_remote_properties(connection))
         self._is_azure_sdk = "product" in properties
         lib.pn_connection_open(connection)
@@ -188,16 +186,17 @@ class ProtonEvents:
         )
 
     def _closed(self, connection: Any) -> None:
-        self.remote_closed = True
-        if not self.ending:
-            self.end()
+        was_ending = self._lifecycle.is_ending
+        self._lifecycle.apply(ConnectionEvent.CLOSE_RECEIVED)
+        if not was_ending:
+            self.detach_links()
             self._handler.on_close()
         lib.pn_connection_close(connection)
 
     def _session_begun(self, pointer: Any) -> None:
         self._endpoints.add_session(EngineSession(pointer, self._incoming.begun.popleft()))
         lib.pn_session_open(pointer)
-        if not (self.ending or self._memory.hold(SESSION_BYTES)):
+        if not (self._lifecycle.is_ending or self._memory.hold(SESSION_BYTES)):
             self.violated(too_much(self._memory))
 
     def _session_ended(self, pointer: Any) -> None:
@@ -209,7 +208,7 @@ class ProtonEvents:
 
     def fail_session(self, session: EngineSession, violation: Violation) -> None:
         """End a session for what the client did in it; the connection goes on."""
-        if self.ending:
+        if self._lifecycle.is_ending:
             return
         error = WireError(*violation, self._error_info)
         set_condition(lib.pn_session_condition(session.pointer), error)
@@ -220,7 +219,9 @@ class ProtonEvents:
     def _drop_links(self, session: EngineSession) -> None:
         """A session is over, and with it its links."""
         links = [link for link in session.links if not link.closed]
-        ended_by_us = [link for link in session.links if link.closed and not self.ending]
+        ended_by_us = [
+            link for link in session.links if link.closed and not self._lifecycle.is_ending
+        ]
         for link in list(session.links):
             self._endpoints.remove_link(link)
             self._release(link)
@@ -238,8 +239,8 @@ class ProtonEvents:
         self._endpoints.add_link(link)
         if self._settles_second(attach):
             link.unconfirmed = {}
-        if self.ending:
-            link.end()
+        if self._lifecycle.is_ending:
+            link.apply(LinkEvent.DETACH)
             return
         if len(self._links) > self._links_max:
             self.violated(_TOO_MANY_LINKS)
@@ -253,7 +254,7 @@ class ProtonEvents:
     def _release(self, link: EngineLink) -> None:
         """A link is gone, and what is half here on it."""
         self._arrivals.forget(link)
-        link.forget()
+        link.free()
         self._memory.release(link.held_bytes)
         self._memory.sent_buffers.kept_bytes -= link.kept_bytes
         link.held_bytes = link.kept_bytes = 0
@@ -276,15 +277,15 @@ class ProtonEvents:
     def _link_gone(self, pointer: Any, *, closed: bool) -> None:
         link = self._links[pointer]
         self._endpoints.remove_link(link)
-        ended_by_us, answered = link.closed, link.answered
+        ended_by_us, is_requested = link.closed, link.state is LinkState.REQUESTED
         self._release(link)
         if not ended_by_us:
-            if not answered:
+            if is_requested:
                 write_refusal(pointer, None)
                 lib.pn_link_open(pointer)
             self._handler.on_detach(link, closed)
             (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
-        elif not self.ending:
+        elif not self._lifecycle.is_ending:
             self._handler.on_gone(link)
         self._dead_links.append(pointer)
 
@@ -296,15 +297,14 @@ class ProtonEvents:
         if link.sent and not link.is_receiver:
             self._incoming.ended_with_deliveries = True
         self._handler.on_detach(link, True)
-        if not link.answered:
+        if link.state is LinkState.REQUESTED:
             write_refusal(link.pointer, None)
             lib.pn_link_open(link.pointer)
-            link.answered = True
         error = WireError(
             "amqp:link:stolen", f"Another link is named {link.name!r}.", self._error_info
         )
         set_condition(lib.pn_link_condition(link.pointer), error)
-        link.end()
+        link.apply(LinkEvent.DETACH)
         lib.pn_link_close(link.pointer)
 
     # --- transactions ------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class ProtonEvents:
 
     def missed(self, transaction_id: bytes) -> None:
         """Something of a transaction is not going to be taken."""
-        if not (self._stopped or self.ending):
+        if not self._lifecycle.is_ending:
             self._handler.on_missed(transaction_id)
 
     # --- a broken protocol -------------------------------------------------------------------------
@@ -329,12 +329,12 @@ class ProtonEvents:
 
     def _tail_closed(self, _: Any) -> None:
         """Proton takes no more bytes. It says why, except for a performative it does not know."""
-        if not self.remote_closed:
+        if self._lifecycle.client_may_send:
             self.violated(_UNREADABLE)
 
     def violated(self, violation: Violation) -> None:
         """Close the connection, since Proton would not."""
-        if not self.broken:
+        if not self._lifecycle.is_failed:
             connection = self._proton.connection
             error = WireError(*violation, self._error_info)
             set_condition(lib.pn_connection_condition(connection), error)
@@ -343,9 +343,9 @@ class ProtonEvents:
             self._break(violation)
 
     def _break(self, violation: Violation) -> None:
-        if not self.broken:
-            self.broken = True
-            self.end()
+        if not self._lifecycle.is_failed:
+            self._lifecycle.apply(ConnectionEvent.FAIL)
+            self.detach_links()
             self._handler.on_transport_error(*violation)
 
     _ACTIONS: ClassVar[

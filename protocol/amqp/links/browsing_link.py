@@ -14,6 +14,7 @@ from broker.core.contract.commands import Peek
 from broker.core.contract.effects import Effect, Reply
 from broker.core.contract.message import MessageState
 from protocol.addresses import is_subscription
+from protocol.amqp.engine.states import LinkState
 from protocol.amqp.outcome_mapping import wire_error
 from protocol.codec import encode_delivery
 
@@ -142,7 +143,7 @@ class BrowsingLink:
     def ask(self) -> bool:
         """Look for messages; false if the client takes none any more."""
         engine, link = self._engine, self._link
-        count = min(engine.credit(link), ASKED_AT_ONCE_MAX) if link.answered else 1
+        count = min(engine.credit(link), ASKED_AT_ONCE_MAX) if link.is_attached else 1
         if link.closed or count <= 0:
             self._asking = False
             engine.drained(link)
@@ -165,7 +166,7 @@ class BrowsingLink:
                 effect.error, entity=self.path, operation="browse", host=self._link.host
             )
             self._engine.detach(self._link, error)
-        elif not self._link.answered:
+        elif self._link.state is LinkState.REQUESTED:
             self._engine.attach(self._link)
             self.on_flow()
         else:
