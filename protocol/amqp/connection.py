@@ -25,7 +25,8 @@ from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
-from protocol.amqp.links.message_links import ClientReceiver, ClientSender
+from protocol.amqp.links.receiving_link import ReceivingLink
+from protocol.amqp.links.sending_link import SendingLink
 from protocol.amqp.nodes.coordinator import CoordinatorLink
 from protocol.amqp.nodes.link_factory import LinkFactory
 from protocol.amqp.nodes.management import ManagementNode
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.amqp")
 
-KNOWN_TO_CORE = ClientSender | ClientReceiver | CoordinatorLink | ManagementNode
+KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
 """Who sends, receives or locks messages, and so must not go in silence."""
 
 
@@ -118,7 +119,7 @@ class Connection:
         self._waiting: list[Declare] = []
         """What goes before the first thing to be done there."""
         self._peers: dict[EngineLink, Any] = {}
-        self._detached: WeakSet[ClientReceiver] = WeakSet()
+        self._detached: WeakSet[ReceivingLink] = WeakSet()
         """Receivers whose links are gone but not their locks, which keep them alive."""
         self._nodes = LinkFactory(
             self._engine,
@@ -182,13 +183,13 @@ class Connection:
         """The socket takes no more for now."""
         self._nodes.browsing.pause()
         for peer in self._peers.values():
-            if isinstance(peer, ClientReceiver | ResponseLink):
+            if isinstance(peer, ReceivingLink | ResponseLink):
                 peer.pause()
 
     def resume(self) -> None:
         """The socket takes more again."""
         for peer in list(self._peers.values()):
-            if isinstance(peer, ClientReceiver | ResponseLink):
+            if isinstance(peer, ReceivingLink | ResponseLink):
                 peer.resume()
         self._nodes.browsing.resume()
 
@@ -438,7 +439,7 @@ class Connection:
             peer = self._peers.pop(link, None)
             link.context = None
             self._nodes.forget(peer)
-            if isinstance(peer, ClientReceiver):
+            if isinstance(peer, ReceivingLink):
                 self._detached.add(peer)
 
     def _drop_everything(self, *, connection_lost: bool) -> None:

@@ -1,7 +1,7 @@
 """What a client can attach a link to: entities, their `$management`, `$cbs`, the coordinator.
 
 Owns which kind of link an attach asks for and where responses go; what each kind does is in
-`message_links.py`, `browsing_link.py`, `request_response.py`, `cbs.py`, `management.py` and `coordinator.py`. No link is
+`sending_link.py`, `receiving_link.py`, `browsing_link.py`, `request_response.py`, `cbs.py`, `management.py` and `coordinator.py`. No link is
 made that the client has no permit for.
 """
 
@@ -15,7 +15,8 @@ from broker.core.contract.commands import AttachReceiver, AttachSender, ReceiveM
 from broker.core.contract.errors import EntityNotFound, InvalidField, NotImplementedHere
 from protocol.addresses import Address, NodeKind, parse
 from protocol.amqp.links.browsing_link import BrowsingLink, BrowsingTurns
-from protocol.amqp.links.message_links import ClientReceiver, ClientSender
+from protocol.amqp.links.receiving_link import ReceivingLink
+from protocol.amqp.links.sending_link import SendingLink
 from protocol.amqp.links.session_filters import (
     SESSION_FILTER,
     SessionFilterAnswer,
@@ -152,12 +153,12 @@ class LinkFactory:
         node = self._management_node(address.path)
         return self._attach_requests(link, address, node, limit_bytes)
 
-    def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> ClientSender:
+    def _attach_sender(self, link: EngineLink, attach: Attach, path: str) -> SendingLink:
         via = attach.properties.get("com.microsoft:transfer-destination-address")
         destination = None if via is None else parse(str(via)).path
         paths = [path] if destination is None else [path, destination]
         self._permits.rest(link, *((SEND, one) for one in paths))
-        peer = ClientSender(
+        peer = SendingLink(
             self._engine,
             link,
             path,
@@ -168,12 +169,12 @@ class LinkFactory:
         self._submit(AttachSender(peer, path, destination, self._engine))
         return peer
 
-    def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ClientReceiver:
+    def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ReceivingLink:
         self._permits.rest(link, (LISTEN, path))
         check_receiving(link.session, path)
         session, session_filter = self._session_request(attach)
         presettled = attach.snd_settle_mode == SETTLED_MODE
-        peer = ClientReceiver(
+        peer = ReceivingLink(
             self._engine,
             link,
             path,

@@ -1,0 +1,239 @@
+"""A link on which a client sends to a queue or topic.
+
+It is the peer of the commands that it submits, and turns the effects that it receives into engine calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.core.contract.commands import Detach, DoomTransaction, Send, SendBatch
+from broker.core.contract.effects import (
+    AttachRefused,
+    Detached,
+    Effect,
+    SendAccepted,
+    SenderAttached,
+    SendRefused,
+    TransactionRefused,
+)
+from broker.core.contract.errors import (
+    MessageSizeExceeded,
+    UndecodableMessage,
+)
+from protocol.amqp.engine.outcomes import ACCEPTED, Outcome, Transactional
+from protocol.amqp.links.via_entity import note_use
+from protocol.amqp.outcome_mapping import wire_error
+from protocol.codec import (
+    ULong,
+    encode,
+    identify,
+    read_batch,
+    read_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.core.contract.commands import Command
+    from broker.core.contract.errors import BrokerError
+    from broker.core.contract.message import Message
+    from config.model.limits import Limits
+    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
+
+
+class SendingLink:
+    """A link on which the client sends to a queue or topic."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        link: EngineLink,
+        path: str,
+        submit: Callable[[Command], None],
+        touch: Callable[[], None],
+        limits: Limits,
+    ) -> None:
+        self._engine = self.connection = engine
+        self._link = link
+        self.path = path
+        self._submit = submit
+        self._touch = touch
+        self._credit_window = limits.sender_credit_window
+        self._batch_max_bytes = limits.batch_max_bytes
+        self._answered = 0
+        self._transactions: dict[Delivery, bytes] = {}
+        self._max_message_size_bytes = 0
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def on_transfers(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> None:
+        """Messages arrived."""
+        if kind.batch:
+            for delivery, payload in zip(deliveries, payloads, strict=True):
+                self._on_batch(delivery, payload, kind)
+            return
+        handles: list[Any] = deliveries
+        try:
+            messages = [read_message(payload) for payload in payloads]
+        except UndecodableMessage:
+            messages, handles = self._readable(deliveries, payloads, kind)
+        if kind.settled:
+            handles = [None] * len(messages)
+            self._settle_presettled(deliveries)
+        elif kind.transaction_id is not None:
+            self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
+        if messages:
+            self._submit(Send(self, identify(messages), handles, kind.transaction_id, self._engine))
+
+    def on_oversize(
+        self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
+    ) -> None:
+        """A message over the link's limit is arriving; its bytes are not kept."""
+        del beginning
+        error = MessageSizeExceeded(
+            f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
+            f"({self._max_message_size_bytes} bytes) currently allowed on the link."
+        )
+        if settled:
+            wire_error(error, entity=self.path, operation="send")  # logged; nobody to tell
+            self._settle_presettled([delivery])
+        else:
+            self._refuse(delivery, error)
+
+    def on_detach(self) -> None:
+        """The client is done with this link."""
+        self._submit(Detach([self]))
+
+    def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
+        try:
+            messages, size_bytes = read_batch(payload)
+        except UndecodableMessage as error:
+            self._doom(kind, error)
+            if kind.settled:
+                wire_error(error, entity=self.path, operation="send")
+                self._settle_presettled([delivery])
+            else:
+                self._refuse(delivery, error)
+            return
+        handle = delivery
+        if kind.settled:
+            handle = None
+            self._settle_presettled([delivery])
+        elif kind.transaction_id is not None:
+            self._transactions[delivery] = kind.transaction_id
+        self._submit(
+            SendBatch(
+                self, identify(messages), handle, kind.transaction_id, size_bytes, self._engine
+            )
+        )
+
+    def _readable(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> tuple[list[Message], list[Delivery]]:
+        """Keep what can be read and refuse the rest, one by one."""
+        messages = []
+        handles = []
+        for delivery, payload in zip(deliveries, payloads, strict=True):
+            try:
+                messages.append(read_message(payload))
+                handles.append(delivery)
+            except UndecodableMessage as error:
+                self._doom(kind, error)
+                if kind.settled:
+                    wire_error(error, entity=self.path, operation="send")
+                else:
+                    self._refuse(delivery, error)
+        return messages, handles
+
+    def _doom(self, kind: TransferKind, error: BrokerError) -> None:
+        """A message will not be taken: neither will what else is in its transaction."""
+        if kind.transaction_id is not None:
+            self._submit(DoomTransaction(kind.transaction_id, self._engine, error))
+
+    # --- from the core -------------------------------------------------------------------------
+
+    def receive(self, effect: Effect) -> None:
+        """Tell the client."""
+        _SENDER_EFFECTS[type(effect)](self, effect)
+        self._touch()
+
+    def _attached(self, effect: SenderAttached) -> None:
+        note_use(self._link.session, self.path)
+        self._max_message_size_bytes = effect.max_message_size_bytes
+        self._link.max_message_size_bytes = effect.max_message_size_bytes
+        batch_max_bytes = min(self._batch_max_bytes, effect.max_message_size_bytes)
+        self._engine.attach(
+            self._link,
+            max_message_size_bytes=effect.max_message_size_bytes,
+            credit=self._credit_window,
+            # SDKs fill batches up to this, those that do not know it up to the message size.
+            properties={"com.microsoft:max-message-batch-size": encode(ULong(batch_max_bytes))},
+        )
+
+    def _refused(self, effect: AttachRefused) -> None:
+        error = wire_error(
+            effect.error, entity=self.path, operation="attach sender", host=self._link.host
+        )
+        self._engine.refuse(self._link, error)
+
+    def _detached(self, effect: Detached) -> None:
+        error = wire_error(
+            effect.error, entity=self.path, operation="sender ended", host=self._link.host
+        )
+        self._engine.detach(self._link, error)
+
+    def _accepted(self, effect: SendAccepted) -> None:
+        handles = effect.handles
+        if self._transactions:
+            for handle in handles:
+                transaction_id = self._transactions.pop(handle, None)
+                outcome: Outcome = ACCEPTED
+                if transaction_id is not None:
+                    outcome = Transactional(transaction_id, ACCEPTED)
+                self._engine.settle(self._link, [handle], outcome)
+        else:
+            self._engine.settle(self._link, handles, ACCEPTED)
+        self._replenish(len(handles))
+
+    def _send_refused(self, effect: SendRefused) -> None:
+        if effect.handle is None:
+            wire_error(effect.error, entity=self.path, operation="send")  # logged, as promised
+            return
+        self._transactions.pop(effect.handle, None)
+        self._refuse(effect.handle, effect.error)
+
+    def _transaction_refused(self, effect: TransactionRefused) -> None:
+        """The client sent settled messages in a transaction that is not known: nothing else can
+        tell it that they are lost."""
+        error = wire_error(effect.error, entity=self.path, operation="send")
+        self._engine.detach(self._link, error)
+        self.on_detach()
+
+    def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
+        refusal = wire_error(error, entity=self.path, operation="send", host=self._link.host)
+        self._engine.settle_refused(self._link, [delivery], refusal)
+        self._replenish(1)
+
+    def _settle_presettled(self, deliveries: Sequence[Delivery]) -> None:
+        self._engine.settle(self._link, deliveries, None)
+        self._replenish(len(deliveries))
+
+    def _replenish(self, count: int) -> None:
+        """Credit returns as sends are answered, so what a client has in flight stays bounded."""
+        self._answered += count
+        if self._answered * 2 >= self._credit_window:
+            self._engine.grant(self._link, self._answered)
+            self._answered = 0
+
+
+_SENDER_EFFECTS: dict[type, Callable[[SendingLink, Any], None]] = {
+    SenderAttached: SendingLink._attached,
+    AttachRefused: SendingLink._refused,
+    Detached: SendingLink._detached,
+    SendAccepted: SendingLink._accepted,
+    SendRefused: SendingLink._send_refused,
+    TransactionRefused: SendingLink._transaction_refused,
+}
