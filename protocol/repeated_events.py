@@ -44,12 +44,14 @@ class Repeated:
         "written",
     )
 
-    def __init__(self, say: Say, event: str, since_s: float, *, various: bool = False) -> None:
+    def __init__(
+        self, say: Say, event: str, since_s: float, base: uuid.UUID, *, various: bool = False
+    ) -> None:
         self._say = say
         self._event = event
         self._various = various
         self._fields: dict[str, object] = {}
-        self._base = uuid.uuid4().int
+        self._base = base.int
         self.since_s = since_s
         self.count = 0
         self.written = 0
@@ -89,10 +91,25 @@ class Repeated:
 class Repeats:
     """All events that are being counted."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
         self._now_s = now_s
+        self._new_uuid = new_uuid
         self._events: dict[str, dict[Hashable, Repeated]] = {}
         """By event, of which there are few, and kind; the oldest kind first."""
+
+    def configure(
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        """Forget what was counted, and take the time and the ids from these sources from now on."""
+        self._now_s = now_s
+        self._new_uuid = new_uuid
+        self._events = {}
 
     def note(
         self,
@@ -117,7 +134,7 @@ class Repeats:
                 kind = ("various", wider_kind)
                 known = kinds.get(kind)
             if known is None:
-                known = kinds[kind] = Repeated(say, event, now_s, various=various)
+                known = kinds[kind] = Repeated(say, event, now_s, self._new_uuid(), various=various)
         return known.note(fields, at_once_max=at_once_max, tracked=tracked, more=more)
 
     def write_summaries(self, now_s: float | None = None) -> None:
@@ -142,7 +159,8 @@ class Repeats:
 
 
 repeats = Repeats()
-"""Of this process. Logging has one configuration a process, too."""
+"""The events of this process. Like the configuration of logging, there is one for each process: Proton reports to it
+from a callback that belongs to no connection. `configure` injects its sources."""
 
 
 def _short(value: object) -> object:

@@ -28,6 +28,7 @@ from broker.app.runtime.garbage_collection import GarbageCollection
 from broker.app.security import tls
 from broker.app.security.access import Access
 from protocol.repeated_events import repeats
+from protocol.sources import make_sources
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
@@ -67,11 +68,12 @@ class Server:
         self._clock = clock or Clock()
         self._core = DurableCore(settings, topology, self._clock, self)
         self._access = Access(settings, topology, self._core.namespaces, self._clock)
-        self._clients = AmqpClients(settings, self._core, self._access)
+        sources = make_sources(self._clock.real_ms, self._clock.stopwatch_s, os.urandom)
+        self._clients = AmqpClients(settings, self._core, self._access, sources)
         self._http = HttpServer(
-            settings, topology, self._clock, self._core, self._clients, self._access
+            settings, topology, self._clock, self._core, self._clients, self._access, sources
         )
-        self._metrics = Metrics(self._core.namespaces, self._clients)
+        self._metrics = Metrics(self._core.namespaces, self._clients, sources.refusals)
         self._listeners: list[Listener] = []
         self._ports: list[int] = []
         """Of AMQP, HTTP and, if there is one, TLS."""

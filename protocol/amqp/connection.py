@@ -25,6 +25,7 @@ from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
 from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
+from protocol.amqp.links.link_context import LinkContext
 from protocol.amqp.links.receiving_link import ReceivingLink
 from protocol.amqp.links.sending_link import SendingLink
 from protocol.amqp.nodes.coordinator import CoordinatorLink
@@ -42,9 +43,10 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from config.model.limits import Limits
     from protocol.amqp.engine.attach import Attach
-    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
+    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind, WireError
     from protocol.amqp.engine.outcomes import Outcome
     from protocol.identity import Identity
+    from protocol.sources import ProtocolSources
 
 log = structlog.get_logger("peeklock.amqp")
 
@@ -53,7 +55,7 @@ KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ConnectionServices:
     """What a connection needs of the server it runs in."""
 
     enter: Callable[[str], Callable[[Command], None]]
@@ -69,6 +71,7 @@ class Surroundings:
     limits: Limits
     container_id: str
     idle_timeout_ms: int
+    sources: ProtocolSources
     peer_name: str = ""
     memory: MemoryBudgets = field(default_factory=lambda: MemoryBudgets(RELAXED))
     """What this connection may make the broker hold, and all of them together."""
@@ -88,7 +91,7 @@ def _discard(command: Command) -> None:
 class Connection:
     """The broker's side of one AMQP connection."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: ConnectionServices) -> None:
         self._surroundings = surroundings
         self._limits = surroundings.limits
         self._memory = HeldMemory(
@@ -122,12 +125,11 @@ class Connection:
         self._detached: WeakSet[ReceivingLink] = WeakSet()
         """Receivers whose links are gone but not their locks, which keep them alive."""
         self._nodes = LinkFactory(
-            self._engine,
+            LinkContext(
+                self._engine, self._submit, surroundings.touch, self._limits, surroundings.sources
+            ),
             self._permits,
-            self._limits,
-            self._submit,
             self._submit_later,
-            surroundings.touch,
             self._grants_changed,
             surroundings.has_entity,
         )
@@ -196,7 +198,7 @@ class Connection:
     def close(self, error: BrokerError) -> None:
         """The broker closes the connection in order and says why."""
         self._drop_everything(connection_lost=False)
-        self._engine.close(wire_error(error, operation="close connection"))
+        self._engine.close(self._wire_error(error, operation="close connection"))
 
     def _make_room(self) -> None:
         """Others need the memory that this client makes us hold, and nobody holds more."""
@@ -296,7 +298,9 @@ class Connection:
             peer = self._nodes.attach(link, attach)
         except BrokerError as error:
             address = attach.target_address if attach.is_receiver else attach.source_address
-            refusal = wire_error(error, entity=address or "", operation="attach", host=link.host)
+            refusal = self._wire_error(
+                error, entity=address or "", operation="attach", host=link.host
+            )
             self._engine.refuse(link, refusal)
         else:
             link.context = peer
@@ -389,6 +393,12 @@ class Connection:
             reason=description,
         )
 
+    def _wire_error(
+        self, error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
+    ) -> WireError:
+        refusals = self._surroundings.sources.refusals
+        return wire_error(refusals.refuse(error, entity=entity, operation=operation, host=host))
+
     # --- comings and goings --------------------------------------------------------------------
 
     def _submit(self, command: Command) -> None:
@@ -429,7 +439,7 @@ class Connection:
         peer = self._peers.get(link)
         self._forget([link])
         path = getattr(peer, "path", "")
-        self._engine.detach(link, wire_error(error, entity=path, operation="link ended"))
+        self._engine.detach(link, self._wire_error(error, entity=path, operation="link ended"))
         if peer is not None:
             peer.on_detach()
 

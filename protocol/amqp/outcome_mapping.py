@@ -28,10 +28,9 @@ from protocol.amqp.engine.outcomes import (
     WireError,
 )
 from protocol.codec import decode
-from protocol.refusals import refuse
 
 if TYPE_CHECKING:
-    from broker.core.contract.errors import BrokerError
+    from protocol.refusals import Refusal
 
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
@@ -59,11 +58,8 @@ ANSWERS: dict[SettlementKind, Outcome] = {
 """The answer to a settlement that took effect: the same outcome type, and no error."""
 
 
-def wire_error(
-    error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
-) -> WireError:
-    """An error as it stands in a frame. The info map is never empty: one SDK hangs otherwise."""
-    refusal = refuse(error, entity=entity, operation=operation, host=host)
+def wire_error(refusal: Refusal) -> WireError:
+    """Returns a refusal as an AMQP error. The info map is never empty: one SDK hangs otherwise."""
     return WireError(
         refusal.condition, refusal.text, {"com.microsoft:tracking-id": refusal.tracking_id}
     )

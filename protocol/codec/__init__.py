@@ -20,9 +20,7 @@ from protocol.codec.described_types import (
     code_of,
     section_start,
 )
-from protocol.codec.message_ids import (
-    identify,
-)
+from protocol.codec.message_ids import PREFIX_BYTES, MessageIds
 from protocol.codec.message_reader import (
     Reader,
     milliseconds_of_moment,
@@ -88,6 +86,7 @@ __all__ = [
     "FOOTER",
     "HEADER",
     "MESSAGE_ANNOTATIONS",
+    "PREFIX_BYTES",
     "PROPERTIES",
     "REJECTED_SYMBOL",
     "SEQUENCE",
@@ -105,6 +104,7 @@ __all__ = [
     "Float",
     "Int",
     "Long",
+    "MessageIds",
     "Reader",
     "Short",
     "Symbol",
@@ -125,7 +125,6 @@ __all__ = [
     "encode_peeked",
     "encode_string",
     "encode_symbol",
-    "identify",
     "lock_token",
     "map_entries",
     "milliseconds_of_moment",

@@ -53,8 +53,10 @@ _TIMESTAMP = b"\x83"
 _length32 = struct.Struct(">I").unpack_from
 
 
-def read_message(data: bytes) -> Message:
-    """A message as it goes to the core. Anything malformed raises `UndecodableMessage`."""
+def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
+    """Returns a message as it goes to the core. Raises `UndecodableMessage` if anything is malformed.
+
+    `real_ms` returns the real time, which is needed for a message that has an expiry and no creation time."""
     # The order nearly every sender writes, in the short forms nearly every message has: one walk
     # from section to section. What does not fit is read again, slowly. Constants stand where they
     # are compared and branches are guarded by the likelier case: this runs once a message.
@@ -79,7 +81,7 @@ def read_message(data: bytes) -> Message:
             count = data[position + 5]
             _check_fields(data, position + 6, count, end)
             if count > ABSOLUTE_EXPIRY_TIME and data.find(_TIMESTAMP, position, end) > 0:
-                time_to_live_ms = time_to_live(data, position + 6, count, time_to_live_ms)
+                time_to_live_ms = time_to_live(data, position + 6, count, time_to_live_ms, real_ms)
             position = end
             mark = data[position : position + 4]
         elif mark == b"\x00\x53\x73\x45":
@@ -88,7 +90,7 @@ def read_message(data: bytes) -> Message:
         if mark != b"\x00\x53\x75\xb0" and mark in _APPLICATION_PROPERTIES_MARKS:
             position = check_properties_map(data, position + 3)
             if position < 0:
-                return _read_any(data)
+                return _read_any(data, real_ms)
             mark = data[position : position + 4]
         if mark == b"\x00\x53\x75\xb0":
             end = position + 8 + _length32(data, position + 4)[0]
@@ -99,7 +101,7 @@ def read_message(data: bytes) -> Message:
         else:
             end = -1
         if end != len(data):
-            return _read_any(data)
+            return _read_any(data, real_ms)
     except (IndexError, struct.error) as error:
         raise UndecodableMessage("the message ends inside a section") from error
     # Assigning what is set is quicker than passing it all through keywords.
@@ -123,7 +125,7 @@ class Batch(NamedTuple):
     up to it and then adds an envelope that it has not counted."""
 
 
-def read_batch(data: bytes) -> Batch:
+def read_batch(data: bytes, real_ms: Callable[[], int]) -> Batch:
     """The messages of a batch transfer, each a data section of its own.
 
     The other sections repeat what the first message says and are passed over.
@@ -132,7 +134,7 @@ def read_batch(data: bytes) -> Batch:
     size_bytes = position = 0
     for code, start, end in sections_of(data):
         if code == DATA:
-            messages.append(read_message(_binary(data, start, end)))
+            messages.append(read_message(_binary(data, start, end), real_ms))
             size_bytes += end - position
         elif code in (SEQUENCE, VALUE):
             raise UndecodableMessage("a batch must consist of data sections")
@@ -200,7 +202,7 @@ def sections_of(data: bytes) -> Iterator[tuple[int, int, int]]:
         yield code, start, position
 
 
-def _read_any(data: bytes) -> Message:
+def _read_any(data: bytes, real_ms: Callable[[], int]) -> Message:
     found: dict[int, list[bytes]] = {}
     header = scheduled_ms = 0
     time_to_live_ms = None
@@ -232,7 +234,7 @@ def _read_any(data: bytes) -> Message:
     if not data:
         raise UndecodableMessage("a message has no sections")
     if properties is not None and properties[1] > ABSOLUTE_EXPIRY_TIME:
-        time_to_live_ms = time_to_live(data, *properties, time_to_live_ms)
+        time_to_live_ms = time_to_live(data, *properties, time_to_live_ms, real_ms)
     if delivery_annotations:
         annotations = (annotations or EMPTY_MAP) + delivery_annotations
     message = Message(

@@ -1,12 +1,11 @@
-"""How long a sender lets a message live, where its properties say so.
+"""The time to live of a message whose properties have an absolute expiry time.
 
-Owns what the expiry in the properties means beside the time to live in the header; how long an
-entity lets messages live is the core's. The shorter of the two counts.
+The shorter of this and the time to live in the header counts. The core applies the entity's own limit.
 """
 
 from __future__ import annotations
 
-import time
+from typing import TYPE_CHECKING
 
 from config.model.definitions import UNLIMITED_MS
 from protocol.codec.value_decoder import decode, value_end
@@ -17,11 +16,17 @@ BEYOND_HEADER_MS = 0xFFFFFFFF
 """The longest a header can say. The .NET SDK writes it when the properties hold a longer one."""
 
 
-def time_to_live(data: bytes, position: int, count: int, header_ms: int | None) -> int | None:
-    """The time to live of a message whose `count` checked properties begin at a position.
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-    Counted from the creation time beside the expiry: some clients date both by a clock that is
-    hours away from ours. Without one, from now by the real time, which the sender went by.
+
+def time_to_live(
+    data: bytes, position: int, count: int, header_ms: int | None, real_ms: Callable[[], int]
+) -> int | None:
+    """Returns the time to live of a message whose `count` checked properties begin at `position`.
+
+    It is the time from creation to expiry: the clocks of some clients are hours away from the broker's. Without
+    a creation time it is the time from now to expiry. `real_ms` returns the real time, which the sender used.
     """
     for _ in range(ABSOLUTE_EXPIRY_TIME):
         position = value_end(data, position)
@@ -30,7 +35,7 @@ def time_to_live(data: bytes, position: int, count: int, header_ms: int | None) 
         return header_ms
     created_ms = decode(data, position)[0] if count > CREATION_TIME else None
     if not isinstance(created_ms, Timestamp):
-        created_ms = Timestamp(time.time() * 1000)
+        created_ms = Timestamp(real_ms())
     live_ms = max(expiry_ms - created_ms, 1)
     if live_ms >= UNLIMITED_MS:
         return header_ms

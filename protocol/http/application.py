@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command, Peer
     from protocol.identity.managed_identity import TokenRequest
+    from protocol.sources import ProtocolSources
 
 
 class ByteReceiver(Protocol):
@@ -69,6 +70,7 @@ class Services:
     open_amqp: Callable[[asyncio.Transport], ByteReceiver]
     namespace_name: str
     created_time_ms: int
+    sources: ProtocolSources
     tier: Tier = Tier.PREMIUM
     limits: Limits = RELAXED
     is_strict: bool = False
@@ -88,7 +90,7 @@ class Services:
 
 def build(services: Services) -> web.Application:
     """The application; whoever listens feeds it connections."""
-    application = web.Application(middlewares=[error_responses.middleware])
+    application = web.Application(middlewares=[error_responses.middleware(services.sources)])
     handler = entity_routes.handler(application, services)
     probes.add_routes(application, services, handler)
     identity_endpoint.add_routes(application, services, handler)

@@ -6,7 +6,6 @@ entities or deep nesting; text that leaves is always well-formed XML.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from broker.core.contract.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from uuid import UUID
 
 ATOM = "http://www.w3.org/2005/Atom"
 SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
@@ -205,12 +205,12 @@ def feed(
     )
 
 
-def public_feed(now_ms: int) -> str:
+def public_feed(now_ms: int, feed_id: UUID) -> str:
     """The empty list that the service shows where there is no entity. Go knows it by its title."""
     return (
         f'<feed xmlns="{ATOM}"><title type="text">Publicly Listed Services</title>'
         '<subtitle type="text">This is the list of publicly-listed services currently available.'
-        f"</subtitle><id>uuid:{uuid.uuid4()};id=1</id><updated>{timestamp(now_ms)}</updated>"
+        f"</subtitle><id>uuid:{feed_id};id=1</id><updated>{timestamp(now_ms)}</updated>"
         "<generator>Service Bus 1.1</generator></feed>"
     )
 

@@ -6,7 +6,6 @@ Every answer of 400 and above from the entity routes has this body, whatever wen
 
 from __future__ import annotations
 
-import uuid
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,15 @@ from aiohttp import http_exceptions, web
 
 from broker.core.contract.errors import BrokerError, EntityNotFound
 from protocol.http import atom
-from protocol.refusals import refuse
 from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Awaitable, Callable
+
+    from aiohttp.typedefs import Handler, Middleware
+
+    from protocol.sources import ProtocolSources
+
 
 log = structlog.get_logger("peeklock.http")
 
@@ -75,42 +77,45 @@ class NoSuchLock(BrokerError):
     status = 404
 
 
-@web.middleware
-async def middleware(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Turn whatever a handler raises into an answer."""
-    try:
-        return await handler(request)
-    except BrokerError as error:
-        refusal = refuse(
-            _with_host(error, request.host),
-            entity=request.path.strip("/"),
-            operation=request.method,
-        )
-        if getattr(error, "has_own_sub_code", False):
-            return _error(refusal.status, refusal.text)
-        return _answer(refusal.status, refusal.text)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        refusal = refuse(_Unserved(error.text or ""), operation=request.method)
-        return _answer(error.status, refusal.text)
-    except ConnectionResetError:
-        log.info("http.client_gone", method=request.method, path=request.path)
-        return _answer(500, "The client has gone.")  # which nobody reads
-    except Exception:
-        tracking_id = str(uuid.uuid4())
-        log.exception(
-            "http.failed", method=request.method, path=request.path, tracking_id=tracking_id
-        )
-        return _answer(500, f"The request could not be processed. TrackingId:{tracking_id}")
+def middleware(sources: ProtocolSources) -> Middleware:
+    """Returns the middleware that turns what a handler raises into an answer."""
+
+    @web.middleware
+    async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except BrokerError as error:
+            refusal = sources.refusals.refuse(
+                _with_host(error, request.host),
+                entity=request.path.strip("/"),
+                operation=request.method,
+            )
+            if getattr(error, "has_own_sub_code", False):
+                return _error(refusal.status, refusal.text)
+            return _answer(refusal.status, refusal.text)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            refusal = sources.refusals.refuse(_Unserved(error.text or ""), operation=request.method)
+            return _answer(error.status, refusal.text)
+        except ConnectionResetError:
+            log.info("http.client_gone", method=request.method, path=request.path)
+            return _answer(500, "The client has gone.")  # which nobody reads
+        except Exception:
+            tracking_id = str(sources.new_uuid())
+            log.exception(
+                "http.failed", method=request.method, path=request.path, tracking_id=tracking_id
+            )
+            return _answer(500, f"The request could not be processed. TrackingId:{tracking_id}")
+
+    return answer_errors
 
 
-def is_ours_to_mend(record: logging.LogRecord) -> bool:
-    """A filter for aiohttp's own log: what a client got wrong is an event, not an error of ours.
+def log_unreadable_request(record: logging.LogRecord) -> bool:
+    """A filter of aiohttp's own log: a request that aiohttp cannot read is the client's mistake, and is logged
+    as an event. Returns whether aiohttp logs the record itself, as it does with every other error.
 
-    Of the words only the first are kept: the rest quote the request, and keys may be among them.
+    Only the first words of its message are logged: the others quote the request, which may contain keys.
     """
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, http_exceptions.HttpProcessingError):

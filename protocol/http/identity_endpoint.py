@@ -14,7 +14,6 @@ from aiohttp import web
 
 from broker.core.contract.errors import BrokerError
 from protocol.identity.managed_identity import TokenRequest
-from protocol.refusals import refuse
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -37,7 +36,7 @@ def add_routes(application: web.Application, services: Services, entities: Handl
         try:
             content = issue(TokenRequest(secret, request.query.get("resource"), is_local(request)))
         except BrokerError as error:
-            refusal = refuse(error, operation="identity")
+            refusal = services.sources.refusals.refuse(error, operation="identity")
             answer = {"statusCode": refusal.status, "message": refusal.text}
             return web.json_response(answer, status=refusal.status)
         return web.json_response(content, headers={"Cache-Control": "no-store"})

@@ -24,6 +24,7 @@ from broker.core.namespace import Namespace
 from config.model.limits import RELAXED, Limits, Tier
 from protocol.codec.message_reader import Reader
 from protocol.http.application import Services, build
+from tests.support.protocol_sources import system_sources
 
 if TYPE_CHECKING:
     import ssl
@@ -146,6 +147,7 @@ class HttpHarness:
                 open_amqp=self._open_amqp,
                 namespace_name=NAME,
                 created_time_ms=self.clock.now_ms(),
+                sources=system_sources(),
                 tier=self._tier,
                 limits=self._limits,
             )

@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.core.contract.commands import GetEntity
-from protocol.codec import Described, ULong, encode, read_message
+from protocol.codec import Described, ULong, encode
 from protocol.http.data_plane import rest_messages
 from tests.http.client import Answer, entry, queue_entry, request
+from tests.support.protocol_sources import read_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable

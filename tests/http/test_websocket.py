@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from protocol.http import error_responses
 from protocol.http.websocket import HIGH_WATER_BYTES
 from tests.http.client import request
+from tests.support.protocol_sources import system_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -162,5 +163,7 @@ async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error_of_
         raise ClientConnectionResetError("Cannot write to closing transport")
 
     with capture_logs() as logged:
-        await error_responses.middleware(make_mocked_request("GET", PATH), upgrade)
+        await error_responses.middleware(system_sources())(
+            make_mocked_request("GET", PATH), upgrade
+        )
     assert ["info"] == [line["log_level"] for line in logged]

@@ -100,7 +100,8 @@ class SimulatedBroker:
             self._settings, self._topology, self._clock, self, self._store, random_bytes
         )
         access = Access(self._settings, self._topology, self.core.namespaces, self._clock)
-        self.clients = AmqpClients(self._settings, self.core, access, random_bytes)
+        sources = make_sources(self._clock.real_ms, self._clock.stopwatch_s, random_bytes)
+        self.clients = AmqpClients(self._settings, self.core, access, sources)
         await self.core.open()
         await self.core.begin()
         self._network.listen(self._accept, self._context)

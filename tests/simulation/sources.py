@@ -9,15 +9,11 @@ from __future__ import annotations
 import uuid
 from contextlib import ExitStack, contextmanager
 from itertools import count
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest import mock
 
 from broker.app.network import amqp_transport, shared_reading
 from broker.app.runtime.clock import Clock
-from protocol import refusals
-from protocol.amqp.nodes import coordinator
-from protocol.codec import message_ids, time_to_live
 from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
@@ -57,22 +53,14 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
     def new_uuid() -> uuid.UUID:
         return uuid.UUID(bytes=chance.randbytes(16), version=4)
 
-    prefix = chance.randbytes(8).hex().encode()
-    up_to_id = message_ids._PROPERTIES_UP_TO_ID[: -len(prefix)] + prefix
+    repeats.configure(lambda: clock.real_ms() / 1000, new_uuid)
     replaced: list[tuple[object, str, object]] = [
-        (uuid, "uuid4", new_uuid),
-        (coordinator, "uuid4", new_uuid),
-        (time_to_live, "time", SimpleNamespace(time=lambda: clock.real_ms() / 1000)),
-        (refusals, "time", SimpleNamespace(strftime=lambda *_: "", gmtime=lambda: None)),
-        (repeats, "_events", {}),
-        (repeats, "_now_s", lambda: clock.real_ms() / 1000),
+        (uuid, "uuid4", new_uuid),  # of the clients' library
         (amqp_transport, "perf_counter", clock.stopwatch_s),
         (shared_reading, "perf_counter", clock.stopwatch_s),
-        (message_ids, "_numbers", count(1)),
-        (message_ids, "_PREFIX", prefix),
-        (message_ids, "_PROPERTIES_UP_TO_ID", up_to_id),
     ]
     with ExitStack() as stack:
         for owner, name, value in replaced:
             stack.enter_context(mock.patch.object(owner, name, value))
+        stack.callback(repeats.configure)
         yield

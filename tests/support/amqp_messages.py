@@ -25,9 +25,9 @@ from protocol.codec import (
     decode,
     encode,
     encode_delivery,
-    read_message,
 )
 from tests.support.amqp_values import scalars, texts, values
+from tests.support.protocol_sources import read_message
 
 NOW_MS = 1_700_000_000_000
 TOKEN = UUID("00112233-4455-6677-8899-aabbccddeeff").bytes

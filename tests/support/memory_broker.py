@@ -23,7 +23,7 @@ from config.files.mistakes import Report
 from config.files.yaml_reader import read_yaml_form
 from config.model.limits import RELAXED
 from config.settings.settings import Settings
-from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.connection import Connection, ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
 from protocol.codec import Described, Symbol, ULong, encode
 from protocol.codec.message_reader import Reader
@@ -37,6 +37,7 @@ from tests.support.message_sections import (
     section,
     sections_of,
 )
+from tests.support.protocol_sources import system_sources
 
 if TYPE_CHECKING:
     from broker.core.contract.commands import Command
@@ -212,7 +213,7 @@ class MemoryClient(FrameClient):
         self.wake_at_ms: int | None = None
         self.heard: list[Frame] = []
         self.connection = Connection(
-            Surroundings(
+            ConnectionServices(
                 enter=broker.enter,
                 touch=lambda: None,
                 wake_at=self._wake_at,
@@ -222,6 +223,7 @@ class MemoryClient(FrameClient):
                 limits=broker.limits,
                 container_id="broker",
                 idle_timeout_ms=240_000,
+                sources=system_sources(),
                 memory=broker.memory,
             )
         )

@@ -7,7 +7,6 @@ What a client says is its connection's.
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,16 +16,15 @@ from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.network.shared_reading import SharedReading
 from broker.app.network.unread_output import UnreadOutput
 from broker.core.contract.errors import BrokerError
-from protocol.amqp.connection import Connection, Surroundings
+from protocol.amqp.connection import Connection, ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
 from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
     from config.settings.settings import Settings
+    from protocol.sources import ProtocolSources
 
 log = structlog.get_logger("peeklock.clients")
 
@@ -49,13 +47,14 @@ class AmqpClients:
         settings: Settings,
         core: DurableCore,
         access: Access,
-        random_bytes: Callable[[int], bytes] = os.urandom,
+        sources: ProtocolSources,
     ) -> None:
         self._idle_timeout_ms = settings.idle_timeout_ms
         self._limits = settings.limits
         self._core = core
         self._access = access
-        self._container_id = f"peeklock-{random_bytes(6).hex()}"
+        self._sources = sources
+        self._container_id = f"peeklock-{sources.new_uuid().hex[:12]}"
         self._transports: dict[AmqpTransport, None] = {}
         """In the order they came, so that the same run happens again in a simulation."""
         self._empty = asyncio.Event()
@@ -91,7 +90,7 @@ class AmqpClients:
             repeats.note(log.warning, "connections.too_many", "amqp", client=peer_name, max=most)
             return None
         return Connection(
-            Surroundings(
+            ConnectionServices(
                 enter=self._core.enter,
                 touch=lambda: self._core.turns.touch(transport),
                 wake_at=lambda at_ms: transport.wake_in(at_ms - self._access.now_ms()),
@@ -101,6 +100,7 @@ class AmqpClients:
                 limits=self._limits,
                 container_id=self._container_id,
                 idle_timeout_ms=self._idle_timeout_ms,
+                sources=self._sources,
                 memory=self._memory,
                 peer_name=peer_name,
             )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from config.files.topology import Topology
     from config.settings.settings import Settings
     from protocol.identity.managed_identity import TokenRequest
+    from protocol.sources import ProtocolSources
 
 HEADER_MAX_BYTES = 65_536
 """Broker properties of the REST API travel in one header."""
@@ -42,6 +43,7 @@ class HttpServer:
         core: DurableCore,
         clients: AmqpClients,
         access: Access,
+        sources: ProtocolSources,
     ) -> None:
         self._settings = settings
         self._topology = topology
@@ -49,6 +51,7 @@ class HttpServer:
         self._core = core
         self._clients = clients
         self._access = access
+        self._sources = sources
         self._runner: object | None = None
 
     async def start(
@@ -59,9 +62,9 @@ class HttpServer:
 
         from broker.app.network.http_connections import HttpConnections
         from protocol.http.application import Services, build
-        from protocol.http.error_responses import is_ours_to_mend
+        from protocol.http.error_responses import log_unreadable_request
 
-        logging.getLogger("aiohttp.server").addFilter(is_ours_to_mend)
+        logging.getLogger("aiohttp.server").addFilter(log_unreadable_request)
         default = self._core.default_namespace
         services = Services(
             ask=functools.partial(self._ask, default),
@@ -76,6 +79,7 @@ class HttpServer:
             open_amqp=self._clients.open_websocket,
             namespace_name=default,
             created_time_ms=self._clock.now_ms(),
+            sources=self._sources,
             tier=self._settings.tier,
             limits=self._settings.limits,
             is_strict=self._access.identity.strict,

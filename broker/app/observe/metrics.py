@@ -16,7 +16,6 @@ from broker import __version__
 from broker.app.observe.exposition import CONTENT_TYPE, Family, Histogram, escape, labels_of
 from broker.app.observe.process_metrics import process_families
 from broker.core.contract.counting import DeadLetterCause, Outcome
-from protocol.refusals import refusal_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
     from broker.core.namespace import Namespace
+    from protocol.refusals import Refusals
 
 COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
@@ -43,9 +43,12 @@ def count(turn: Turn) -> None:
 class Metrics:
     """All figures of one broker."""
 
-    def __init__(self, namespaces: Mapping[str, Namespace], clients: AmqpClients) -> None:
+    def __init__(
+        self, namespaces: Mapping[str, Namespace], clients: AmqpClients, refusals: Refusals
+    ) -> None:
         self._namespaces = namespaces
         self._clients = clients
+        self._refusals = refusals
         self._commit_seconds = Histogram(
             "peeklock_commit_seconds", "Time until a commit was durable.", COMMIT_SECONDS_BUCKETS
         )
@@ -92,7 +95,7 @@ class Metrics:
             "counter",
             "Refused operations by error condition, on every protocol.",
         )
-        for condition, number in sorted(refusal_counts().items()):
+        for condition, number in sorted(self._refusals.counts.items()):
             refusals.add(number, labels_of((("condition", condition),)))
         yield refusals
         for name, kind, text, value in (

@@ -15,16 +15,13 @@ from broker.core.contract.effects import Effect, Reply
 from broker.core.contract.message import MessageState
 from protocol.addresses import is_subscription
 from protocol.amqp.engine.states import LinkState
-from protocol.amqp.outcome_mapping import wire_error
 from protocol.codec import encode_delivery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from broker.core.contract.commands import Command
     from broker.core.contract.message import Message
-    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink
+    from protocol.amqp.engine.engine import Delivery, EngineLink
     from protocol.amqp.engine.outcomes import Outcome
+    from protocol.amqp.links.link_context import LinkContext
 
 ASKED_AT_ONCE_MAX = 100
 BROWSERS_AT_ONCE_MAX = 4
@@ -82,21 +79,20 @@ class BrowsingLink:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         link: EngineLink,
         path: str,
-        submit: Callable[[Command], None],
-        touch: Callable[[], None],
         turns: BrowsingTurns,
         *,
         presettled: bool,
         session_id: str | None,
     ) -> None:
-        self._engine = self.connection = engine
+        self._context = context
+        self._engine = self.connection = context.engine
         self._link = link
         self.path = path
-        self._submit = submit
-        self._touch = touch
+        self._submit = context.submit
+        self._touch = context.touch
         self._turns = turns
         self._presettled = presettled
         self._from_topic = is_subscription(path)
@@ -162,7 +158,7 @@ class BrowsingLink:
         self._asking = False
         self._turns.answered(self)
         if effect.error is not None:
-            error = wire_error(
+            error = self._context.refuse(
                 effect.error, entity=self.path, operation="browse", host=self._link.host
             )
             self._engine.detach(self._link, error)

@@ -30,7 +30,7 @@ from protocol.addresses import is_subscription
 from protocol.amqp.engine.outcomes import Outcome, Received, Transactional
 from protocol.amqp.links.session_filters import SessionFilterAnswer
 from protocol.amqp.links.via_entity import note_use
-from protocol.amqp.outcome_mapping import ANSWERS, settlement_of, wire_error
+from protocol.amqp.outcome_mapping import ANSWERS, settlement_of
 from protocol.codec import (
     Long,
     delivery_tag,
@@ -41,8 +41,8 @@ from protocol.codec import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.core.contract.commands import Command
-    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink
+    from protocol.amqp.engine.engine import Delivery, EngineLink
+    from protocol.amqp.links.link_context import LinkContext
 
 UNIX_EPOCH_TICKS = 621_355_968_000_000_000
 TICKS_PER_MS = 10_000
@@ -53,20 +53,19 @@ class ReceivingLink:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         link: EngineLink,
         path: str,
-        submit: Callable[[Command], None],
-        touch: Callable[[], None],
         *,
         presettled: bool,
         session_filter: SessionFilterAnswer | None = None,
     ) -> None:
-        self._engine = self.connection = engine
+        self._context = context
+        self._engine = self.connection = context.engine
         self._link = link
         self.path = path
-        self._submit = submit
-        self._touch = touch
+        self._submit = context.submit
+        self._touch = context.touch
         self._presettled = presettled
         self._from_topic = is_subscription(path)
         self._session_filter = session_filter or SessionFilterAnswer()
@@ -209,7 +208,7 @@ class ReceivingLink:
         self._engine.update(self._link, effect.handles, answer)
 
     def _settle_refused(self, effect: SettleRefused) -> None:
-        error = wire_error(effect.error, entity=self.path, operation="settle")
+        error = self._context.refuse(effect.error, entity=self.path, operation="settle")
         self._forget(effect.handles)
         self._engine.settle_refused(self._link, effect.handles, error)
 
@@ -226,7 +225,7 @@ class ReceivingLink:
         """The client settled deliveries in a transaction that is not known. There is no answer to
         a settled disposition, so the link ends with the error. What it has sent meanwhile for other
         transactions still counts, or they would be committed in part."""
-        error = wire_error(effect.error, entity=self.path, operation="settle")
+        error = self._context.refuse(effect.error, entity=self.path, operation="settle")
         self._engine.detach(self._link, error)
         self._submit(Detach([self]))
 
@@ -244,13 +243,13 @@ class ReceivingLink:
         self._offer_credit(self._engine.draining(self._link))
 
     def _refused(self, effect: AttachRefused) -> None:
-        error = wire_error(
+        error = self._context.refuse(
             effect.error, entity=self.path, operation="attach receiver", host=self._link.host
         )
         self._engine.refuse(self._link, error)
 
     def _detached(self, effect: Detached) -> None:
-        error = wire_error(
+        error = self._context.refuse(
             effect.error, entity=self.path, operation="receiver ended", host=self._link.host
         )
         self._unsettled.clear()

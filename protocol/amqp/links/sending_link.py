@@ -23,11 +23,9 @@ from broker.core.contract.errors import (
 )
 from protocol.amqp.engine.outcomes import ACCEPTED, Outcome, Transactional
 from protocol.amqp.links.via_entity import note_use
-from protocol.amqp.outcome_mapping import wire_error
 from protocol.codec import (
     ULong,
     encode,
-    identify,
     read_batch,
     read_message,
 )
@@ -35,11 +33,10 @@ from protocol.codec import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.core.contract.commands import Command
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
-    from config.model.limits import Limits
-    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
+    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
+    from protocol.amqp.links.link_context import LinkContext
 
 
 class SendingLink:
@@ -47,20 +44,20 @@ class SendingLink:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         link: EngineLink,
         path: str,
-        submit: Callable[[Command], None],
-        touch: Callable[[], None],
-        limits: Limits,
     ) -> None:
-        self._engine = self.connection = engine
+        self._context = context
+        self._engine = self.connection = context.engine
         self._link = link
         self.path = path
-        self._submit = submit
-        self._touch = touch
-        self._credit_window = limits.sender_credit_window
-        self._batch_max_bytes = limits.batch_max_bytes
+        self._submit = context.submit
+        self._touch = context.touch
+        self._real_ms = context.sources.real_ms
+        self._identify = context.sources.message_ids.identify
+        self._credit_window = context.limits.sender_credit_window
+        self._batch_max_bytes = context.limits.batch_max_bytes
         self._answered = 0
         self._transactions: dict[Delivery, bytes] = {}
         self._max_message_size_bytes = 0
@@ -77,7 +74,8 @@ class SendingLink:
             return
         handles: list[Any] = deliveries
         try:
-            messages = [read_message(payload) for payload in payloads]
+            real_ms = self._real_ms
+            messages = [read_message(payload, real_ms) for payload in payloads]
         except UndecodableMessage:
             messages, handles = self._readable(deliveries, payloads, kind)
         if kind.settled:
@@ -86,7 +84,9 @@ class SendingLink:
         elif kind.transaction_id is not None:
             self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
         if messages:
-            self._submit(Send(self, identify(messages), handles, kind.transaction_id, self._engine))
+            self._submit(
+                Send(self, self._identify(messages), handles, kind.transaction_id, self._engine)
+            )
 
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
@@ -98,7 +98,9 @@ class SendingLink:
             f"({self._max_message_size_bytes} bytes) currently allowed on the link."
         )
         if settled:
-            wire_error(error, entity=self.path, operation="send")  # logged; nobody to tell
+            self._context.refuse(
+                error, entity=self.path, operation="send"
+            )  # logged; nobody to tell
             self._settle_presettled([delivery])
         else:
             self._refuse(delivery, error)
@@ -109,11 +111,11 @@ class SendingLink:
 
     def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
         try:
-            messages, size_bytes = read_batch(payload)
+            messages, size_bytes = read_batch(payload, self._real_ms)
         except UndecodableMessage as error:
             self._doom(kind, error)
             if kind.settled:
-                wire_error(error, entity=self.path, operation="send")
+                self._context.refuse(error, entity=self.path, operation="send")
                 self._settle_presettled([delivery])
             else:
                 self._refuse(delivery, error)
@@ -126,7 +128,12 @@ class SendingLink:
             self._transactions[delivery] = kind.transaction_id
         self._submit(
             SendBatch(
-                self, identify(messages), handle, kind.transaction_id, size_bytes, self._engine
+                self,
+                self._identify(messages),
+                handle,
+                kind.transaction_id,
+                size_bytes,
+                self._engine,
             )
         )
 
@@ -138,12 +145,12 @@ class SendingLink:
         handles = []
         for delivery, payload in zip(deliveries, payloads, strict=True):
             try:
-                messages.append(read_message(payload))
+                messages.append(read_message(payload, self._real_ms))
                 handles.append(delivery)
             except UndecodableMessage as error:
                 self._doom(kind, error)
                 if kind.settled:
-                    wire_error(error, entity=self.path, operation="send")
+                    self._context.refuse(error, entity=self.path, operation="send")
                 else:
                     self._refuse(delivery, error)
         return messages, handles
@@ -174,13 +181,13 @@ class SendingLink:
         )
 
     def _refused(self, effect: AttachRefused) -> None:
-        error = wire_error(
+        error = self._context.refuse(
             effect.error, entity=self.path, operation="attach sender", host=self._link.host
         )
         self._engine.refuse(self._link, error)
 
     def _detached(self, effect: Detached) -> None:
-        error = wire_error(
+        error = self._context.refuse(
             effect.error, entity=self.path, operation="sender ended", host=self._link.host
         )
         self._engine.detach(self._link, error)
@@ -200,7 +207,9 @@ class SendingLink:
 
     def _send_refused(self, effect: SendRefused) -> None:
         if effect.handle is None:
-            wire_error(effect.error, entity=self.path, operation="send")  # logged, as promised
+            self._context.refuse(
+                effect.error, entity=self.path, operation="send"
+            )  # logged, as promised
             return
         self._transactions.pop(effect.handle, None)
         self._refuse(effect.handle, effect.error)
@@ -208,12 +217,14 @@ class SendingLink:
     def _transaction_refused(self, effect: TransactionRefused) -> None:
         """The client sent settled messages in a transaction that is not known: nothing else can
         tell it that they are lost."""
-        error = wire_error(effect.error, entity=self.path, operation="send")
+        error = self._context.refuse(effect.error, entity=self.path, operation="send")
         self._engine.detach(self._link, error)
         self.on_detach()
 
     def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
-        refusal = wire_error(error, entity=self.path, operation="send", host=self._link.host)
+        refusal = self._context.refuse(
+            error, entity=self.path, operation="send", host=self._link.host
+        )
         self._engine.settle_refused(self._link, [delivery], refusal)
         self._replenish(1)
 

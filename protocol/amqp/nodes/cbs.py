@@ -18,12 +18,12 @@ from protocol.addresses import MANAGEMENT_SUFFIX, is_receive_only
 from protocol.amqp.nodes.request_response import Request, write_response
 from protocol.codec import Int
 from protocol.identity import LISTEN, SEND, is_sas, spelled_path_of
-from protocol.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from protocol.amqp.authorization import ConnectionAuthorization
+    from protocol.refusals import Refusals
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
 DELETE_TOKEN = "delete-token"  # noqa: S105
@@ -43,11 +43,13 @@ class CbsNode:
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
         respond: Callable[[Request, bytes], None],
+        refusals: Refusals,
     ) -> None:
         self._permits = permits
         self._grants_changed = grants_changed
         self._has_entity = has_entity
         self._respond = respond
+        self._refusals = refusals
         self._is_python_sdk = False
         self._is_java_sdk = False
 
@@ -75,7 +77,9 @@ class CbsNode:
     def refuse(self, request: Request, error: BrokerError) -> None:
         """Say why a request was not taken."""
         audience = str(request.properties.get("name") or "")
-        refusal = refuse(error, entity=audience, operation="put-token", host=self._permits.hostname)
+        refusal = self._refusals.refuse(
+            error, entity=audience, operation="put-token", host=self._permits.hostname
+        )
         self._answer(request, refusal.status, refusal.text)
 
     def _answer(self, request: Request, status: int, description: str) -> None:

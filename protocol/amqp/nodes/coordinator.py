@@ -9,20 +9,19 @@ answer. So such a declare is answered, and the transaction begins once there is 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
 
 from broker.core.contract.commands import Declare, Detach, Discharge
 from broker.core.contract.effects import Effect, Reply
 from broker.core.contract.errors import BrokerError, MessageSizeExceeded, NotImplementedHere
 from protocol.amqp.engine.outcomes import ACCEPTED, Declared
-from protocol.amqp.outcome_mapping import wire_error
 from protocol.codec import VALUE, Described, DescribedType, code_of, decode, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.core.contract.commands import Command
-    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
+    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
+    from protocol.amqp.links.link_context import LinkContext
 
 COORDINATOR_CREDIT = 100
 
@@ -40,20 +39,19 @@ class CoordinatorLink:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         link: EngineLink,
-        submit: Callable[[Command], None],
         submit_later: Callable[[Declare], bool],
-        touch: Callable[[], None],
         authorize: Callable[[], None],
         *,
         rejects: bool = True,
     ) -> None:
-        self._engine = self.connection = engine
+        self._context = context
+        self._engine = self.connection = context.engine
         self._link = link
-        self._submit = submit
+        self._submit = context.submit
         self._submit_later = submit_later
-        self._touch = touch
+        self._touch = context.touch
         self._authorize = authorize
         """Raises unless the client has a token."""
         self._rejects = rejects
@@ -116,7 +114,7 @@ class CoordinatorLink:
     def _promise(self, delivery: Delivery) -> bool:
         """Answer a declare that comes before a token, or before the key that selects a namespace:
         the transaction begins then, and in the namespace that is selected."""
-        transaction_id = uuid4().bytes
+        transaction_id = self._context.sources.new_uuid().bytes
         promised = self._submit_later(Declare(self, None, transaction_id, self._engine))
         if promised:
             self._engine.settle(self._link, [delivery], Declared(transaction_id))
@@ -145,7 +143,7 @@ class CoordinatorLink:
     def _refuse(self, asked: Asked, error: BrokerError) -> None:
         """Reject a request. Who sent it settled, or cannot be told so, gets the error with the end
         of the link."""
-        refusal = wire_error(error, operation="transaction")
+        refusal = self._context.refuse(error, operation="transaction")
         if asked.settled or not self._rejects:
             self._engine.detach(self._link, refusal)
             self.on_detach()

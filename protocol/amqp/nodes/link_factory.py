@@ -35,11 +35,11 @@ from protocol.repeated_events import repeats
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.core.contract.commands import Command, Declare
-    from config.model.limits import Limits
+    from broker.core.contract.commands import Declare
     from protocol.amqp.authorization import ConnectionAuthorization
     from protocol.amqp.engine.attach import Attach
-    from protocol.amqp.engine.engine import Engine, EngineLink
+    from protocol.amqp.engine.engine import EngineLink
+    from protocol.amqp.links.link_context import LinkContext
     from protocol.amqp.nodes.request_response import RequestNode
 
 log = structlog.get_logger("peeklock.amqp")
@@ -75,27 +75,23 @@ class LinkFactory:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         permits: ConnectionAuthorization,
-        limits: Limits,
-        submit: Callable[[Command], None],
         submit_later: Callable[[Declare], bool],
-        touch: Callable[[], None],
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
     ) -> None:
-        self._engine = engine
+        self._context = context
         self._permits = permits
-        self._limits = limits
-        self._submit = submit
         self._submit_later = submit_later
-        self._touch = touch
         self._responses: list[ResponseLink] = []
         self._intake = RequestIntake()
         self.browsing = BrowsingTurns()
         self._spells_session_ids = False
         self._management: dict[str, ManagementNode] = {}
-        self._cbs = CbsNode(permits, grants_changed, has_entity, self._respond)
+        self._cbs = CbsNode(
+            permits, grants_changed, has_entity, self._respond, context.sources.refusals
+        )
 
     def open(self, properties: Mapping[str, object]) -> None:
         """The client has opened the connection and said which software it is."""
@@ -117,7 +113,7 @@ class LinkFactory:
     def connection_lost(self) -> None:
         """The connection is gone: break reference cycles, so that its memory is freed at once."""
         self.clear()
-        del self._cbs, self._submit, self._submit_later
+        del self._cbs, self._context, self._submit_later
 
     @property
     def requesters(self) -> list[ManagementNode]:
@@ -149,7 +145,7 @@ class LinkFactory:
             return self._attach_responses(link, attach, address)
         if address.kind is NodeKind.CBS:
             return self._attach_requests(link, address, self._cbs, CBS_REQUEST_MAX_BYTES)
-        limit_bytes = min(self._limits.message_max_bytes, MANAGEMENT_REQUEST_MAX_BYTES)
+        limit_bytes = min(self._context.limits.message_max_bytes, MANAGEMENT_REQUEST_MAX_BYTES)
         node = self._management_node(address.path)
         return self._attach_requests(link, address, node, limit_bytes)
 
@@ -159,14 +155,11 @@ class LinkFactory:
         paths = [path] if destination is None else [path, destination]
         self._permits.rest(link, *((SEND, one) for one in paths))
         peer = SendingLink(
-            self._engine,
+            self._context,
             link,
             path,
-            self._submit,
-            self._touch,
-            self._limits,
         )
-        self._submit(AttachSender(peer, path, destination, self._engine))
+        self._context.submit(AttachSender(peer, path, destination, self._context.engine))
         return peer
 
     def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ReceivingLink:
@@ -175,27 +168,23 @@ class LinkFactory:
         session, session_filter = self._session_request(attach)
         presettled = attach.snd_settle_mode == SETTLED_MODE
         peer = ReceivingLink(
-            self._engine,
+            self._context,
             link,
             path,
-            self._submit,
-            self._touch,
             presettled=presettled,
             session_filter=session_filter,
         )
         mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
-        self._submit(AttachReceiver(peer, path, mode, session, self._engine))
+        self._context.submit(AttachReceiver(peer, path, mode, session, self._context.engine))
         return peer
 
     def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
         self._permits.rest(link, (LISTEN, path))
         session, _ = self._session_request(attach)
         peer = BrowsingLink(
-            self._engine,
+            self._context,
             link,
             path,
-            self._submit,
-            self._touch,
             self.browsing,
             presettled=attach.snd_settle_mode == SETTLED_MODE,
             session_id=session.session_id if session is not None else None,
@@ -223,11 +212,9 @@ class LinkFactory:
 
     def _attach_coordinator(self, link: EngineLink, attach: Attach) -> CoordinatorLink:
         peer = CoordinatorLink(
-            self._engine,
+            self._context,
             link,
-            self._submit,
             self._submit_later,
-            self._touch,
             self._permits.authorize_transaction,
             rejects=not attach.outcomes or REJECTED_SYMBOL in attach.outcomes,
         )
@@ -238,18 +225,17 @@ class LinkFactory:
     def _attach_requests(
         self, link: EngineLink, node: Address, answerer: RequestNode, limit_bytes: int
     ) -> RequestLink:
-        peer = RequestLink(self._engine, link, node, answerer, self._intake, self._touch)
+        peer = RequestLink(self._context, link, node, answerer, self._intake)
         peer.attach(limit_bytes)
         return peer
 
     def _attach_responses(self, link: EngineLink, attach: Attach, node: Address) -> ResponseLink:
         peer = ResponseLink(
-            self._engine,
+            self._context,
             link,
             node,
             attach.target_address,
             self._intake,
-            self._touch,
             presettled=attach.snd_settle_mode == SETTLED_MODE,
         )
         peer.attach()
@@ -259,9 +245,7 @@ class LinkFactory:
     def _management_node(self, path: str) -> ManagementNode:
         node = self._management.get(path.lower())
         if node is None:
-            node = ManagementNode(
-                path, self._engine, self._submit, self._respond, self._authorize_request
-            )
+            node = ManagementNode(path, self._context, self._respond, self._authorize_request)
             self._management[path.lower()] = node
         return node
 

@@ -34,13 +34,13 @@ from protocol.codec import (
     encode_message,
     encode_peeked,
 )
-from protocol.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.core.contract.commands import Command
     from broker.core.contract.message import Message
+    from protocol.amqp.links.link_context import LinkContext
 
 PREFIX = "com.microsoft:"
 ALL_SESSIONS_SENTINEL_MS = 253_402_300_800_000
@@ -79,14 +79,14 @@ class ManagementNode:
     def __init__(
         self,
         path: str,
-        connection: object,
-        submit: Callable[[Command], None],
+        context: LinkContext,
         respond: Callable[[Request, bytes], None],
         authorize: Callable[[str, str], None],
     ) -> None:
         self.path = path
-        self.connection = connection
-        self._submit = submit
+        self.connection: object = context.engine
+        self.sources = context.sources
+        self._submit = context.submit
         self._respond = respond
         self._authorize = authorize
 
@@ -134,7 +134,9 @@ class ManagementNode:
             connection = request.link.connection
             self._submit(commands.DoomTransaction(request.transaction_id, connection, error))
         operation = str(request.properties.get("operation"))
-        refusal = refuse(error, entity=self.path, operation=operation, host=request.link.link.host)
+        host = request.link.link.host
+        refusals = self.sources.refusals
+        refusal = refusals.refuse(error, entity=self.path, operation=operation, host=host)
         properties = {
             "statusCode": Int(refusal.status),
             "statusDescription": refusal.text,
@@ -314,7 +316,7 @@ OPERATIONS: dict[str, Operation] = {
             node,
             request,
             node.path,
-            [arguments.message(entry) for entry in arguments.items(body, "messages")],
+            [arguments.message(entry, node.sources) for entry in arguments.items(body, "messages")],
             request.transaction_id,
             request.link.connection,
         ),

@@ -12,10 +12,11 @@ from uuid import UUID
 from broker.core.contract.commands import Settlement, SettlementKind
 from broker.core.contract.errors import ArgumentError, ArgumentOutOfRange, UndecodableMessage
 from config.model.limits import INT32_MAX
-from protocol.codec import Array, encode, identify, read_message
+from protocol.codec import Array, encode, read_message
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message
+    from protocol.sources import ProtocolSources
 
 DISPOSITIONS = {
     "completed": SettlementKind.COMPLETE,
@@ -90,16 +91,16 @@ def tokens(body: dict[str, Any]) -> list[bytes]:
     return found
 
 
-def message(entry: object) -> Message:
+def message(entry: object, sources: ProtocolSources) -> Message:
     """A message to schedule, from its entry in the list."""
     data = entry.get("message") if isinstance(entry, dict) else None
     if not isinstance(data, bytes):
         raise ArgumentError("Each entry of 'messages' must be a map with a binary 'message'.")
     try:
-        scheduled = read_message(data)
+        scheduled = read_message(data, sources.real_ms)
     except UndecodableMessage as error:
         raise ArgumentError(f"A message to schedule cannot be read: {error}") from error
-    return identify([scheduled])[0]
+    return sources.message_ids.identify([scheduled])[0]
 
 
 def settlement(body: dict[str, Any]) -> Settlement:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
 from protocol.amqp.engine.outcomes import ACCEPTED
-from protocol.amqp.outcome_mapping import wire_error
 from protocol.codec import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -29,12 +28,13 @@ from protocol.codec import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from broker.core.contract.errors import BrokerError
     from protocol.addresses import Address
-    from protocol.amqp.engine.engine import Delivery, Engine, EngineLink, TransferKind
+    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
     from protocol.amqp.engine.outcomes import Outcome
+    from protocol.amqp.links.link_context import LinkContext
     from protocol.amqp.nodes.request_intake import RequestIntake
 
 REQUEST_CREDIT = 200
@@ -77,19 +77,19 @@ class RequestLink:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         link: EngineLink,
         node: Address,
         answerer: RequestNode,
         intake: RequestIntake,
-        touch: Callable[[], None],
     ) -> None:
-        self._engine = engine
+        self._context = context
+        self._engine = context.engine
         self.link = link
         self.node = node
         self._answerer = answerer
         self._intake = intake
-        self._touch = touch
+        self._touch = context.touch
         self._answered = 0
 
     @property
@@ -177,7 +177,7 @@ class RequestLink:
 
     def end(self, error: BrokerError, delivery: Delivery | None = None) -> None:
         """End the link, over this delivery if one is given."""
-        refusal = wire_error(error, entity=self.node.path, operation="request")
+        refusal = self._context.refuse(error, entity=self.node.path, operation="request")
         if delivery is not None:
             self._engine.settle_refused(self.link, [delivery], refusal)
         self._engine.detach(self.link, refusal)
@@ -204,22 +204,21 @@ class ResponseLink:
 
     def __init__(
         self,
-        engine: Engine,
+        context: LinkContext,
         link: EngineLink,
         node: Address,
         address: str | None,
         intake: RequestIntake,
-        touch: Callable[[], None],
         *,
         presettled: bool,
     ) -> None:
-        self._engine = engine
+        self._engine = context.engine
         self._intake = intake
         self.link = link
         self.node = node
         self.address = address
         """The client's own end, where it named one: requests may say `reply-to` with it."""
-        self._touch = touch
+        self._touch = context.touch
         self._presettled = presettled
         self._waiting: deque[tuple[Request, bytes]] = deque()
         self._is_paused = False

@@ -121,7 +121,7 @@ class AdministrationApi:
 
     def public_feed(self) -> web.Response:
         """What the service shows at its root, and where there is no queue or topic."""
-        text = atom.public_feed(self._services.now_ms())
+        text = atom.public_feed(self._services.now_ms(), self._services.sources.new_uuid())
         return _atom_response(text, atom.CONTENT_TYPE_FEED, 200)
 
     async def _put_entity(self, call: Call, resource: request_paths.Entity) -> web.Response:

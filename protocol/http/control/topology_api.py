@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from broker.core.contract.errors import BrokerError
-from protocol.refusals import refuse
 
 if TYPE_CHECKING:
     from protocol.http.application import Services
@@ -31,7 +30,7 @@ def add_routes(application: web.Application, services: Services) -> None:
                 request.headers.get("Authorization"), request.query.get("form", "yaml")
             )
         except BrokerError as error:
-            refusal = refuse(error, operation="export")
+            refusal = services.sources.refusals.refuse(error, operation="export")
             return web.json_response({"error": refusal.text}, status=refusal.status)
         return web.json_response(content)
 

@@ -7,7 +7,6 @@ same rules as an AMQP client. There are no sessions here: the API has no way to 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -102,7 +101,10 @@ class DataPlane:
             else:
                 body = await _read(request, attached.max_message_size_bytes)
                 message = rest_messages.read_single(
-                    body, request.headers.get("Content-Type"), request.headers.items()
+                    body,
+                    request.headers.get("Content-Type"),
+                    request.headers.items(),
+                    self._services.sources,
                 )
                 self._services.submit(commands.Send(exchange, [message], [exchange]))
             await exchange.expect(SendAccepted)
@@ -111,12 +113,14 @@ class DataPlane:
     async def _read_batch(self, body: bytes) -> list[Message]:
         """The messages of a batch; others are served while it is read."""
         messages = []
-        began_s = time.perf_counter()
-        for message in rest_messages.read_batch(body, self._services.limits.batch_max_messages):
+        sources = self._services.sources
+        began_s = sources.stopwatch_s()
+        max_messages = self._services.limits.batch_max_messages
+        for message in rest_messages.read_batch(body, max_messages, sources):
             messages.append(message)
-            if time.perf_counter() - began_s > READING_S:
+            if sources.stopwatch_s() - began_s > READING_S:
                 await asyncio.sleep(READING_S)
-                began_s = time.perf_counter()
+                began_s = sources.stopwatch_s()
         return messages
 
     async def _receive(self, request: web.Request, path: str) -> web.Response:

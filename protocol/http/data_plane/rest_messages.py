@@ -31,7 +31,6 @@ from protocol.codec import (
     decode,
     encode,
     encode_message,
-    identify,
     moment_of,
     plain,
     read_message,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from broker.core.contract.message import Message
+    from protocol.sources import ProtocolSources
 
 BATCH_CONTENT_TYPE = "application/vnd.microsoft.servicebus.json"
 BROKER_PROPERTIES = "BrokerProperties"
@@ -114,7 +114,10 @@ _STATES = ("Active", "Deferred", "Scheduled")
 
 
 def read_single(
-    body: bytes, content_type: str | None, headers: Iterable[tuple[str, str]]
+    body: bytes,
+    content_type: str | None,
+    headers: Iterable[tuple[str, str]],
+    sources: ProtocolSources,
 ) -> Message:
     """The message of one request; raises `ArgumentError`."""
     broker_properties: Mapping[str, Any] = {}
@@ -124,10 +127,10 @@ def read_single(
             broker_properties = _mapping(_json(text, BROKER_PROPERTIES), BROKER_PROPERTIES)
         elif not _is_http(name):
             properties[name] = _header_value(text)
-    return _message(body, content_type, broker_properties, properties)
+    return _message(body, content_type, broker_properties, properties, sources)
 
 
-def read_batch(body: bytes, max_messages: int) -> Iterator[Message]:
+def read_batch(body: bytes, max_messages: int, sources: ProtocolSources) -> Iterator[Message]:
     """The messages of a batch request, one after the other, so that others can be served in between;
     raises `ArgumentError`, or `MessageSizeExceeded` if they are too many."""
     for number, item in enumerate(_items(body), 1):
@@ -146,7 +149,7 @@ def read_batch(body: bytes, max_messages: int) -> Iterator[Message]:
             content = text.encode()
         except UnicodeEncodeError:
             raise ArgumentError(f"The Body of message {number} is not valid text.") from None
-        yield _message(content, content_type, broker_properties, properties)
+        yield _message(content, content_type, broker_properties, properties, sources)
 
 
 def _items(body: bytes) -> Iterator[Any]:
@@ -185,6 +188,7 @@ def _message(
     content_type: str | None,
     broker_properties: Mapping[str, Any],
     properties: Mapping[str, Any],
+    sources: ProtocolSources,
 ) -> Message:
     fields: list[object] = [None] * _FIELD_COUNT
     annotations: dict[Symbol, object] = {}
@@ -217,10 +221,10 @@ def _message(
         sections.append(Described(ULong(APPLICATION_PROPERTIES), dict(properties)))
     sections.append(Described(ULong(DATA), body))
     try:
-        message = read_message(b"".join(encode(section) for section in sections))
+        message = read_message(b"".join(encode(section) for section in sections), sources.real_ms)
     except ValueError as error:
         raise ArgumentError(f"A property of the message cannot be encoded: {error}") from None
-    return identify([message])[0]
+    return sources.message_ids.identify([message])[0]
 
 
 def _is_http(name: str) -> bool:

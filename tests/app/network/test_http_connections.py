@@ -11,6 +11,7 @@ from aiohttp import web
 
 from broker.app.network.http_connections import HttpConnections
 from protocol.http import error_responses, request_bodies
+from tests.support.protocol_sources import system_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,7 +39,7 @@ class Host:
 async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
     monkeypatch.setattr(request_bodies, "SILENCE_MAX_S", TIMEOUT_S)
     host = Host()
-    application = web.Application(middlewares=[error_responses.middleware])
+    application = web.Application(middlewares=[error_responses.middleware(system_sources())])
     application.router.add_route("*", "/", host.answer)
     connections = HttpConnections(
         TIMEOUT_S, lambda count: count > CONNECTIONS_MAX, keep_alive_timeout_s=KEEP_ALIVE_S

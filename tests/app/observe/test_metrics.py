@@ -11,6 +11,7 @@ from broker.app.observe import metrics
 from broker.app.observe.metrics import Metrics
 from broker.core.contract.turn import Turn
 from config.model.definitions import QueueDefinition
+from protocol.refusals import Refusals
 from tests.support.core_dialogue import CoreDialogue
 
 MANY = 500
@@ -22,7 +23,7 @@ async def test_a_scrape_is_cut_into_parts(monkeypatch):
     dialogue = CoreDialogue()
     dialogue.namespace.declare({f"q{n}": QueueDefinition() for n in range(MANY)}, 1, Turn())
     clients = SimpleNamespace(connection_count=0, connections_total=0, link_count=0)
-    shown = Metrics({"ns": dialogue.namespace}, clients)  # type: ignore[arg-type]
+    shown = Metrics({"ns": dialogue.namespace}, clients, Refusals(lambda: 0))  # type: ignore[arg-type]
     scrape = asyncio.get_running_loop().create_task(shown.render())
     passes = 0
     while not scrape.done():

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
-from protocol.codec import Described, ULong, encode, read_message
-from protocol.codec.message_ids import identify
+from protocol.codec import Described, ULong, encode
+from protocol.codec.message_ids import MessageIds
 from protocol.codec.message_reader import Reader
 from tests.support.amqp_messages import APPLICATION_PROPERTIES, DATA, bare, encoded
+from tests.support.protocol_sources import read_message
 
 PROPERTIES = 0x73
+identify = MessageIds(bytes(range(8))).identify
 
 
 def properties(*fields: object) -> Described:
