@@ -18,6 +18,7 @@ from config.files import yaml_reader
 from config.files.document import parse_json
 from config.files.mistakes import Report
 from config.model.limits import RELAXED
+from protocol.sources import make_sources
 from tests.simulation.virtual_loop import PROCESS
 from tests.support.proton.answers import ANSWER_TIMEOUT_S, Unanswered
 from tests.support.proton.connection import PeerFailed

@@ -139,7 +139,7 @@ class ProtonEvents:
         """Forget all links, because the socket is gone. The handler is not called for them."""
         for link in self._links.values():
             self._memory.sent_buffers.kept_bytes -= link.kept_bytes
-            link.forget()
+            link.free()
         self._endpoints.clear()
 
     def free_ended(self) -> bool:
