@@ -87,6 +87,8 @@ class Limits:
     session_id_max_characters: int = 128
     session_state_max_bytes: int = 100 * MEBIBYTE
     session_states_per_entity_max: int = 1_000_000
+    session_states_max_bytes: int = 128 * MEBIBYTE
+    """Of all entities of a namespace together: they are in memory."""
 
     # --- requests ---------------------------------------------------------------------------
     peek_max_messages: int = 10_000

@@ -259,6 +259,12 @@ class MessageRequests:
             raise QuotaExceeded(
                 f"An entity keeps at most {limits.session_states_per_entity_max} session states."
             )
+        all_bytes = self._environment.session_state_bytes + grows_by
+        if grows_by > 0 and all_bytes > limits.session_states_max_bytes:
+            raise QuotaExceeded(
+                "The states of all sessions of a namespace have at most "
+                f"{limits.session_states_max_bytes} bytes together."
+            )
         if grows_by > 0 and (error := entity.refuses_size(0, grows_by)) is not None:
             raise error
         turn.records += sessions.set_state(session, command.state, now_ms)

@@ -45,5 +45,7 @@ class Environment:
     """Where credit, messages or receivers have changed: dispatched at the end of the turn."""
     arrived: list[Message] = field(default_factory=list)
     """Messages that came in over the budget: unless delivered in this turn, their bodies go."""
+    session_state_bytes: int = 0
+    """How large the states of all sessions are, which are in memory."""
     sends_refused: BrokerError | None = None
     """Why nothing can be stored at present, if so."""

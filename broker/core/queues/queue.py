@@ -469,6 +469,7 @@ class Queue:
         backlog.drop(self)
         if self.sessions is not None:
             self.account.size_bytes -= self.sessions.state_bytes
+            self.environment.session_state_bytes -= self.sessions.state_bytes
             self.sessions = None
         if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
             backlog.add(self)

@@ -350,6 +350,7 @@ class Sessions:
         grows_by = len(state or b"") - len(session.state or b"")
         self.state_bytes += grows_by
         self._queue.account.size_bytes += grows_by
+        self._queue.environment.session_state_bytes += grows_by
         self.state_count += (state is not None) - (session.state is not None)
         session.state = state
         session.state_updated_ms = now_ms

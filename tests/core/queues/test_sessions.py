@@ -8,6 +8,7 @@ from broker.core.contract.commands import (
     ABANDON,
     COMPLETE,
     DEFER,
+    DeleteEntity,
     Detach,
     GetSessionState,
     ListSessions,
@@ -397,6 +398,25 @@ def test_state_has_a_size_limit():
     dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"4321"))
     with pytest.raises(QuotaExceeded):
         dialogue.ask(SetSessionState(CLIENT, "s", "q", "y", b"1"))
+
+
+def test_the_states_of_a_namespace_are_bounded_together():
+    """They are in memory. What is cleared, or goes with its entity, makes room."""
+    session_queue = QueueDefinition(requires_session=True)
+    dialogue = CoreDialogue(
+        entities={"q": session_queue, "other": session_queue},
+        limits=Limits(session_states_max_bytes=10),
+    )
+    dialogue.run(attach_receiver(R, session="x"), attach_receiver(OTHER, "other", session="y"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"1234567"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "other", "y", b"123"))
+    with pytest.raises(QuotaExceeded):
+        dialogue.ask(SetSessionState(CLIENT, "s", "other", "y", b"1234"))
+    assert b"123" == dialogue.ask(GetSessionState(CLIENT, "g", "other", "y"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "q", "x", b"123456"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "other", "y", b"1234"))
+    dialogue.ask(DeleteEntity(CLIENT, "d", "q"))
+    dialogue.ask(SetSessionState(CLIENT, "s", "other", "y", b"1234567890"))
 
 
 def test_state_is_no_larger_than_a_message():
