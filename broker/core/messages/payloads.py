@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
 
 
-MESSAGES_MAX = 200_000
+MESSAGES_MAX = 100_000
 """How many messages are in memory before those that only wait are kept in the small form. Each takes
 about three hundred bytes besides its body."""
 
