@@ -239,8 +239,7 @@ class Clients(RuleBasedStateMachine):
     @rule()
     def bodies_are_read(self):
         needed, self.needed = self.needed, []
-        payloads = self.dialogue.shelf.payloads
-        self.run(PayloadsLoaded({i: payloads[i] for i in needed if i in payloads}))
+        self.run(PayloadsLoaded(self.dialogue.store.read_payloads(needed)))
 
     @rule(on=st.booleans())
     def forwarding_is_switched(self, on):
@@ -280,7 +279,7 @@ class Clients(RuleBasedStateMachine):
     @invariant()
     def every_stored_message_is_in_exactly_one_queue(self):
         live = [one for queue in self.queues for one in queue.index.walk()]
-        rows = self.dialogue.shelf.rows
+        rows = self.dialogue.store.rows
         assert len(live) == len(rows)
         for one in live:
             row = rows[one.id]
@@ -296,8 +295,8 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def every_payload_is_referred_to_by_a_message(self):
-        referred = {row.payload_id for row in self.dialogue.shelf.rows.values()}
-        assert referred == set(self.dialogue.shelf.payloads)
+        referred = {row.payload_id for row in self.dialogue.store.rows.values()}
+        assert referred == set(self.dialogue.store.payloads)
 
     @invariant()
     def numbers_rise_and_books_balance(self):

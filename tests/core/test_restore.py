@@ -82,7 +82,7 @@ def test_locks_are_gone_and_old_tokens_worthless():
     assert ["h"] == refused.handles
 
 
-def test_numbers_and_ids_are_not_used_twice():
+def test_sequence_numbers_are_not_used_twice():
     """Even if the messages that had them are gone."""
     dialogue = CoreDialogue()
     dialogue.run(send("a", "b"), credit(2))
@@ -91,6 +91,16 @@ def test_numbers_and_ids_are_not_used_twice():
     later.run(AttachSender(S, "q"))
     (record,) = later.run(send("c")).records
     assert [3] == [row.sequence_number for row in record.rows]
+
+
+def test_ids_of_messages_are_not_used_twice():
+    """As long as the store has a message, no other gets its id."""
+    dialogue = CoreDialogue()
+    dialogue.run(send("a", "b"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
+    later = dialogue.restarted()
+    later.run(AttachSender(S, "q"))
+    (record,) = later.run(send("c")).records
     assert [3] == [row.id for row in record.rows]
 
 
@@ -204,10 +214,10 @@ def test_several_namespaces_share_one_store():
     """Each gets back its own."""
     dialogue = CoreDialogue()
     dialogue.run(send("a"))
-    shelf = dialogue.commit()
+    store = dialogue.commit()
     ids = MessageIds()
     namespaces = {name: Namespace(name, ids=ids, **dialogue.options) for name in ("ns", "other")}
-    Namespace.restore_all(namespaces, shelf, dialogue.now_ms)
+    Namespace.restore_all(namespaces, store.load(), dialogue.now_ms)
     assert [1, 0] == [len(list(namespace.views())) for namespace in namespaces.values()]
     assert (2, 2) == (ids.next_message_id, ids.next_entity_id)
 

@@ -202,9 +202,8 @@ class SlowReads:
         return [one for one in told if not isinstance(one, PayloadsNeeded)]
 
     def answer_read(self):
-        payloads = self.dialogue.commit().payloads
-        ids = self.needed.pop(0).payload_ids
-        return self.tell(PayloadsLoaded({one: payloads[one] for one in ids if one in payloads}))
+        payloads = self.dialogue.commit().read_payloads(self.needed.pop(0).payload_ids)
+        return self.tell(PayloadsLoaded(payloads))
 
 
 def test_a_peek_that_waits_for_two_reads_keeps_what_the_first_one_brought():

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.simulation.simulated_broker import SimulatedBroker
-    from tests.simulation.store import SimulatedStore
+    from tests.support.fake_store import FakeStore
 
 
-def differences(broker: SimulatedBroker, store: SimulatedStore, now_ms: int) -> Iterator[Finding]:
+def differences(broker: SimulatedBroker, store: FakeStore, now_ms: int) -> Iterator[Finding]:
     """Everything that is left of clients, and everything that memory and store disagree about."""
     for namespace in broker.namespaces.values():
         try:
@@ -27,7 +27,7 @@ def differences(broker: SimulatedBroker, store: SimulatedStore, now_ms: int) -> 
         yield Finding(NOTHING_LEFT, text)
 
 
-def _differences(broker: SimulatedBroker, store: SimulatedStore, now_ms: int) -> Iterator[str]:
+def _differences(broker: SimulatedBroker, store: FakeStore, now_ms: int) -> Iterator[str]:
     if broker.clients.connection_count:
         yield f"{broker.clients.connection_count} connections are still known"
     if not broker.core.is_idle:

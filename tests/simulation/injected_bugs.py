@@ -15,7 +15,7 @@ from broker.core.contract.commands import Detach, Send
 from broker.core.contract.records import MessageIdsSeen, MessagesDeleted, MessagesStored
 from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
-from tests.simulation.store import SimulatedStore
+from tests.support.fake_store import FakeStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,10 +60,10 @@ def keep_locks() -> Iterator[None]:
 @contextmanager
 def drop_records() -> Iterator[None]:
     """Now and then the store forgets a record of a batch."""
-    commit = SimulatedStore.commit
+    commit = FakeStore.commit
     seen = 0
 
-    def commit_others(self: SimulatedStore, records: Sequence[Record]) -> None:
+    def commit_others(self: FakeStore, records: Sequence[Record]) -> None:
         nonlocal seen
         kept = []
         for record in records:
@@ -74,7 +74,7 @@ def drop_records() -> Iterator[None]:
             kept.append(record)
         commit(self, kept)
 
-    with mock.patch.object(SimulatedStore, "commit", commit_others):
+    with mock.patch.object(FakeStore, "commit", commit_others):
         yield
 
 
@@ -97,12 +97,12 @@ def reorder_sends() -> Iterator[None]:
 @contextmanager
 def forget_message_ids() -> Iterator[None]:
     """The store does not keep which message ids were seen."""
-    commit = SimulatedStore.commit
+    commit = FakeStore.commit
 
-    def commit_others(self: SimulatedStore, records: Sequence[Record]) -> None:
+    def commit_others(self: FakeStore, records: Sequence[Record]) -> None:
         commit(self, [record for record in records if not isinstance(record, MessageIdsSeen)])
 
-    with mock.patch.object(SimulatedStore, "commit", commit_others):
+    with mock.patch.object(FakeStore, "commit", commit_others):
         yield
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from config.settings.settings import Settings
     from tests.simulation.simulated_network import BrokerWire, Network
     from tests.simulation.sources import VirtualClock
-    from tests.simulation.store import SimulatedStore
     from tests.simulation.virtual_loop import VirtualLoop
+    from tests.support.fake_store import FakeStore
 
 WATCH_INTERVAL_S = 0.5
 GRACE_S = 0.5
@@ -64,7 +64,7 @@ class SimulatedBroker:
         number: int,
         loop: VirtualLoop,
         network: Network,
-        store: SimulatedStore,
+        store: FakeStore,
         clock: VirtualClock,
         chance: Random,
         topology: Topology,

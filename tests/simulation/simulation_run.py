@@ -47,9 +47,9 @@ from tests.simulation.part_sizes import drawn_sizes
 from tests.simulation.simulated_broker import SimulatedBroker, topology_of
 from tests.simulation.simulated_network import Network
 from tests.simulation.sources import STEPS_S, VirtualClock, seeded
-from tests.simulation.store import SimulatedStore, StoreFault
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.support.fake_store import FakeStore, StoreFault
 from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class World:
         self.trace = Trace(self.loop.time, show)
         self.clock = VirtualClock(self.loop, self._speed_chance.choice(STEPS_S))
         self.network = Network(self.loop, seed, self.trace, self._ended_by_broker)
-        self.store = SimulatedStore(self.trace)
+        self.store = FakeStore(checks=False, note=self.trace.note)
         self.findings: list[Finding] = []
         self.faults: list[str] = []
         self.counts: dict[str, int] = {}

@@ -7,7 +7,7 @@ their sequence numbers and errors by their classes. Whatever is not expected is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.core.contract import effects, records
@@ -29,6 +29,7 @@ from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace
 from config.model.definitions import EntityDefinition, QueueDefinition
 from config.model.limits import RELAXED, Limits
+from tests.support.fake_store import FakeStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -265,7 +266,7 @@ class CoreDialogue:
         }
         self.namespace = Namespace("ns", ids=self.ids, **self.options)
         self.turns: list[Turn] = []
-        self.shelf = Shelf()
+        self.store = FakeStore()
         self._committed = 0
         self.reads: list[list[int]] = []
         """Payload ids that were read back, read by read."""
@@ -326,20 +327,20 @@ class CoreDialogue:
 
     # --- with a store -----------------------------------------------------------------------
 
-    def commit(self) -> Shelf:
-        """What the store holds after all turns so far."""
-        self.shelf.commit(*self.turns[self._committed :])
+    def commit(self) -> FakeStore:
+        """Commit all turns so far; returns the store."""
+        for turn in self.turns[self._committed :]:
+            self.store.commit(turn.records)
         self._committed = len(self.turns)
-        return self.shelf
+        return self.store
 
     def serve(self, *steps: Command | Advance) -> list[Any]:
         """Do steps, and read back whatever bodies they ask for: all effects, in order."""
         told: list[Any] = list(self.run(*steps).effects)
         for effect in told:  # which grows meanwhile
             if isinstance(effect, PayloadsNeeded):
-                payloads = self.commit().payloads
                 self.reads.append(list(effect.payload_ids))
-                found = {i: payloads[i] for i in effect.payload_ids if i in payloads}
+                found = self.commit().read_payloads(effect.payload_ids)
                 told += self.run(PayloadsLoaded(found)).effects
         return told
 
@@ -351,11 +352,11 @@ class CoreDialogue:
     def restarted(self, after_ms: int = 0) -> CoreDialogue:
         """The same broker after a restart: a new namespace over what was committed."""
         later = CoreDialogue(entities={}, attach=False)
-        later.shelf = self.commit()
+        later.store = self.commit()
         later.now_ms = self.now_ms + after_ms
         later._tokens = self._tokens
         later.namespace = Namespace("ns", ids=later.ids, **later.options)
-        later.namespace.restore(later.shelf, later.now_ms)
+        later.namespace.restore(later.store.load(), later.now_ms)
         return later
 
     # --- dialogue ---------------------------------------------------------------------------
@@ -387,106 +388,3 @@ class CoreDialogue:
                     [*self._log, *(f"   << {left}   (not expected)" for left in self._pending)]
                 )
             )
-
-
-# --- a store, as far as the core can tell --------------------------------------------------------
-
-
-@dataclass
-class Shelf:
-    """What a store would remember of turns: the naive way, for restoring and for checking."""
-
-    rows: dict[int, records.MessageRow] = field(default_factory=dict)
-    payloads: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
-    stored_entities: dict[int, records.EntityStored] = field(default_factory=dict)
-    stored_rules: dict[tuple[int, int], records.RuleRow] = field(default_factory=dict)
-    states: dict[tuple[int, str], records.SessionStateSet] = field(default_factory=dict)
-    seen: dict[tuple[int, str], int] = field(default_factory=dict)
-    sequence_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
-    highest_message_id: int = 0
-    messages_as_sent: tuple[records.SentRow, ...] = ()
-
-    def commit(self, *turns: Turn) -> Shelf:
-        for turn in turns:
-            for record in turn.records:
-                self._write(record)
-        return self
-
-    def _write(self, record: records.Record) -> None:
-        match record:
-            case records.MessagesStored(rows, payloads):
-                for payload in payloads:
-                    assert payload.id not in self.payloads, f"payload {payload.id} stored twice"
-                    self.payloads[payload.id] = (payload.body, payload.annotations)
-                for row in rows:
-                    assert row.id not in self.rows, f"message {row.id} stored twice"
-                    self._put(row)
-            case records.MessagesUpdated(rows):
-                for row in rows:
-                    assert row.id in self.rows, f"message {row.id} updated before it was stored"
-                    self._put(row)
-            case records.MessagesDeleted(ids, payload_ids):
-                for message_id in ids:
-                    del self.rows[message_id]
-                for payload_id in payload_ids:
-                    del self.payloads[payload_id]
-            case records.SessionStateSet(entity_id, session_id, state, _):
-                self.states[entity_id, session_id] = record
-                if state is None:
-                    del self.states[entity_id, session_id]
-            case records.MessageIdsSeen(entity_id, seen):
-                self.seen.update({(entity_id, text): until for text, until in seen})
-            case records.MessageIdsForgotten(entity_id, until_ms):
-                self.seen = {
-                    key: until
-                    for key, until in self.seen.items()
-                    if key[0] != entity_id or until > until_ms
-                }
-            case records.EntityStored():
-                self.stored_entities[record.entity_id] = record
-            case records.RulesStored(rows):
-                self.stored_rules.update({(row.entity_id, row.number): row for row in rows})
-            case records.RulesDeleted(entity_id, numbers):
-                for number in numbers:
-                    del self.stored_rules[entity_id, number]
-            case records.EntityDeleted(entity_id):
-                del self.stored_entities[entity_id]
-                self.stored_rules = {
-                    key: row for key, row in self.stored_rules.items() if key[0] != entity_id
-                }
-                self.sequence_numbers = {
-                    key: number
-                    for key, number in self.sequence_numbers.items()
-                    if key[0] != entity_id
-                }
-
-    def _put(self, row: records.MessageRow) -> None:
-        assert row.payload_id in self.payloads, f"message {row.id} has no payload"
-        self.rows[row.id] = row
-        key = row.entity_id, row.sub_queue
-        self.sequence_numbers[key] = max(self.sequence_numbers.get(key, 0), row.sequence_number)
-        self.highest_message_id = max(self.highest_message_id, row.id)
-
-    # --- as a snapshot ----------------------------------------------------------------------
-
-    @property
-    def entities(self) -> list[records.EntityStored]:
-        return list(self.stored_entities.values())
-
-    @property
-    def rules(self) -> list[records.RuleRow]:
-        return list(self.stored_rules.values())
-
-    @property
-    def messages(self) -> list[records.MessageRow]:
-        return sorted(
-            self.rows.values(), key=lambda row: (row.entity_id, row.sub_queue, row.sequence_number)
-        )
-
-    @property
-    def session_states(self) -> list[records.SessionStateSet]:
-        return list(self.states.values())
-
-    @property
-    def message_ids(self) -> list[tuple[int, str, int]]:
-        return [(entity_id, text, until) for (entity_id, text), until in self.seen.items()]

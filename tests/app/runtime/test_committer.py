@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.core.contract.records import MessagesDeleted
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError
-from storage.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from broker.core.contract.records import Record
+from tests.support.fake_store import FakeStore
 
 ENOUGH_COMMITS = 1_000
-
-
-class CountingStore(MemoryStore):
-    """Commits in a thread, like a store on disk, and counts."""
-
-    blocking = True
-
-    def __init__(self, *, failure: Exception | None = None) -> None:
-        super().__init__()
-        self.commits = 0
-        self._failure = failure
-
-    def commit(self, records: Sequence[Record]) -> None:
-        self.commits += 1
-        if self._failure is not None:
-            raise self._failure
 
 
 class Load:
     """Clients that ask for more as soon as they have their answer."""
 
-    def __init__(self, store: CountingStore) -> None:
+    def __init__(self, store: FakeStore) -> None:
         self.failures: list[Exception] = []
         self.released = 0
         self._store = store
@@ -62,7 +39,7 @@ def _ignore(seconds: float, records: int) -> None:
 
 @pytest.fixture
 def load():
-    load = Load(CountingStore())
+    load = Load(FakeStore(checks=False))
     yield load
     load.committer.close()
 
@@ -104,7 +81,8 @@ async def test_whatever_fails_a_commit_is_told_and_nothing_is_released(
 ):
     """Whoever waits goes on and finds out; answers that rest on the batch never leave, nor do
     those of later turns, until the owner has restored memory from the store."""
-    store = CountingStore(failure=failure)
+    store = FakeStore(checks=False)
+    store.failure = failure
     store.blocking = blocking
     load = Load(store)
     load.ask()
@@ -151,7 +129,7 @@ async def test_a_release_that_fails_is_told(load: Load):
         raise bug
 
     failures: list[Exception] = []
-    committer = Committer(CountingStore(), release, failures.append, _ignore)
+    committer = Committer(FakeStore(checks=False), release, failures.append, _ignore)
     turn = Turn()
     turn.records.append(MessagesDeleted([1], []))
     committer.submit(turn)

@@ -339,8 +339,8 @@ def test_deleting_a_topic_deletes_its_subscriptions():
     dialogue.ask(DeleteEntity(CLIENT, "d", "t"))
     with pytest.raises(EntityNotFound):
         dialogue.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x"))
-    shelf = dialogue.commit()
-    assert ({}, {}, {}) == (shelf.rows, shelf.payloads, shelf.stored_entities)
+    store = dialogue.commit()
+    assert ({}, {}, {}) == (store.rows, store.payloads, store.entities)
     assert dialogue.namespace.next_deadline_ms() is None
 
 

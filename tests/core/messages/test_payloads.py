@@ -98,7 +98,7 @@ def test_nothing_is_delivered_without_its_body(dialogue):
     dialogue.serve(send("a"), send("b"))
     dialogue.commit()
     assert dialogue >> credit(9) << PayloadsNeeded([1])
-    loaded = PayloadsLoaded({1: dialogue.shelf.payloads[1]})
+    loaded = PayloadsLoaded(dialogue.store.read_payloads([1]))
     assert dialogue >> loaded << Deliver(R, [1, 2, 3], [T1, T2, T3])
 
 
@@ -190,7 +190,7 @@ def test_a_message_removed_while_its_body_is_read_is_not_delivered(dialogue):
         for payload_id in e.payload_ids
     ]
     dialogue.ask(DeleteMessages(CLIENT, "d", "q", 9, START_MS + 1))
-    loaded = {i: dialogue.shelf.payloads[i] for i in needed}
+    loaded = dialogue.store.read_payloads(needed)
     effects = dialogue.serve(PayloadsLoaded(loaded), credit(9))
     assert "gone" not in [text_of(m) for e in effects if isinstance(e, Deliver) for m in e.messages]
 

@@ -140,9 +140,9 @@ def test_the_name_and_the_state_outlast_a_restart(dialogue):
 def test_a_store_with_both_spellings_is_read_as_one_session(dialogue, state):
     """Written when case mattered: the last state that was set counts, and the other never returns."""
     dialogue.run(send(message("1", session="blue")))
-    shelf = dialogue.commit()
+    store = dialogue.commit()
     for at_ms, name, value in ((2, "BLUE", b"newer"), (1, "Blue", b"older"), (0, "blue", b"old")):
-        shelf.states[1, name] = SessionStateSet(1, name, value, START_MS + at_ms)
+        store.session_states[1, name] = SessionStateSet(1, name, value, START_MS + at_ms)
     later = dialogue.restarted()
     assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     later.run(attach_receiver(R, session="BLUE"))
@@ -152,16 +152,15 @@ def test_a_store_with_both_spellings_is_read_as_one_session(dialogue, state):
     again.run(attach_receiver(R, session="bLuE"))
     assert state == again.ask(GetSessionState(CLIENT, "g", "q", "blue"))
     expected = {} if state is None else {(1, "blue"): state}
-    assert expected == {key: one.state for key, one in again.commit().states.items()}
+    assert expected == {key: one.state for key, one in again.commit().session_states.items()}
 
 
 def test_messages_of_both_spellings_in_a_store_are_one_session(dialogue):
     dialogue.run(send(message("1", session="blue"), message("2", session="red")))
-    shelf = dialogue.commit()
-    shelf.rows = {
-        number: row._replace(session_id="BLUE") if row.session_id == "red" else row
-        for number, row in shelf.rows.items()
-    }
+    store = dialogue.commit()
+    for number, row in store.rows.items():
+        if row.session_id == "red":
+            store.rows[number] = row._replace(session_id="BLUE")
     later = dialogue.restarted()
     assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     delivered = later.receive(attach_receiver(R, any_session=True), credit(9))

@@ -263,8 +263,8 @@ def test_deleting_detaches_everybody_and_forgets_everything():
     assert Detached(R, EntityNotFound) in outcomes
     assert Detached(S, EntityNotFound) in outcomes
     assert EntityDeleted(1) in outcomes
-    shelf = dialogue.commit()
-    assert ({}, {}, {}) == (shelf.rows, shelf.payloads, shelf.stored_entities)
+    store = dialogue.commit()
+    assert ({}, {}, {}) == (store.rows, store.payloads, store.entities)
     assert dialogue.namespace.next_deadline_ms() is None
     assert dialogue >> Detach([R, S], connection_lost=True)
 

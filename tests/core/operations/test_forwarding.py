@@ -167,8 +167,8 @@ def test_a_duplicate_over_there_is_dropped():
     dialogue.run(AttachSender(S, "q"), send(message("a", message_id="1")))
     dialogue.run(send(message("b", message_id="1")))
     assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
-    shelf = dialogue.commit()
-    assert (1, 1) == (len(shelf.rows), len(shelf.payloads))
+    store = dialogue.commit()
+    assert (1, 1) == (len(store.rows), len(store.payloads))
 
 
 def test_a_scheduled_message_goes_on_when_due():
@@ -309,12 +309,12 @@ def test_a_forwarded_message_is_copied_with_one_payload():
         **{f"t/Subscriptions/{name}": SubscriptionDefinition() for name in "xy"},
     )
     dialogue.run(AttachSender(S, "q"), send("a"))
-    shelf = dialogue.commit()
-    assert (2, 1) == (len(shelf.rows), len(shelf.payloads))
+    store = dialogue.commit()
+    assert (2, 1) == (len(store.rows), len(store.payloads))
     for name in "xy":
         dialogue.run(DeleteEntity(CLIENT, "d", f"t/Subscriptions/{name}"))
-    shelf = dialogue.commit()
-    assert (0, 0) == (len(shelf.rows), len(shelf.payloads))
+    store = dialogue.commit()
+    assert (0, 0) == (len(store.rows), len(store.payloads))
 
 
 def test_a_message_no_subscription_wants_is_gone():

@@ -168,8 +168,8 @@ def test_a_deleted_entity_is_gone_at_once_and_its_messages_in_parts():
     assert 0 == view.active_count
     while is_behind(dialogue):
         assert [MessagesDeleted] == [type(one) for one in dialogue.run(Tick()).records]
-    assert [] == dialogue.commit().messages
-    assert {} == dialogue.shelf.payloads
+    assert {} == dialogue.commit().rows
+    assert {} == dialogue.store.payloads
     assert 0 == dialogue.namespace._environment.payloads.resident_bytes
 
 
@@ -188,7 +188,7 @@ def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
     dialogue.run(AttachSender(S, "t"), send(*names(7)))
     dialogue.ask(DeleteEntity(CLIENT, "d", "t/Subscriptions/b"))
     later = in_parts(dialogue.restarted())
-    assert 14 == len(later.shelf.messages)
+    assert 14 == len(later.store.rows)
     assert is_behind(later)
     definition = SubscriptionDefinition()
     later.ask(CreateEntity(CLIENT, "c", "t/Subscriptions/b", definition))
@@ -197,8 +197,8 @@ def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
         later.run(Tick())
         assert [] == later.ask(Peek(CLIENT, "p", "t/Subscriptions/b", 0, 100))
     catch_up(later)
-    assert 7 == len(later.commit().messages)
-    assert 7 == len(later.shelf.payloads)
+    assert 7 == len(later.commit().rows)
+    assert 7 == len(later.store.payloads)
     shown = later.serve(Peek(CLIENT, "p", "t/Subscriptions/a", 0, 100))
     assert names(7) == [text_of(one) for one in shown[-1].value]
 

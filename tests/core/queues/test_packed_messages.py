@@ -110,7 +110,7 @@ def test_packed_messages_are_delivered_in_order(at_once):
     assert (0, 0) == (queue_of(dialogue).count, queue_of(dialogue).size_bytes)
     assert (0, 0) == (payloads_of(dialogue).message_count, payloads_of(dialogue).resident_bytes)
     assert {} == dialogue.commit().rows
-    assert {} == dialogue.shelf.payloads
+    assert {} == dialogue.store.payloads
 
 
 def test_what_comes_back_is_delivered_again_before_packed_messages():
