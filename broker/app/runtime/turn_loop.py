@@ -43,6 +43,9 @@ TURN_S = 0.005
 PART_WEIGHT = 1_024
 """With so much to write a turn goes on with nothing that was begun before."""
 
+PART_INTERVAL_S = 0.1
+"""While the store is loaded, one part of long work is done after so long: see `_part_due_s`."""
+
 COMMIT_POLL_S = 0.002
 """How soon to look again when something is due in the middle of a commit."""
 
@@ -75,9 +78,9 @@ class TurnLoop:
         self._inbox: deque[tuple[Namespace, Command]] = deque()
         self._unfinished: dict[Peer, deque[tuple[Namespace, Command]]] = {}
         """What is left to do of peers that asked for much, in their order."""
-        self._part_is_due = False
-        """A commit has ended since the last part was done. Others may keep the store loaded for as long
-        as they like, so one part is done for each commit, whatever waits for the store."""
+        self._part_due_s = 0.0
+        """From this time on one part is done even if the store is loaded. Other clients may keep the
+        store loaded for as long as they like."""
         self._touched: dict[Flushable, None] = {}
         """Ordered, so that the same run happens again in a simulation."""
         self._loop = asyncio.get_running_loop()
@@ -162,7 +165,6 @@ class TurnLoop:
             self._loop.call_soon(self._release_more)
         self._flush()
         if self._unfinished:
-            self._part_is_due = True
             self._schedule()  # the store takes more now
 
     @property
@@ -235,6 +237,8 @@ class TurnLoop:
             if self._unfinished and self._waits(namespace, command, now_ms, turn):
                 continue
             if parts := namespace.parts(command):
+                if not self._unfinished:
+                    self._part_due_s = self._clock.stopwatch_s() + PART_INTERVAL_S
                 self._unfinished[parts[0].peer] = deque((namespace, part) for part in parts)
                 continue
             namespace.apply(command, now_ms, turn)
@@ -288,8 +292,11 @@ class TurnLoop:
 
     def _go_on(self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]) -> None:
         """Do a part of what is left, one peer after the other: at least one part in a turn, unless
-        the store has enough to do. Then it waits until a commit has ended."""
-        while self._unfinished and (self._part_is_due or not self._store_is_loaded):
+        the store has enough to do. Then the next part waits until the
+        store is no longer loaded, or for `PART_INTERVAL_S`."""
+        while self._unfinished and (
+            not self._store_is_loaded or self._clock.stopwatch_s() >= self._part_due_s
+        ):
             peer, waiting = next(iter(self._unfinished.items()))
             namespace, command = waiting.popleft()
             if parts := namespace.parts(command):
@@ -298,7 +305,7 @@ class TurnLoop:
             del self._unfinished[peer]
             is_end = isinstance(command, Detach)
             if not (is_end and self._waits(namespace, command, now_ms, turn)):
-                self._part_is_due = False
+                self._part_due_s = self._clock.stopwatch_s() + PART_INTERVAL_S
                 namespace.apply(command, now_ms, turn)
                 active[namespace] = None
             if waiting:

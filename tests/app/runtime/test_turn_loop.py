@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.app.runtime.clock import Clock
-from broker.app.runtime.turn_loop import TURN_S, TurnLoop
+from broker.app.runtime.turn_loop import PART_INTERVAL_S, TURN_S, TurnLoop
 from broker.core.contract.commands import Credit, Detach, Send, Tick
 from broker.core.contract.message import Message
 
@@ -154,9 +154,18 @@ class LoadedCommitter(BusyCommitter):
     is_loaded = True
 
 
-def _wide_loop() -> tuple[TurnLoop, WideNamespace, LoadedCommitter]:
+class StoppedWatch(Clock):
+    """Its stopwatch shows what a test sets."""
+
+    watch_s = 0.0
+
+    def stopwatch_s(self) -> float:  # type: ignore[override]
+        return self.watch_s
+
+
+def _wide_loop(clock: Clock | None = None) -> tuple[TurnLoop, WideNamespace, LoadedCommitter]:
     namespace, committer = WideNamespace(), LoadedCommitter()
-    turns = TurnLoop({"one": namespace}, Clock(), lambda _: None, print)  # type: ignore[dict-item]
+    turns = TurnLoop({"one": namespace}, clock or StoppedWatch(), lambda _: None, print)  # type: ignore[dict-item]
     turns.attach(committer)  # type: ignore[arg-type]
     return turns, namespace, committer
 
@@ -187,19 +196,25 @@ async def test_others_pass_a_peer_that_has_parts_left_and_the_peer_itself_does_n
     assert [*(("heavy", number) for number in range(1, 5)), ("-", "Detach")] == namespace.done[2:]
 
 
-async def test_a_peer_that_has_parts_left_gets_one_for_each_commit_of_a_store_that_stays_loaded():
-    """Others can keep the store loaded for ever; who asked for much is slow then, and still served."""
-    turns, namespace, _ = _wide_loop()
+async def test_a_peer_that_has_parts_left_gets_one_at_intervals_while_the_store_stays_loaded():
+    """Other clients can keep the store loaded for ever. The peer is slow then, but served."""
+    clock = StoppedWatch()
+    turns, namespace, _ = _wide_loop(clock)
     one: Any = namespace
     turns.submit(one, _send("heavy", 1, 2, 3))
     turns.submit(one, Detach(["heavy"]))  # type: ignore[list-item]
-    expected = []
+    expected: list[tuple[str, object]] = []
     for done in (("heavy", 1), ("heavy", 2), ("heavy", 3), ("-", "Detach")):
         turns.submit(one, _send("light", "a"))
         await _passes()
         turns.release([])
         await _passes()
-        expected += [("light", "a"), done]
+        expected.append(("light", "a"))
+        assert expected == namespace.done
+        clock.watch_s += PART_INTERVAL_S
+        turns.release([])
+        await _passes()
+        expected.append(done)
         assert expected == namespace.done
 
 
