@@ -6,6 +6,7 @@ pyproject.toml, so each can be called by hand and says the same.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -40,10 +41,15 @@ def main(arguments: list[str]) -> int:
     return int(any(code for code, _ in results.values()))
 
 
+def environment() -> dict[str, str]:
+    """Returns the environment of every step: with bytecode written, processes start twice as fast."""
+    return {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _run(name: str, command: list[str | Path]) -> tuple[int, float]:
     print(f"\n--- {name}", flush=True)
     begin_s = time.monotonic()
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    code = subprocess.run(command, cwd=ROOT, check=False, env=environment()).returncode
     return code, time.monotonic() - begin_s
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CREATIONS = 60
 UPDATES = 60
+ENTITIES = 20
 XML = (
     'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" '
     'xmlns:i="http://www.w3.org/2001/XMLSchema-instance"'
@@ -81,11 +82,22 @@ class Http:
         return names
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def broker(request, tmp_path) -> Iterator[BrokerProcess]:
-    storage = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'store.db'}"
+@pytest.fixture(scope="module", params=["memory", "sqlite"])
+def process(request, tmp_path_factory) -> Iterator[BrokerProcess]:
+    storage = "memory:"
+    if request.param == "sqlite":
+        storage = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}"
     with BrokerProcess(storage=storage) as process:
         yield process
+
+
+@pytest.fixture
+def broker(process) -> Iterator[BrokerProcess]:
+    """One broker for all tests of a storage. Its entities are deleted after each test."""
+    yield process
+    for path in ("/t", "/same", *(f"/e{number}" for number in range(ENTITIES))):
+        status, _ = process.request("DELETE", path)
+        assert status in {200, 404}
 
 
 def over_http(broker: BrokerProcess, scenario: Callable[[Http], Awaitable[None]]) -> None:
@@ -193,7 +205,7 @@ def test_keys_survive_updates_that_do_not_mention_them(broker, kind):
     """An update without AuthorizationRules keeps those there are when it runs, not when it came."""
 
     async def scenario(http: Http) -> None:
-        for number in range(20):
+        for number in range(ENTITIES):
             path = f"/e{number}"
             await http.describe(path, kind)
             updates = [

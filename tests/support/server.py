@@ -89,8 +89,11 @@ class BrokerProcess:
         self._log_path = Path(self._folder.name) / "broker.log"
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        # Where no bytecode is written, every start would compile the broker again.
         self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("PEEKLOCK_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PEEKLOCK_") and name != "PYTHONDONTWRITEBYTECODE"
         }
         if testing_api:
             self._environment["PEEKLOCK_TESTING_API"] = "true"
