@@ -1,13 +1,13 @@
-"""The HTTP side of a broker, served from a thread: real namespace, no store, a movable clock.
+"""The HTTP side of a broker in memory, served from a thread.
 
-AMQP is left out but for what a WebSocket needs: an echo that can be paused and closed. One harness
-serves plain HTTP and TLS on free ports until its `with` block ends.
+The broker is a `MemoryBroker` whose clock runs and can be moved. In place of AMQP a WebSocket reaches an
+echo that can be paused and closed. One harness serves plain HTTP and TLS on free ports until its `with`
+block ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -16,14 +16,11 @@ from aiohttp import web
 
 from broker.app.runtime.clock import Clock
 from broker.core.contract.commands import Tick
-from broker.core.contract.effects import PayloadsNeeded, Reply
+from broker.core.contract.effects import Reply
 from broker.core.contract.errors import Unauthorized
-from broker.core.contract.turn import Turn
-from broker.core.messages.identifiers import MessageIds, lock_tokens
-from broker.core.namespace import Namespace
 from config.model.limits import RELAXED, Limits, Tier
-from protocol.codec.message_reader import Reader
 from protocol.http.application import Services, build
+from tests.support.memory_broker import MemoryBroker
 from tests.support.protocol_sources import system_sources
 
 if TYPE_CHECKING:
@@ -64,15 +61,8 @@ class HttpHarness:
         self.echoes: list[Echo] = []
         self.clock = Clock()
         self.port = self.tls_port = 0
-        self._inbox: list[Command] = []
-        self._namespace = Namespace(
-            NAME,
-            reader=Reader(),
-            new_lock_token=lock_tokens(os.urandom),
-            limits=limits,
-            ids=MessageIds(),
-            payload_budget_bytes=None,
-        )
+        self._broker = MemoryBroker(clock=self.clock, limits=limits)
+        self._enter = self._broker.enter(NAME)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
@@ -108,26 +98,14 @@ class HttpHarness:
         """Ask the core, past HTTP."""
         return self.run(self._ask(build_command))
 
-    # --- turns: what was submitted runs on the next pass of the loop, and is durable at once -----
-
-    def _submit(self, command: Command) -> None:
-        self._inbox.append(command)
-        if len(self._inbox) == 1:
-            self.loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        inbox, self._inbox = self._inbox, []
-        turn, now_ms = Turn(), self.clock.now_ms()
-        for command in inbox:
-            self._namespace.apply(command, now_ms, turn)
-        self._namespace.dispatch(now_ms, turn)
-        for effect in turn.effects:
-            assert not isinstance(effect, PayloadsNeeded), "bodies stay in memory here"
-            effect.to.receive(effect)
+    def submit(self, command: Command) -> None:
+        """Run a command in a turn on the next pass of the loop."""
+        self._enter(command)
+        self.loop.call_soon(self._broker.run)
 
     async def _ask(self, build_command: Callable[[Any, object], Any]) -> Any:
         asker = Asker(self.loop.create_future())
-        self._submit(build_command(asker, asker))
+        self.submit(build_command(asker, asker))
         return await asker.answer
 
     # --- life ------------------------------------------------------------------------------------
@@ -136,7 +114,7 @@ class HttpHarness:
         application = build(
             Services(
                 ask=self._ask,
-                submit=self._submit,
+                submit=self.submit,
                 is_ready=lambda: self.ready,
                 metrics=_metrics,
                 advance_clock=self._advance_clock if self._testing_api else None,
@@ -175,7 +153,7 @@ class HttpHarness:
 
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self.clock.advance_ms(amount_ms)
-        self._submit(Tick())
+        self.submit(Tick())
         return now_ms
 
     def _authorize(self, header: str | None, path: str, claim: str, host: str) -> str:

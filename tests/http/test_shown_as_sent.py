@@ -136,7 +136,7 @@ def test_an_entity_never_used_was_never_accessed(client):
 
 
 async def _submit(harness: HttpHarness, command: AttachSender) -> None:
-    harness._submit(command)
+    harness.submit(command)
 
 
 # --- keys --------------------------------------------------------------------------------------
