@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from protocol.codec import PREFIX_BYTES, MessageIds
+from protocol.codec import PREFIX_BYTES, MessageIdGenerator
 from protocol.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class ProtocolSources:
     stopwatch_s: Callable[[], float]
     """Returns a time in seconds that only differences are taken of."""
     new_uuid: Callable[[], UUID]
-    message_ids: MessageIds
+    message_ids: MessageIdGenerator
     refusals: Refusals
 
 
@@ -40,6 +40,6 @@ def make_sources(
         real_ms=real_ms,
         stopwatch_s=stopwatch_s,
         new_uuid=lambda: UUID(bytes=random_bytes(16), version=4),
-        message_ids=MessageIds(random_bytes(PREFIX_BYTES)),
+        message_ids=MessageIdGenerator(random_bytes(PREFIX_BYTES)),
         refusals=Refusals(real_ms),
     )

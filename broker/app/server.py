@@ -135,7 +135,7 @@ class Server:
             listener.close()
         if self._failure is None:
             await self._core.settle()
-        await self._clients.say_goodbye(self._settings.shutdown_grace_ms / 1000)
+        await self._clients.close_all(self._settings.shutdown_grace_ms / 1000)
         if self._failure is None:
             await self._core.settle()
         if self._watch is not None:

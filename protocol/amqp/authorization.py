@@ -1,7 +1,7 @@
 """What one AMQP connection may do: its namespace, its grants, and which links rest on them.
 
 Verifying is `protocol.identity`'s. In strict mode every link to an entity rests on grants that
-stand: it is not attached without them, and `lapsed` names it once they are gone. In development
+stand: it is not attached without them, and `links_without_claims` names it once they are gone. In development
 mode nothing is asked.
 """
 
@@ -41,7 +41,7 @@ class ConnectionAuthorization:
         self._credentials: tuple[str, str] | None = None
         self.hostname = ""
         self._token_due_ms = NEVER_MS
-        self.is_known = False
+        self.is_authenticated = False
         """The client has shown a key or token that was good."""
         self.namespace: str | None = None
         """The one that the host name or a key selected; None so far."""
@@ -66,8 +66,8 @@ class ConnectionAuthorization:
                 raise TokenRefused(
                     f"InvalidSignature: The key is not one of the namespace '{self.namespace}'."
                 )
-            self.is_known = True
-            self._grants.stand(grants)
+            self.is_authenticated = True
+            self._grants.set_connection_grants(grants)
             self._select(grants[0])
         elif self._identity.strict:
             self._token_due_ms = self._now_ms() + self._authorization_timeout_ms
@@ -83,7 +83,7 @@ class ConnectionAuthorization:
         replaced = self._grants.put(grant)
         self._select(grant)
         self._token_due_ms = NEVER_MS
-        self.is_known = True
+        self.is_authenticated = True
         return replaced is not None and not replaced.claims <= grant.claims
 
     def delete_token(self, audience: str) -> None:
@@ -91,11 +91,11 @@ class ConnectionAuthorization:
         self._grants.drop(path_of(audience))
 
     @property
-    def likely_namespace(self) -> str:
+    def expected_namespace(self) -> str:
         """The namespace that would be worked in if nothing else selected one."""
         return self.namespace or self._identity.default_namespace
 
-    def settle_namespace(self) -> str:
+    def fix_namespace(self) -> str:
         """The namespace to work in from now on; no later key can select another."""
         if self.namespace is None:
             self.namespace = self._identity.default_namespace
@@ -124,7 +124,7 @@ class ConnectionAuthorization:
                 f"Resource: '{self._resource('')}'."
             )
 
-    def rest(self, link: EngineLink, *needs: Need) -> None:
+    def require(self, link: EngineLink, *needs: Need) -> None:
         """Have a link rest on claims. Raises `Unauthorized` if one is not granted."""
         for need in needs:
             if not self._has(need):
@@ -164,12 +164,12 @@ class ConnectionAuthorization:
             return NEVER_MS
         return min(self._token_due_ms, self._grants.next_expiry_ms())
 
-    def lapsed(self) -> list[tuple[EngineLink, Unauthorized]]:
+    def links_without_claims(self) -> list[tuple[EngineLink, Unauthorized]]:
         """Forget grants that have run out or whose key is gone; the links this leaves bare."""
         if not self._identity.strict:
             return []
         now_ms = self._now_ms()
-        withdrawn = self._grants.keep(self._identity.stands)
+        withdrawn = self._grants.keep(self._identity.is_still_valid)
         self._grants.keep(lambda grant: grant.expires_at_ms > now_ms)
         why = "ExpiredToken: The token is expired, and no other was put in its place."
         if withdrawn:

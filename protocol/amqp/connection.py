@@ -63,7 +63,7 @@ class ConnectionServices:
     touch: Callable[[], None]
     """There is something to write."""
     wake_at: Callable[[int], None]
-    """Have `check_permits` called when the broker's clock gets there, and not before."""
+    """Have `check_authorization` called when the broker's clock gets there, and not before."""
     identity: Identity
     has_entity: Callable[[str, str], bool]
     """(namespace, path): whether a link to this path could find an entity there or below it."""
@@ -92,10 +92,10 @@ class Connection:
     """The broker's side of one AMQP connection."""
 
     def __init__(self, surroundings: ConnectionServices) -> None:
-        self._surroundings = surroundings
+        self._services = surroundings
         self._limits = surroundings.limits
         self._memory = HeldMemory(
-            surroundings.memory, self._make_room, needs_token=surroundings.identity.strict
+            surroundings.memory, self._evict, needs_token=surroundings.identity.strict
         )
         self._sasl: SaslServer | None = SaslServer(self._authenticate)
         """None once AMQP follows."""
@@ -111,7 +111,7 @@ class Connection:
             lifecycle=self._lifecycle,
         )
         self._output = b""
-        self._permits = ConnectionAuthorization(
+        self._authorization = ConnectionAuthorization(
             surroundings.identity,
             surroundings.now_ms,
             tokens_max=self._limits.links_per_connection_max,
@@ -128,7 +128,7 @@ class Connection:
             LinkContext(
                 self._engine, self._submit, surroundings.touch, self._limits, surroundings.sources
             ),
-            self._permits,
+            self._authorization,
             self._submit_later,
             self._grants_changed,
             surroundings.has_entity,
@@ -200,11 +200,11 @@ class Connection:
         self._drop_everything(connection_lost=False)
         self._engine.close(self._wire_error(error, operation="close connection"))
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         """Others need the memory that this client makes us hold, and nobody holds more."""
-        log.debug("connection.evicted", client=self._surroundings.peer_name)
+        log.debug("connection.evicted", client=self._services.peer_name)
         self._close_at_once(QuotaExceeded(self._memory.refusal))
-        self._surroundings.touch()
+        self._services.touch()
 
     def _close_at_once(self, error: BrokerError) -> None:
         """Closes the connection without waiting for the client's close."""
@@ -212,7 +212,7 @@ class Connection:
         if not self.finished:
             self._lifecycle.apply(ConnectionEvent.FAIL)
 
-    def disown(self) -> None:
+    def detach_from_core(self) -> None:
         """The core has dropped the links of this connection, so it is not told of their end."""
         for link in self._peers:
             link.context = None
@@ -238,34 +238,34 @@ class Connection:
     # --- who the client is ---------------------------------------------------------------------
 
     def _authenticate(self, mechanism: str, user: str | None, password: str | None) -> bool:
-        if mechanism != "PLAIN" or self._permits.authenticate(user or "", password or ""):
+        if mechanism != "PLAIN" or self._authorization.authenticate(user or "", password or ""):
             return True
-        client = self._surroundings.peer_name
+        client = self._services.peer_name
         repeats.note(log.info, "sasl.refused", None, user=user, client=client)
         return False
 
     def _grants_changed(self, fewer: bool) -> None:
-        if self._permits.is_known:
+        if self._authorization.is_authenticated:
             self._memory.trust()
         if fewer:
-            self.check_permits()
+            self.check_authorization()
         else:
-            self._watch_permits()
+            self._schedule_authorization_check()
 
-    def check_permits(self) -> None:
+    def check_authorization(self) -> None:
         """End links that rest on nothing any more, and a client that never put a token."""
-        for link, error in self._permits.lapsed():
+        for link, error in self._authorization.links_without_claims():
             self._end(link, error)
-        if self._permits.is_overdue:
+        if self._authorization.is_overdue:
             timeout_s = self._limits.authorization_timeout_ms // 1000
             self._close_at_once(Unauthorized(f"No token was put within {timeout_s} seconds."))
-        self._watch_permits()
-        self._surroundings.touch()
+        self._schedule_authorization_check()
+        self._services.touch()
 
-    def _watch_permits(self) -> None:
-        at_ms = self._permits.next_check_ms()
+    def _schedule_authorization_check(self) -> None:
+        at_ms = self._authorization.next_check_ms()
         if at_ms < NEVER_MS and not self.finished:
-            self._surroundings.wake_at(at_ms)
+            self._services.wake_at(at_ms)
 
     # --- from the engine -----------------------------------------------------------------------
 
@@ -274,23 +274,23 @@ class Connection:
         self._container_id = container_id
         log.debug(
             "connection.opened",
-            client=self._surroundings.peer_name,
+            client=self._services.peer_name,
             hostname=hostname,
             container=container_id,
             product=properties.get("product"),
         )
         try:
             self._nodes.open(properties)
-            self._permits.open(hostname)
-            if self._permits.is_known:
+            self._authorization.open(hostname)
+            if self._authorization.is_authenticated:
                 self._memory.trust()
         except BrokerError as error:
             self.close(error)
-        self._watch_permits()
+        self._schedule_authorization_check()
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """The client wants a link."""
-        link.host = self._permits.hostname
+        link.host = self._authorization.hostname
         link.container_id = self._container_id
         try:
             if len(self._peers) >= self._limits.links_per_connection_max:
@@ -305,7 +305,7 @@ class Connection:
         else:
             link.context = peer
             self._peers[link] = peer
-        self._surroundings.touch()
+        self._services.touch()
 
     def on_transfers(
         self,
@@ -324,7 +324,7 @@ class Connection:
         """A message over its link's limit."""
         if link.context is not None:
             link.context.on_oversize(delivery, size_bytes, settled, beginning)
-            self._surroundings.touch()
+            self._services.touch()
 
     def on_outcomes(
         self, link: EngineLink, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
@@ -333,9 +333,9 @@ class Connection:
         if link.context is not None:
             link.context.on_outcomes(deliveries, outcome, settled)
         elif isinstance(outcome, Transactional):
-            self.on_missed(outcome.transaction_id)
+            self.on_transaction_part_lost(outcome.transaction_id)
 
-    def on_missed(self, transaction_id: bytes) -> None:
+    def on_transaction_part_lost(self, transaction_id: bytes) -> None:
         """Something was sent or settled in a transaction, and nobody is there to take it."""
         self._submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
 
@@ -352,7 +352,7 @@ class Connection:
         if peer is not None:
             peer.on_detach()
 
-    def on_gone(self, link: EngineLink) -> None:
+    def on_detach_confirmed(self, link: EngineLink) -> None:
         """A link that was refused or ended by us: the core has let go of it already."""
         self._forget([link])
 
@@ -368,7 +368,7 @@ class Connection:
             log.warning,
             "session.failed",
             condition,
-            client=self._surroundings.peer_name,
+            client=self._services.peer_name,
             condition=condition,
             reason=description,
         )
@@ -388,7 +388,7 @@ class Connection:
             say,
             "connection.failed",
             (condition, bool(self._peers)),
-            client=self._surroundings.peer_name,
+            client=self._services.peer_name,
             condition=condition,
             reason=description,
         )
@@ -396,7 +396,7 @@ class Connection:
     def _wire_error(
         self, error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
     ) -> WireError:
-        refusals = self._surroundings.sources.refusals
+        refusals = self._services.sources.refusals
         return wire_error(refusals.refuse(error, entity=entity, operation=operation, host=host))
 
     # --- comings and goings --------------------------------------------------------------------
@@ -412,7 +412,7 @@ class Connection:
             self._waiting = [one for one in self._waiting if one.transaction_id != doomed]
             return
         if self._run is None:
-            self._run = self._surroundings.enter(self._permits.settle_namespace())
+            self._run = self._services.enter(self._authorization.fix_namespace())
             for earlier in self._waiting:
                 self._run(earlier)
             self._waiting.clear()
@@ -421,8 +421,8 @@ class Connection:
     def _submit_later(self, command: Declare) -> bool:
         """Submit with what comes next, if the client has no token yet that is asked for, or no
         namespace is selected; else say False."""
-        has_token = self._permits.has_any
-        if self._run is not None or (has_token and self._permits.namespace is not None):
+        has_token = self._authorization.has_any
+        if self._run is not None or (has_token and self._authorization.namespace is not None):
             return False
         limits = self._limits
         if len(self._waiting) >= (
@@ -445,7 +445,7 @@ class Connection:
 
     def _forget(self, links: list[EngineLink]) -> None:
         for link in links:
-            self._permits.forget(link)
+            self._authorization.forget(link)
             peer = self._peers.pop(link, None)
             link.context = None
             self._nodes.forget(peer)

@@ -20,7 +20,7 @@ from protocol.codec.described_types import (
     code_of,
     section_start,
 )
-from protocol.codec.message_ids import PREFIX_BYTES, MessageIds
+from protocol.codec.message_ids import PREFIX_BYTES, MessageIdGenerator
 from protocol.codec.message_reader import (
     Reader,
     milliseconds_of_moment,
@@ -104,7 +104,7 @@ __all__ = [
     "Float",
     "Int",
     "Long",
-    "MessageIds",
+    "MessageIdGenerator",
     "Reader",
     "Short",
     "Symbol",

@@ -25,7 +25,7 @@ _LONGER_BY = len(_STRING_OF_32) + 32 - 1
 """How much longer properties are with an id in place of a null."""
 
 
-class MessageIds:
+class MessageIdGenerator:
     """Makes the message ids of one broker.
 
     An id has 32 hexadecimal digits, as a uuid without hyphens: a random prefix, which is different in every

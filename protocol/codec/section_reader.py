@@ -116,7 +116,7 @@ def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
     return message
 
 
-class Batch(NamedTuple):
+class MessageBatch(NamedTuple):
     """The messages of a batch transfer."""
 
     messages: list[Message]
@@ -125,7 +125,7 @@ class Batch(NamedTuple):
     up to it and then adds an envelope that it has not counted."""
 
 
-def read_batch(data: bytes, real_ms: Callable[[], int]) -> Batch:
+def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
     """The messages of a batch transfer, each a data section of its own.
 
     The other sections repeat what the first message says and are passed over.
@@ -141,7 +141,7 @@ def read_batch(data: bytes, real_ms: Callable[[], int]) -> Batch:
         position = end
     if not messages:
         raise UndecodableMessage("a batch holds no message")
-    return Batch(messages, size_bytes)
+    return MessageBatch(messages, size_bytes)
 
 
 def body_sections(body: bytes) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from protocol.identity.grants import (
     spelled_path_of,
 )
 from protocol.identity.sas import is_sas
-from protocol.identity.verification import Identity, Keyring
+from protocol.identity.verification import Identity, KeyRuleSource
 
 __all__ = [
     "ALL_CLAIMS",
@@ -33,7 +33,7 @@ __all__ = [
     "Grants",
     "Identity",
     "KeyRule",
-    "Keyring",
+    "KeyRuleSource",
     "TokenRefused",
     "covers",
     "is_sas",

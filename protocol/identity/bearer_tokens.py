@@ -47,7 +47,7 @@ _EDWARDS_CURVE = ("EdDSA",)
 _PEM_BLOCK = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 
-def believe(token: str, now_ms: int) -> Grant:
+def accept_unverified(token: str, now_ms: int) -> Grant:
     """Development: whatever is well formed and not expired may do everything."""
     parts = token.split(".")
     try:
@@ -61,7 +61,7 @@ def believe(token: str, now_ms: int) -> Grant:
     return Grant(ALL_CLAIMS, expires_at_ms=_expiry(claims, now_ms))
 
 
-def refuse(token: str, now_ms: int) -> Grant:
+def refuse_bearer(token: str, now_ms: int) -> Grant:
     """Strict, and there are no keys to verify a bearer token with."""
     del token, now_ms
     raise TokenRefused(

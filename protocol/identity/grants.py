@@ -91,12 +91,12 @@ class Grants:
 
     def __init__(self, tokens_max: int) -> None:
         self._tokens_max = tokens_max
-        self._standing: tuple[Grant, ...] = ()
+        self._connection_grants: tuple[Grant, ...] = ()
         self._tokens: dict[str, Grant] = {}
 
-    def stand(self, grants: Iterable[Grant]) -> None:
+    def set_connection_grants(self, grants: Iterable[Grant]) -> None:
         """Have these for as long as the connection lasts."""
-        self._standing = tuple(grants)
+        self._connection_grants = tuple(grants)
 
     def put(self, grant: Grant) -> Grant | None:
         """Have the grant of a token, in place of what an earlier one gave for the same path."""
@@ -119,15 +119,15 @@ class Grants:
 
     def any_holds(self, now_ms: int) -> bool:
         """Whether any of them has not run out."""
-        grants = (*self._standing, *self._tokens.values())
+        grants = (*self._connection_grants, *self._tokens.values())
         return any(grant.expires_at_ms > now_ms for grant in grants)
 
     def keep(self, good: Callable[[Grant], bool]) -> bool:
         """Forget all that are not good any more; whether there were any."""
-        before = len(self._standing) + len(self._tokens)
-        self._standing = tuple(filter(good, self._standing))
+        before = len(self._connection_grants) + len(self._tokens)
+        self._connection_grants = tuple(filter(good, self._connection_grants))
         self._tokens = {path: grant for path, grant in self._tokens.items() if good(grant)}
-        return len(self._standing) + len(self._tokens) < before
+        return len(self._connection_grants) + len(self._tokens) < before
 
     def next_expiry_ms(self) -> int:
         """When the first of them runs out; `NEVER_MS` if none does."""
@@ -135,7 +135,7 @@ class Grants:
 
     def _covering(self, path: str) -> Iterator[Grant]:
         path = path.lower()
-        yield from (grant for grant in self._standing if grant.reaches(path))
+        yield from (grant for grant in self._connection_grants if grant.reaches(path))
         above = path if len(path) <= RESOURCE_MAX_CHARACTERS else ""
         while True:
             grant = self._tokens.get(above)

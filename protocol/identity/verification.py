@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
-class Keyring(Protocol):
+class KeyRuleSource(Protocol):
     """Where rules are found, as they are now."""
 
     def named(self, key_name: str, namespace: str | None) -> Iterable[KeyRule]:
@@ -42,7 +42,7 @@ class Identity:
 
     def __init__(
         self,
-        keyring: Keyring,
+        key_rules: KeyRuleSource,
         *,
         strict: bool,
         namespaces: Collection[str] = (),
@@ -52,14 +52,14 @@ class Identity:
     ) -> None:
         self.strict = strict
         """False: bearer tokens are believed, and who shows no token may do everything."""
-        self._keyring = keyring
+        self._key_rules = key_rules
         self._namespaces = namespaces
         self.default_namespace = default_namespace
         """The one that answers on any host name."""
         self._own_hosts = {*LOOPBACK_HOSTS, *(host.lower() for host in own_hosts)}
         """Names of this broker: a token for one of them is good by all of them."""
         self._verify_bearer = verify_bearer or (
-            bearer_tokens.refuse if strict else bearer_tokens.believe
+            bearer_tokens.refuse_bearer if strict else bearer_tokens.accept_unverified
         )
 
     def namespace_of_host(self, hostname: str) -> str | None:
@@ -101,7 +101,7 @@ class Identity:
         about = path if entity is None else entity.lower()
         fitting = [
             (rule, key)
-            for rule in self._keyring.named(read.key_name, namespace)
+            for rule in self._key_rules.named(read.key_name, namespace)
             for key in rule.keys
             if rule.holds_on(about) and read.is_signed_with(key)
         ]
@@ -152,12 +152,12 @@ class Identity:
         given = password.encode()
         return [
             (rule, key)
-            for rule in self._keyring.named(user, namespace)
+            for rule in self._key_rules.named(user, namespace)
             for key in rule.keys
             if hmac.compare_digest(given, key)
         ]
 
-    def stands(self, grant: Grant) -> bool:
+    def is_still_valid(self, grant: Grant) -> bool:
         """Whether the rule behind a grant still has that key and still allows as much."""
         used = grant.key_rule
         return used is None or any(
@@ -165,7 +165,7 @@ class Identity:
             and rule.namespace == used.namespace
             and grant.key in rule.keys
             and grant.claims <= rule.claims
-            for rule in self._keyring.named(used.rule.name, used.namespace)
+            for rule in self._key_rules.named(used.rule.name, used.namespace)
         )
 
     def _selected(

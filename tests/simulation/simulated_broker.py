@@ -151,7 +151,7 @@ class SimulatedBroker:
         self._network.refuse()
         if not failed:
             await self.core.settle()
-        await self.clients.say_goodbye(GRACE_S)
+        await self.clients.close_all(GRACE_S)
         if not failed:
             await self.core.settle()
         await self.core.close()

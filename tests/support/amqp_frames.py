@@ -345,7 +345,7 @@ class Recorder:
         if self.accepts:
             self.engine.settle(link, deliveries, None if settled else outcome)
 
-    def on_missed(self, transaction_id: bytes) -> None:
+    def on_transaction_part_lost(self, transaction_id: bytes) -> None:
         self.calls.append(("missed", transaction_id))
 
     def on_flow(self, link: EngineLink) -> None:
@@ -354,7 +354,7 @@ class Recorder:
     def on_detach(self, link: EngineLink, closed: bool) -> None:
         self.calls.append(("detach", link, closed))
 
-    def on_gone(self, link: EngineLink) -> None:
+    def on_detach_confirmed(self, link: EngineLink) -> None:
         self.calls.append(("gone", link))
 
     def on_session_end(self, links: list[EngineLink]) -> None:

@@ -140,7 +140,7 @@ class MemoryBroker:
         for client in self.clients:
             if client.wake_at_ms is not None and client.wake_at_ms <= now_ms:
                 client.wake_at_ms = None
-                client.connection.check_permits()
+                client.connection.check_authorization()
         for namespace in self.namespaces.values():
             self._inbox.append((namespace, Tick()))
         self.run()
@@ -154,7 +154,7 @@ class MemoryBroker:
         assert asker.reply.error is None, asker.reply.error
         if self.access.rules_changed():
             for client in self.clients:
-                client.connection.check_permits()
+                client.connection.check_authorization()
             self.run()
 
     def create(self, path: str, definition: EntityDefinition, namespace: str) -> None:

@@ -135,10 +135,10 @@ class AmqpClients:
             for transport in paused:
                 transport.go_on_reading()
 
-    def check_permits(self) -> None:
+    def check_authorization(self) -> None:
         """The time, or the broker's keys, may have left clients with less than they had."""
         for transport in list(self._transports):
-            transport.check_permits()
+            transport.check_authorization()
 
     @property
     def connection_count(self) -> int:
@@ -171,10 +171,10 @@ class AmqpClients:
         loop = asyncio.get_running_loop()
         for transport in list(self._transports):
             transport.end(forced)
-            transport.disown()
+            transport.detach_from_core()
             loop.call_later(CLOSE_PATIENCE_S, transport.abort)
 
-    async def say_goodbye(self, grace_s: float) -> None:
+    async def close_all(self, grace_s: float) -> None:
         """Tell everybody that the broker stops, and wait for them to leave."""
         goodbye = ConnectionForced("The broker is shutting down.")
         for transport in list(self._transports):
@@ -184,5 +184,5 @@ class AmqpClients:
                 await self._empty.wait()
         for transport in list(self._transports):
             # Its locks end with the process. That it does not read just now is no failed delivery.
-            transport.disown()
+            transport.detach_from_core()
             transport.abort()

@@ -60,7 +60,7 @@ class Wire(Protocol):
     def write_eof(self) -> None: ...
 
 
-class Doorkeeper(Protocol):
+class TransportOwner(Protocol):
     """The server as a transport sees it."""
 
     def touch(self, transport: AmqpTransport) -> None:
@@ -81,12 +81,12 @@ class AmqpTransport(asyncio.Protocol):
 
     def __init__(
         self,
-        doorkeeper: Doorkeeper,
+        owner: TransportOwner,
         connect: Callable[[AmqpTransport, str], Connection | None],
         handshake_timeout_s: float,
         sharing: SharedReading,
     ) -> None:
-        self._doorkeeper = doorkeeper
+        self._owner = owner
         self._sharing = sharing
         self._connect = connect
         self._handshake_timeout_s = handshake_timeout_s
@@ -106,7 +106,7 @@ class AmqpTransport(asyncio.Protocol):
         self._is_full = False
         """The client reads more slowly than we write."""
         self._timer: asyncio.TimerHandle | None = None
-        self._permit_timer: asyncio.TimerHandle | None = None
+        self._authorization_timer: asyncio.TimerHandle | None = None
         self.connection: Connection | None = None
 
     # --- asyncio.Protocol ----------------------------------------------------------------------
@@ -137,9 +137,9 @@ class AmqpTransport(asyncio.Protocol):
             return
         if self._not_taken and not is_waiting:
             self._sharing.add(self)
-        self._doorkeeper.touch(self)
+        self._owner.touch(self)
         self._read_bytes += len(data)
-        if self._doorkeeper.took_in(self, len(data)):
+        if self._owner.took_in(self, len(data)):
             self._waits_for_commit = True
         if self._is_full and self._wire.get_write_buffer_size() > UNREAD_MAX_BYTES:
             self._waits_for_client = True
@@ -187,7 +187,7 @@ class AmqpTransport(asyncio.Protocol):
             if not self._not_taken:
                 self._leave()
         elif was_taken:
-            self._doorkeeper.touch(self)
+            self._owner.touch(self)
             self._read_on()
         return bool(self._not_taken)
 
@@ -200,11 +200,11 @@ class AmqpTransport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client caught up."""
         self._is_full = self._waits_for_client = False
-        self._doorkeeper.left_unread(self, 0)
+        self._owner.left_unread(self, 0)
         self._read_on()
         if self.connection is not None:
             self.connection.resume()
-            self._doorkeeper.touch(self)
+            self._owner.touch(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is gone. What the client said before that is taken first, when it is its turn."""
@@ -216,7 +216,7 @@ class AmqpTransport(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._forget_connection()
-        self._doorkeeper.left(self)
+        self._owner.left(self)
 
     # --- for the server ------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class AmqpTransport(asyncio.Protocol):
         if output:
             wire.write(output)
             if self._is_full:
-                self._doorkeeper.left_unread(self, wire.get_write_buffer_size())
+                self._owner.left_unread(self, wire.get_write_buffer_size())
         elif self._socket is not None:
             # No answer carries the acknowledgement of what was read, so send it on its own. Clients
             # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
@@ -256,10 +256,10 @@ class AmqpTransport(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(LINGER_S, wire.abort)
 
     def _forget_connection(self) -> None:
-        for timer in (self._timer, self._permit_timer):
+        for timer in (self._timer, self._authorization_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._permit_timer = None
+        self._timer = self._authorization_timer = None
         if self.connection is not None:
             self.connection.lost()
             self.connection = None
@@ -275,10 +275,10 @@ class AmqpTransport(asyncio.Protocol):
             self.connection.close(error)
             self.flush()
 
-    def disown(self) -> None:
+    def detach_from_core(self) -> None:
         """The core has dropped the links of this connection, so it is not told of their end."""
         if self.connection is not None:
-            self.connection.disown()
+            self.connection.detach_from_core()
 
     def abort(self) -> None:
         """Close the socket, whatever the client says."""
@@ -287,16 +287,16 @@ class AmqpTransport(asyncio.Protocol):
 
     def wake_in(self, delay_ms: int) -> None:
         """Check after this long what the client may do; an earlier wish is forgotten."""
-        if self._permit_timer is not None:
-            self._permit_timer.cancel()
+        if self._authorization_timer is not None:
+            self._authorization_timer.cancel()
         delay_s = min(max(0.0, delay_ms / 1000), MAX_TIMER_S)
         loop = asyncio.get_running_loop()
-        self._permit_timer = loop.call_later(delay_s, self.check_permits)
+        self._authorization_timer = loop.call_later(delay_s, self.check_authorization)
 
-    def check_permits(self) -> None:
+    def check_authorization(self) -> None:
         """The time, or the broker's keys, may have left the client with less than it had."""
         if self.connection is not None:
-            self.connection.check_permits()
+            self.connection.check_authorization()
 
     # --- reading -------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class HttpServer:
     async def _ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
         value = await self._core.ask(name, build)
         if self._access.rules_changed():
-            self._clients.check_permits()
+            self._clients.check_authorization()
         return value
 
     def _export(self, header: str | None, form: str) -> object:
@@ -152,5 +152,5 @@ class HttpServer:
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self._clock.advance_ms(amount_ms)
         self._core.turns.clock_moved()
-        self._clients.check_permits()
+        self._clients.check_authorization()
         return now_ms

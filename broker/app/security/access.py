@@ -82,7 +82,7 @@ class Access:
         self._identity_clients = settings.identity_clients or (
             IdentityClients.LOOPBACK if strict else IdentityClients.ANY
         )
-        self._verify_other_bearer: bearer_tokens.Verify = bearer_tokens.refuse
+        self._verify_other_bearer: bearer_tokens.Verify = bearer_tokens.refuse_bearer
         if strict and settings.jwt_keys is not None:
             keys = _read_keys(settings.jwt_keys)
             verifier = bearer_tokens.Verifier(keys, settings.jwt_issuer, settings.jwt_audience)
@@ -97,7 +97,7 @@ class Access:
             namespaces=namespaces.keys(),
             default_namespace=next(iter(topology.namespaces)),
             own_hosts=[settings.host, *(name for name in settings.tls_names if "*" not in name)],
-            verify_bearer=self._verify_bearer if strict else bearer_tokens.believe,
+            verify_bearer=self._verify_bearer if strict else bearer_tokens.accept_unverified,
         )
 
     def authorize_http(

@@ -36,7 +36,7 @@ from protocol.amqp.engine.outcomes import (
     write_outcome,
 )
 from protocol.amqp.engine.proton_events import Proton, ProtonEvents
-from protocol.amqp.engine.proton_log import log_through_us
+from protocol.amqp.engine.proton_log import redirect_proton_log
 from protocol.amqp.engine.states import (
     ConnectionEvent,
     ConnectionLifecycle,
@@ -51,12 +51,12 @@ from protocol.amqp.frames.output_frames import (
     without_bare_settlements,
 )
 from protocol.amqp.frames.stream_pieces import (
-    Bytes,
-    Echo,
+    EndSession,
+    FlowEcho,
+    InputBytes,
     LateSettlement,
-    Missed,
-    SessionError,
-    StolenLink,
+    LostTransactionPart,
+    ReplacedLink,
 )
 from protocol.amqp.held_memory import unshared_memory
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from protocol.amqp.frames.stream_pieces import Action
+    from protocol.amqp.frames.stream_pieces import InputAction
     from protocol.amqp.held_memory import HeldMemory
 
 __all__ = [
@@ -148,7 +148,7 @@ class Engine:
         self._endpoints = Endpoints()
         self._flows = FlowAnswers(self._sessions, self._endpoints, self._output)
         transport = lib.pn_transport()
-        log_through_us(transport)
+        redirect_proton_log(transport)
         lib.pn_transport_set_server(transport)
         lib.pn_transport_set_max_frame(transport, max_frame_size_bytes)
         lib.pn_transport_set_channel_max(transport, channel_max)
@@ -181,36 +181,36 @@ class Engine:
         for piece in self._scan.split(data):
             if self._lifecycle.is_lost or self._lifecycle.is_failed:
                 return
-            if isinstance(piece, Bytes):
+            if isinstance(piece, InputBytes):
                 self._push(piece.data)
-                self._tell(batch=piece.batch)
+                self._handle_events(batch=piece.batch)
             else:
-                self._act(piece)
+                self._perform(piece)
 
-    def _act(self, action: Action) -> None:
+    def _perform(self, action: InputAction) -> None:
         """Do what Proton would not, or would do otherwise."""
         dispatch = self._dispatch
-        if isinstance(action, Echo):
+        if isinstance(action, FlowEcho):
             self._flows.echo(action)
-        elif isinstance(action, SessionError):
+        elif isinstance(action, EndSession):
             session = self._endpoints.session_of(action.session)
             if session is not None:
                 dispatch.fail_session(session, action.violation)
-        elif isinstance(action, StolenLink):
+        elif isinstance(action, ReplacedLink):
             link = self._endpoints.link_of(action.link)
             if link is not None:
-                dispatch.steal(link)
+                dispatch.detach_replaced_link(link)
                 self._pump()  # before the new link's attach
-        elif isinstance(action, Missed):
-            dispatch.missed(action.transaction_id)
+        elif isinstance(action, LostTransactionPart):
+            dispatch.report_lost_part(action.transaction_id)
         elif isinstance(action, LateSettlement):
-            known = dispatch.transactional_outcomes + action.delivery_count
+            known = dispatch.transactional_outcome_count + action.delivery_count
             self._push(action.frame)
-            self._tell()
-            if dispatch.transactional_outcomes < known:
-                dispatch.missed(action.transaction_id)
+            self._handle_events()
+            if dispatch.transactional_outcome_count < known:
+                dispatch.report_lost_part(action.transaction_id)
         else:
-            dispatch.violated(action.violation)
+            dispatch.close_for_violation(action.violation)
 
     @property
     def finished(self) -> bool:
@@ -220,12 +220,12 @@ class Engine:
 
     def take_output(self) -> bytes:
         """All there is to write."""
-        self._speak()
+        self._collect_output()
         while self._flows.is_due and not self._lifecycle.is_lost:
             self._flows.write(self._pump)
             if self._dispatch.running or not self._flows.resume(self._take_frame):
                 break
-            self._speak()
+            self._collect_output()
         self._free_ended()
         output = self._output
         data = output[0] if len(output) == 1 else b"".join(output)
@@ -239,16 +239,16 @@ class Engine:
     def _take_frame(self, frame: bytes) -> bool:
         """Take a frame that was held back; false if the connection went with it."""
         self._push(frame)
-        self._tell()
+        self._handle_events()
         return not self._lifecycle.is_lost
 
-    def _speak(self) -> None:
+    def _collect_output(self) -> None:
         """Have Proton write all it has to, and tell the handler what comes of that."""
         while not self._lifecycle.is_lost:
             self._pump()
             if self._dispatch.running or not lib.pn_collector_peek(self._proton.collector):
                 break
-            self._tell(local=True)
+            self._handle_events(local=True)
 
     def tick(self, now_ms: int) -> int:
         """Act on silence in either direction; returns when to be called again, 0 for never."""
@@ -257,7 +257,7 @@ class Engine:
         transport = self._proton.transport
         deadline_ms: int = lib.pn_transport_tick(transport, now_ms)
         remote_idle_timeout_ms: int = lib.pn_transport_get_remote_idle_timeout(transport)
-        self._tell(local=True)
+        self._handle_events(local=True)
         if remote_idle_timeout_ms:
             # Proton sends a heartbeat only when it is ticked. At the deadline that it names, a
             # heartbeat could be late by up to the whole idle timeout of the client.
@@ -274,7 +274,7 @@ class Engine:
             if not self._dispatch.running:
                 self._free()
 
-    def _tell(self, *, batch: bool = False, local: bool = False) -> None:
+    def _handle_events(self, *, batch: bool = False, local: bool = False) -> None:
         try:
             self._dispatch.run(batch=batch, local=local)
         finally:
@@ -404,7 +404,7 @@ class Engine:
             return 0
         count: int = lib.pn_link_queued(link.pointer)
         if count:
-            link.stalled = True
+            link.waits_for_window = True
         return count
 
     def draining(self, link: EngineLink) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import EngineLink, EngineSession
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
-    from protocol.amqp.frames.stream_pieces import Echo
+    from protocol.amqp.frames.stream_pieces import FlowEcho
 
 
 class FlowAnswers:
@@ -36,7 +36,7 @@ class FlowAnswers:
         """Links whose drain is to be answered though they have no credit."""
         self._drained: list[EngineLink] = []
         """Links whose drain is answered with the next output."""
-        self._echoes: list[Echo] = []
+        self._echoes: list[FlowEcho] = []
 
     @property
     def is_due(self) -> bool:
@@ -49,7 +49,7 @@ class FlowAnswers:
         self._drained.clear()
         self._echoes.clear()
 
-    def echo(self, wanted: Echo) -> None:
+    def echo(self, wanted: FlowEcho) -> None:
         """Answer a flow."""
         self._echoes.append(wanted)
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from cproton_ffi import ffi, lib
 
-from protocol.amqp.engine.interface import KINDS, Delivery, EngineHandler, EngineLink, Partial
+from protocol.amqp.engine.interface import (
+    KINDS,
+    Delivery,
+    EngineHandler,
+    EngineLink,
+    PartialDelivery,
+)
 from protocol.amqp.engine.outcomes import (
     ACCEPTED,
     ACCEPTED_CODE,
@@ -22,7 +28,7 @@ from protocol.amqp.engine.outcomes import (
     read_transaction_id,
 )
 from protocol.amqp.engine.states import LinkState
-from protocol.amqp.frames.incoming_sessions import Violation
+from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 
 if TYPE_CHECKING:
     from protocol.amqp.engine.interface import TransferKind
@@ -32,10 +38,10 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
-_UNGRANTED = Violation(
+_UNGRANTED = ProtocolViolation(
     "amqp:link:transfer-limit-exceeded", "A transfer came on a link that has not been granted."
 )
-_WRONG_WAY = Violation(
+_WRONG_WAY = ProtocolViolation(
     "amqp:not-allowed", "A transfer came on a link on which the client receives."
 )
 
@@ -83,15 +89,15 @@ class IncomingTransfers:
         # A read that is filled to the brim is either not the whole message or one too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
         self._memory = memory
-        self.transactional_outcomes = 0
+        self.transactional_outcome_count = 0
         """How often a transaction was named in what clients said about messages we sent."""
 
-    def take_transfers(self, link: EngineLink, *, batch: bool) -> Violation | None:
+    def take_transfers(self, link: EngineLink, *, batch: bool) -> ProtocolViolation | None:
         """Take the transfers on a link that stand first among the events."""
         collector = self._collector
         pointer = link.pointer
         unsettled = link.unsettled
-        settles_itself = link.settles_itself
+        may_send_settled = link.may_send_settled
         unconfirmed = link.unconfirmed
         attached = LinkState.ATTACHED
         buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
@@ -117,7 +123,7 @@ class IncomingTransfers:
                     _link_advance(pointer)
                     unsettled[delivery] = delivery
                     kind = plain
-                    if settles_itself and _is_settled(delivery):
+                    if may_send_settled and _is_settled(delivery):
                         kind = KINDS[True, batch]
                     if transactional:
                         kind = _in_transaction(delivery, kind)
@@ -153,13 +159,13 @@ class IncomingTransfers:
 
     def _take_piece(
         self, link: EngineLink, delivery: Delivery, size: int, *, batch: bool
-    ) -> Violation | None:
+    ) -> ProtocolViolation | None:
         """Take what cannot be read in one go: part of a delivery, a large or an empty one, an
         aborted one, or one on a link that is not open."""
         pointer = link.pointer
         if link.closed:
             # Under way when we ended the link. Settling also moves on to the next.
-            self._miss(delivery)
+            self._report_lost_part(delivery)
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
             return None
@@ -168,7 +174,7 @@ class IncomingTransfers:
         partial = link.partial
         if partial is None:
             link.received += 1
-            partial = Partial(batch=batch)
+            partial = PartialDelivery(batch=batch)
         self.forget(link)
         if size == _ABORTED:
             _settle(delivery)
@@ -186,7 +192,7 @@ class IncomingTransfers:
         if _is_partial(delivery):
             link.partial = partial
             fits = self._memory.hold(partial.kept_bytes)
-            return None if fits else too_much(self._memory)
+            return None if fits else memory_violation(self._memory)
         _link_advance(pointer)
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
@@ -196,21 +202,23 @@ class IncomingTransfers:
         self._handler.on_transfers(link, [delivery], [b"".join(partial.chunks)], kind)
         return None
 
-    def _refuse_oversize(self, link: EngineLink, delivery: Delivery, partial: Partial) -> None:
+    def _refuse_oversize(
+        self, link: EngineLink, delivery: Delivery, partial: PartialDelivery
+    ) -> None:
         """Have a message refused as soon as it is known to be too large, once. Proton drops what
         still comes of a delivery that has been settled."""
         _link_advance(link.pointer)
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
         beginning = b"".join(partial.chunks)
-        self._miss(delivery)
+        self._report_lost_part(delivery)
         self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
         if link.unsettled.pop(delivery, None) is not None:
             # The handler ended the link or the session instead.
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
 
-    def take_outcomes(self, link: EngineLink) -> Violation | None:
+    def take_outcomes(self, link: EngineLink) -> ProtocolViolation | None:
         """Take the outcomes on a link that stand first among the events."""
         collector = self._collector
         unsettled = link.unsettled
@@ -222,7 +230,7 @@ class IncomingTransfers:
         if delivery is None:
             # Settled meanwhile, or none of ours.
             if link.closed:
-                self._miss_outcome(_event_delivery(event))
+                self._report_lost_outcome(_event_delivery(event))
             _pop_event(collector)
             known = lib.pn_link_unsettled(link.pointer) <= len(unsettled)
             return None if known else _WRONG_WAY
@@ -236,7 +244,7 @@ class IncomingTransfers:
                     outcome is not group_outcome and outcome != group_outcome
                 ):
                     if deliveries:
-                        self._tell_outcomes(link, deliveries, group_outcome, group_settled)
+                        self._report_outcomes(link, deliveries, group_outcome, group_settled)
                     deliveries = []
                     group_outcome, group_settled = outcome, settled
                 deliveries.append(delivery)
@@ -245,10 +253,10 @@ class IncomingTransfers:
                 break
             delivery = unsettled.get(_event_delivery(event))
         if deliveries:
-            self._tell_outcomes(link, deliveries, group_outcome, group_settled)
+            self._report_outcomes(link, deliveries, group_outcome, group_settled)
         return None
 
-    def _tell_outcomes(
+    def _report_outcomes(
         self,
         link: EngineLink,
         deliveries: list[Delivery],
@@ -259,28 +267,28 @@ class IncomingTransfers:
         transaction, which must not be committed without it."""
         is_transactional = isinstance(outcome, Transactional)
         if is_transactional:
-            self.transactional_outcomes += len(deliveries)
+            self.transactional_outcome_count += len(deliveries)
         if is_transactional or not link.closed:
             self._handler.on_outcomes(link, deliveries, outcome, settled)
 
-    def _miss(self, delivery: Delivery) -> None:
+    def _report_lost_part(self, delivery: Delivery) -> None:
         """A message will not be taken; its transaction, if it has one, has to know."""
         if self._sessions.transactional:
             transaction_id = read_transaction_id(delivery)
             if transaction_id is not None:
-                self._handler.on_missed(transaction_id)
+                self._handler.on_transaction_part_lost(transaction_id)
 
-    def _miss_outcome(self, delivery: Delivery) -> None:
+    def _report_lost_outcome(self, delivery: Delivery) -> None:
         """An outcome came for a delivery that we settled when we ended its link."""
         transaction_id = read_transaction_id(delivery)
         if transaction_id is not None:
-            self.transactional_outcomes += 1
-            self._handler.on_missed(transaction_id)
+            self.transactional_outcome_count += 1
+            self._handler.on_transaction_part_lost(transaction_id)
 
 
-def too_much(memory: HeldMemory) -> Violation:
+def memory_violation(memory: HeldMemory) -> ProtocolViolation:
     """The client makes us hold more than it may."""
-    return Violation("amqp:resource-limit-exceeded", memory.refusal)
+    return ProtocolViolation("amqp:resource-limit-exceeded", memory.refusal)
 
 
 def _in_transaction(delivery: Delivery, kind: TransferKind) -> TransferKind:

@@ -81,17 +81,17 @@ class EngineLink:
         "is_receiver",
         "kept_bytes",
         "max_message_size_bytes",
+        "may_send_settled",
         "name",
         "partial",
         "pointer",
         "received",
         "sent",
         "session",
-        "settles_itself",
-        "stalled",
         "state",
         "unconfirmed",
         "unsettled",
+        "waits_for_window",
     )
 
     def __init__(
@@ -117,11 +117,11 @@ class EngineLink:
         self.unconfirmed: dict[Delivery, Delivery] | None = None
         """What we have judged and the client, a sender in mode `second`, has not settled yet. None on
         every other link: there we settle what we judge."""
-        self.partial: Partial | None = None
+        self.partial: PartialDelivery | None = None
         """The delivery of which some transfers have come and more are to come."""
-        self.settles_itself = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
+        self.may_send_settled = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
         """The client may send settled transfers. It says so when it attaches, and it does not change."""
-        self.stalled = False
+        self.waits_for_window = False
         """Proton has queued deliveries because the session window is full, and the link's handler is to be
         called when they are sent. Not a state: it changes with every window while the link is attached."""
         self.drained = 0
@@ -190,7 +190,7 @@ class EngineLink:
         self.unconfirmed = None
 
 
-class Partial:
+class PartialDelivery:
     """A delivery of which some transfers have come."""
 
     __slots__ = ("batch", "chunks", "kept_bytes", "size_bytes")
@@ -253,7 +253,7 @@ class EngineHandler(Protocol):
         """The client said the same about deliveries that we sent on one link. Where it settled
         them, settle them too. It may say something twice, or settle later what it only judged."""
 
-    def on_missed(self, transaction_id: bytes) -> None:
+    def on_transaction_part_lost(self, transaction_id: bytes) -> None:
         """The client sent or settled something under a transaction that nobody can take any more:
         its link, its session or the delivery is gone."""
 
@@ -263,7 +263,7 @@ class EngineHandler(Protocol):
     def on_detach(self, link: EngineLink, closed: bool) -> None:  # noqa: FBT001
         """The client detached a link. The engine answers; the link is gone."""
 
-    def on_gone(self, link: EngineLink) -> None:
+    def on_detach_confirmed(self, link: EngineLink) -> None:
         """A link that we had ended is gone: the client has answered, or ended its session. Not
         called where it went with the connection."""
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from cproton_ffi import lib
 
 from protocol.amqp.engine.attach import decoded_map, read_attach, write_refusal
-from protocol.amqp.engine.incoming_transfers import IncomingTransfers, too_much
+from protocol.amqp.engine.incoming_transfers import IncomingTransfers, memory_violation
 from protocol.amqp.engine.interface import EngineLink, EngineSession
 from protocol.amqp.engine.outcomes import WireError, set_condition, set_info, text
 from protocol.amqp.engine.states import ConnectionEvent, LinkEvent, LinkState
-from protocol.amqp.frames.incoming_sessions import Violation
+from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
     from protocol.amqp.held_memory import HeldMemory
 
-_OPENED_TWICE = Violation("amqp:not-allowed", "The connection has been opened before.")
-_TOO_MANY_LINKS = Violation(
+_OPENED_TWICE = ProtocolViolation("amqp:not-allowed", "The connection has been opened before.")
+_TOO_MANY_LINKS = ProtocolViolation(
     "amqp:resource-limit-exceeded", "Too many links are attached, or refused and not detached."
 )
-_UNREADABLE = Violation("amqp:decode-error", "A frame could not be understood.")
+_UNREADABLE = ProtocolViolation("amqp:decode-error", "A frame could not be understood.")
 
 _peek_event = lib.pn_collector_peek
 _pop_event = lib.pn_collector_pop
@@ -115,7 +115,7 @@ class ProtonEvents:
                         else arrivals.take_outcomes(link)
                     )
                     if violation is not None:
-                        self.violated(violation)
+                        self.close_for_violation(violation)
             elif event_type == lib.PN_LINK_FLOW:
                 pointer = lib.pn_event_link(event)
                 _pop_event(collector)
@@ -162,9 +162,9 @@ class ProtonEvents:
             return
         if local:
             # Proton says so whenever it has written a transfer; only a waiting sender cares.
-            if not link.stalled or lib.pn_link_queued(pointer) > 0:
+            if not link.waits_for_window or lib.pn_link_queued(pointer) > 0:
                 return
-            link.stalled = False
+            link.waits_for_window = False
         self._handler.on_flow(link)
 
     # --- connection and sessions -----------------------------------------------------------------
@@ -173,7 +173,7 @@ class ProtonEvents:
         if self._lifecycle.is_ending:
             return
         if self._lifecycle.is_past_open:
-            self.violated(_OPENED_TWICE)
+            self.close_for_violation(_OPENED_TWICE)
             return
         self._lifecycle.apply(ConnectionEvent.OPEN_RECEIVED)
         properties = decoded_map(lib.pn_connection_remote_properties(connection))
@@ -197,7 +197,7 @@ class ProtonEvents:
         self._endpoints.add_session(EngineSession(pointer, self._incoming.begun.popleft()))
         lib.pn_session_open(pointer)
         if not (self._lifecycle.is_ending or self._memory.hold(SESSION_BYTES)):
-            self.violated(too_much(self._memory))
+            self.close_for_violation(memory_violation(self._memory))
 
     def _session_ended(self, pointer: Any) -> None:
         self._drop_links(self._sessions[pointer])
@@ -206,7 +206,7 @@ class ProtonEvents:
         lib.pn_session_close(pointer)
         self._dead_sessions.append(pointer)
 
-    def fail_session(self, session: EngineSession, violation: Violation) -> None:
+    def fail_session(self, session: EngineSession, violation: ProtocolViolation) -> None:
         """End a session for what the client did in it; the connection goes on."""
         if self._lifecycle.is_ending:
             return
@@ -228,7 +228,7 @@ class ProtonEvents:
         if links:
             self._handler.on_session_end(links)
         for link in ended_by_us:
-            self._handler.on_gone(link)
+            self._handler.on_detach_confirmed(link)
 
     # --- links -----------------------------------------------------------------------------------
 
@@ -243,13 +243,13 @@ class ProtonEvents:
             link.apply(LinkEvent.DETACH)
             return
         if len(self._links) > self._links_max:
-            self.violated(_TOO_MANY_LINKS)
+            self.close_for_violation(_TOO_MANY_LINKS)
             return
         link.held_bytes = link_bytes(link.incoming.attach_bytes)
         if self._memory.hold(link.held_bytes):
             self._handler.on_attach(link, attach)
         else:
-            self.violated(too_much(self._memory))
+            self.close_for_violation(memory_violation(self._memory))
 
     def _release(self, link: EngineLink) -> None:
         """A link is gone, and what is half here on it."""
@@ -286,10 +286,10 @@ class ProtonEvents:
             self._handler.on_detach(link, closed)
             (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
         elif not self._lifecycle.is_ending:
-            self._handler.on_gone(link)
+            self._handler.on_detach_confirmed(link)
         self._dead_links.append(pointer)
 
-    def steal(self, link: EngineLink) -> None:
+    def detach_replaced_link(self, link: EngineLink) -> None:
         """End a link whose name the client has given to another. What Proton takes for the client's
         detach follows."""
         if link.closed:
@@ -310,14 +310,14 @@ class ProtonEvents:
     # --- transactions ------------------------------------------------------------------------------
 
     @property
-    def transactional_outcomes(self) -> int:
+    def transactional_outcome_count(self) -> int:
         """How often a transaction was named in what the client said about messages we sent."""
-        return self._arrivals.transactional_outcomes
+        return self._arrivals.transactional_outcome_count
 
-    def missed(self, transaction_id: bytes) -> None:
+    def report_lost_part(self, transaction_id: bytes) -> None:
         """Something of a transaction is not going to be taken."""
         if not self._lifecycle.is_ending:
-            self._handler.on_missed(transaction_id)
+            self._handler.on_transaction_part_lost(transaction_id)
 
     # --- a broken protocol -------------------------------------------------------------------------
 
@@ -325,14 +325,14 @@ class ProtonEvents:
         condition = lib.pn_transport_condition(transport)
         name = text(lib.pn_condition_get_name(condition)) or "amqp:internal-error"
         description = text(lib.pn_condition_get_description(condition)) or ""
-        self._break(Violation(name, description))
+        self._fail(ProtocolViolation(name, description))
 
     def _tail_closed(self, _: Any) -> None:
         """Proton takes no more bytes. It says why, except for a performative it does not know."""
         if self._lifecycle.client_may_send:
-            self.violated(_UNREADABLE)
+            self.close_for_violation(_UNREADABLE)
 
-    def violated(self, violation: Violation) -> None:
+    def close_for_violation(self, violation: ProtocolViolation) -> None:
         """Close the connection, since Proton would not."""
         if not self._lifecycle.is_failed:
             connection = self._proton.connection
@@ -340,9 +340,9 @@ class ProtonEvents:
             set_condition(lib.pn_connection_condition(connection), error)
             lib.pn_connection_open(connection)
             lib.pn_connection_close(connection)
-            self._break(violation)
+            self._fail(violation)
 
-    def _break(self, violation: Violation) -> None:
+    def _fail(self, violation: ProtocolViolation) -> None:
         if not self._lifecycle.is_failed:
             self._lifecycle.apply(ConnectionEvent.FAIL)
             self.detach_links()

@@ -29,6 +29,6 @@ def _tell(_: Any, message: Any) -> None:
 _tracer = ffi.callback("void(pn_transport_t *, const char *)", _tell)
 
 
-def log_through_us(transport: Any) -> None:
+def redirect_proton_log(transport: Any) -> None:
     """Have a transport's messages written to our log."""
     lib.pn_transport_set_tracer(transport, _tracer)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.amqp.frames.delivery_ids import SERIAL_MASK
-from protocol.amqp.frames.incoming_sessions import Violation
+from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 from protocol.amqp.frames.performatives import (
     DISPOSITION,
     FRAME_HEADER_BYTES,
@@ -33,11 +33,11 @@ from protocol.amqp.frames.performatives import (
 from protocol.amqp.frames.session_frames import (
     DISPOSITION_PLAIN_BYTES,
     Frame,
+    inspect_frame,
+    inspect_frame_without_session,
     link_of,
-    look,
-    look_outside_sessions,
 )
-from protocol.amqp.frames.stream_pieces import Bytes, Pieces, Refused
+from protocol.amqp.frames.stream_pieces import CloseConnection, InputBytes, InputRewriter
 from protocol.codec import decode
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         IncomingSession,
         IncomingSessions,
     )
-    from protocol.amqp.frames.stream_pieces import Piece
+    from protocol.amqp.frames.stream_pieces import InputPiece
 
 BATCH_NEEDLE = b"\x70\x80\x01\x37\x00"
 """Message format 0x80013700 as a uint: a value this large has only this encoding."""
@@ -62,19 +62,21 @@ many times as much memory; no client's links have properties of this size."""
 _STATE_MAX_BYTES = 1024
 """Of what a transfer says about its own state: the id of a transaction, and an outcome."""
 
-_TOO_LARGE = Refused(
-    Violation(
+_TOO_LARGE = CloseConnection(
+    ProtocolViolation(
         "amqp:resource-limit-exceeded",
         f"Only transfers and dispositions may have more than {_CONTROL_FRAME_MAX_BYTES} bytes.",
     )
 )
-_STATE_TOO_LARGE = Refused(
-    Violation(
+_STATE_TOO_LARGE = CloseConnection(
+    ProtocolViolation(
         "amqp:resource-limit-exceeded",
         f"The state of a transfer may have at most {_STATE_MAX_BYTES} bytes.",
     )
 )
-_UNREADABLE = Refused(Violation("amqp:decode-error", "A frame could not be understood."))
+_UNREADABLE = CloseConnection(
+    ProtocolViolation("amqp:decode-error", "A frame could not be understood.")
+)
 
 _read_header = struct.Struct(">IBBH").unpack_from
 
@@ -108,11 +110,11 @@ class FrameScan:
         self._layout: Layout | None = None
         """Of the link on which the last transfer came."""
 
-    def split(self, data: bytes) -> list[Piece]:
+    def split(self, data: bytes) -> list[InputPiece]:
         """Bytes to push, and what to do between them, in order."""
         if self._broken:
             # Proton has been given a frame it refuses; boundaries mean nothing any more.
-            return [Bytes(data)]
+            return [InputBytes(data)]
         held_bytes = self._held_bytes + len(data)
         if held_bytes < self._needed_bytes:
             self._held.append(data)
@@ -124,14 +126,14 @@ class FrameScan:
             self._held.clear()
             self._held_bytes = 0
         self._needed_bytes = FRAME_HEADER_BYTES
-        pieces = Pieces(data)
+        pieces = InputRewriter(data)
         end = self._scan(data, pieces)
         if end < len(data):
             self._held.append(data[end:])
             self._held_bytes = len(data) - end
         return pieces.made(end)
 
-    def _scan(self, data: bytes, pieces: Pieces) -> int:
+    def _scan(self, data: bytes, pieces: InputRewriter) -> int:
         """Look at every whole frame; returns where they end."""
         largest = self._max_frame_size_bytes
         plain = self._sessions.all_plain
@@ -165,7 +167,7 @@ class FrameScan:
             elif size == FRAME_HEADER_BYTES:
                 position = end
             else:
-                position = self._look(pieces, position, end, channel)
+                position = self._inspect(pieces, position, end, channel)
                 plain = self._sessions.all_plain
         return position
 
@@ -193,7 +195,7 @@ class FrameScan:
         ids.next_number = expected
         return position
 
-    def _look(self, pieces: Pieces, position: int, end: int, channel: int) -> int:
+    def _inspect(self, pieces: InputRewriter, position: int, end: int, channel: int) -> int:
         """Look at the frame at `position`; returns where to go on."""
         performative = read_performative(pieces.data, position, end)
         if performative is None:
@@ -211,16 +213,16 @@ class FrameScan:
                 return self._transfer(pieces, session, frame)
             self._layout = None
             if session is None:
-                look_outside_sessions(self._sessions, pieces, frame)
+                inspect_frame_without_session(self._sessions, pieces, frame)
             else:
-                look(self._sessions, pieces, session, frame)
+                inspect_frame(self._sessions, pieces, session, frame)
         except (UndecodableMessage, IndexError, struct.error):
             pieces.act(position, _UNREADABLE)
         return end
 
     # --- transfers -------------------------------------------------------------------------------
 
-    def _transfer(self, pieces: Pieces, session: IncomingSession, frame: Frame) -> int:
+    def _transfer(self, pieces: InputRewriter, session: IncomingSession, frame: Frame) -> int:
         data = pieces.data
         start, end, channel, performative = frame
         handle = uint_at(data, field_starts(data, performative, 1), 0)
@@ -260,7 +262,7 @@ class FrameScan:
         elif changed is not None:
             pieces.replace(start, end, changed)
         elif is_new and not more and not aborted:
-            self._learn(data, session, link, frame, starts)
+            self._remember_layout(data, session, link, frame, starts)
         return end
 
     def _number(
@@ -283,7 +285,7 @@ class FrameScan:
                 each.layout = None
         return number
 
-    def _learn(
+    def _remember_layout(
         self,
         data: bytes,
         session: IncomingSession,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from protocol.amqp.frames.delivery_ids import DeliveryIds
 
 
-class Violation(NamedTuple):
+class ProtocolViolation(NamedTuple):
     """Why a connection cannot go on."""
 
     condition: str

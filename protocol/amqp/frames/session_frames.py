@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.amqp.frames.delivery_ids import SERIAL_MASK, is_range
-from protocol.amqp.frames.incoming_sessions import IncomingLink, Violation
+from protocol.amqp.frames.incoming_sessions import IncomingLink, ProtocolViolation
 from protocol.amqp.frames.performatives import (
     ATTACH,
     BEGIN,
@@ -30,13 +30,13 @@ from protocol.amqp.frames.performatives import (
     with_uint,
 )
 from protocol.amqp.frames.stream_pieces import (
-    Echo,
+    CloseConnection,
+    EndSession,
+    FlowEcho,
+    InputRewriter,
     LateSettlement,
-    Missed,
-    Pieces,
-    Refused,
-    SessionError,
-    StolenLink,
+    LostTransactionPart,
+    ReplacedLink,
 )
 from protocol.codec import UInt, decode, encode
 
@@ -55,8 +55,12 @@ DISPOSITION_PLAIN_BYTES = 1024
 
 _SESSION_FLOW_FIELDS = 4
 _STATE_FIELDS = {TRANSFER: 7, DISPOSITION: 4}
-_CHANNEL_IN_USE = Violation("amqp:not-allowed", "A session was begun on a channel that has one.")
-_NOT_AN_ANSWER = Violation("amqp:not-allowed", "A begin answers a session that we did not begin.")
+_CHANNEL_IN_USE = ProtocolViolation(
+    "amqp:not-allowed", "A session was begun on a channel that has one."
+)
+_NOT_AN_ANSWER = ProtocolViolation(
+    "amqp:not-allowed", "A begin answers a session that we did not begin."
+)
 
 
 class Frame(NamedTuple):
@@ -68,7 +72,9 @@ class Frame(NamedTuple):
     performative: Performative
 
 
-def look_outside_sessions(sessions: IncomingSessions, pieces: Pieces, frame: Frame) -> None:
+def inspect_frame_without_session(
+    sessions: IncomingSessions, pieces: InputRewriter, frame: Frame
+) -> None:
     """A frame on a channel that has no session."""
     code = frame.performative.code
     if code == BEGIN:
@@ -76,26 +82,26 @@ def look_outside_sessions(sessions: IncomingSessions, pieces: Pieces, frame: Fra
         if uint_at(pieces.data, starts, 0) is None:
             sessions.begin(frame.channel)
         else:
-            pieces.act(frame.start, Refused(_NOT_AN_ANSWER))
+            pieces.act(frame.start, CloseConnection(_NOT_AN_ANSWER))
     elif code in (DETACH, END):
         # The Python SDK detaches links of a session it has just ended; the service looks away.
         pieces.replace(frame.start, frame.end)
 
 
-def look(
-    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+def inspect_frame(
+    sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
     """A frame of a session, other than a transfer."""
     reader = _READERS.get(frame.performative.code)
     if session.discards and frame.performative.code != END:
-        _leave_out(pieces, frame)
+        _skip_frame(pieces, frame)
     elif reader is not None:
         reader(sessions, pieces, session, frame)
 
 
 def link_of(
     sessions: IncomingSessions,
-    pieces: Pieces,
+    pieces: InputRewriter,
     session: IncomingSession,
     handle: int | None,
     frame: Frame,
@@ -105,49 +111,49 @@ def link_of(
     link = session.links.get(handle or 0)
     if link is None:
         sentence = f"No link is attached to handle {handle or 0}."
-        violation = Violation("amqp:session:unattached-handle", sentence)
-        _fail(sessions, pieces, session, violation, frame)
+        violation = ProtocolViolation("amqp:session:unattached-handle", sentence)
+        _end_session(sessions, pieces, session, violation, frame)
     elif link.ended:
-        _leave_out(pieces, frame)
+        _skip_frame(pieces, frame)
         return None
     return link
 
 
-def _leave_out(pieces: Pieces, frame: Frame) -> None:
+def _skip_frame(pieces: InputRewriter, frame: Frame) -> None:
     """The frame speaks of what is gone. A transaction must not be committed without it."""
     state_field = _STATE_FIELDS.get(frame.performative.code)
     if state_field is not None:
         starts = field_starts(pieces.data, frame.performative, state_field + 1)
         transaction_id = transaction_at(pieces.data, starts, state_field)
         if transaction_id is not None:
-            pieces.act(frame.start, Missed(transaction_id))
+            pieces.act(frame.start, LostTransactionPart(transaction_id))
     pieces.replace(frame.start, frame.end)
 
 
-def _fail(
+def _end_session(
     sessions: IncomingSessions,
-    pieces: Pieces,
+    pieces: InputRewriter,
     session: IncomingSession,
-    violation: Violation,
+    violation: ProtocolViolation,
     frame: Frame,
 ) -> None:
     """End a session in place of a frame."""
     session.discards = True
     sessions.discarding.add(session)
-    pieces.act(frame.start, SessionError(session, violation))
-    _leave_out(pieces, frame)
+    pieces.act(frame.start, EndSession(session, violation))
+    _skip_frame(pieces, frame)
 
 
-def _begin(_: IncomingSessions, pieces: Pieces, __: IncomingSession, frame: Frame) -> None:
-    pieces.act(frame.start, Refused(_CHANNEL_IN_USE))
+def _begin(_: IncomingSessions, pieces: InputRewriter, __: IncomingSession, frame: Frame) -> None:
+    pieces.act(frame.start, CloseConnection(_CHANNEL_IN_USE))
 
 
-def _end(sessions: IncomingSessions, _: Pieces, session: IncomingSession, __: Frame) -> None:
+def _end(sessions: IncomingSessions, _: InputRewriter, session: IncomingSession, __: Frame) -> None:
     sessions.end(session)
 
 
 def _attach(
-    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+    sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
     data, performative = pieces.data, frame.performative
     starts = field_starts(data, performative, 10)
@@ -156,8 +162,8 @@ def _attach(
     if not isinstance(name, str) or handle is None:
         raise UndecodableMessage("an attach without name or handle")
     if handle in session.links:
-        violation = Violation("amqp:session:handle-in-use", f"Handle {handle} is in use.")
-        _fail(sessions, pieces, session, violation, frame)
+        violation = ProtocolViolation("amqp:session:handle-in-use", f"Handle {handle} is in use.")
+        _end_session(sessions, pieces, session, violation, frame)
         return
     link = IncomingLink(
         handle,
@@ -168,20 +174,20 @@ def _attach(
     )
     older = session.names.get((link.name, link.client_sends))
     if older is not None:
-        _steal(sessions, pieces, session, older, frame)
+        _replace_link(sessions, pieces, session, older, frame)
     sessions.attach(session, link)
 
 
-def _steal(
+def _replace_link(
     sessions: IncomingSessions,
-    pieces: Pieces,
+    pieces: InputRewriter,
     session: IncomingSession,
     older: IncomingLink,
     frame: Frame,
 ) -> None:
     """The frame attaches a link that has the name of an older one. Proton knows one link of a name:
     it is told that the client has detached the older one."""
-    pieces.act(frame.start, StolenLink(older))
+    pieces.act(frame.start, ReplacedLink(older))
     older.ended = True
     sessions.forget_name(session, older)
     detach = encode(UInt(older.handle)) + encode(True)
@@ -190,7 +196,7 @@ def _steal(
 
 
 def _detach(
-    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+    sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
     starts = field_starts(pieces.data, frame.performative, 1)
     link = session.links.get(uint_at(pieces.data, starts, 0) or 0)
@@ -202,7 +208,7 @@ def _detach(
 
 
 def _flow(
-    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+    sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
     data, performative = pieces.data, frame.performative
     if performative.field_count <= _SESSION_FLOW_FIELDS:
@@ -217,10 +223,10 @@ def _flow(
         if not link.client_sends:
             _credit(pieces, link, starts, frame)
     if is_true_at(data, starts, 9):
-        pieces.act(frame.end, Echo(session, link))
+        pieces.act(frame.end, FlowEcho(session, link))
 
 
-def _credit(pieces: Pieces, link: IncomingLink, starts: list[int], frame: Frame) -> None:
+def _credit(pieces: InputRewriter, link: IncomingLink, starts: list[int], frame: Frame) -> None:
     """A flow on a link on which we send."""
     data, performative = pieces.data, frame.performative
     changed = None
@@ -241,15 +247,15 @@ def _credit(pieces: Pieces, link: IncomingLink, starts: list[int], frame: Frame)
 
 
 def _disposition(
-    sessions: IncomingSessions, pieces: Pieces, session: IncomingSession, frame: Frame
+    sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
     """What the client says of its own deliveries speaks of the ids it gave them."""
     data, performative = pieces.data, frame.performative
     starts = field_starts(data, performative, 5)
-    if _says_too_much(starts, pieces, frame):
+    if _is_too_large(starts, pieces, frame):
         sentence = "A disposition of this size can speak of few deliveries."
-        violation = Violation("amqp:resource-limit-exceeded", sentence)
-        _fail(sessions, pieces, session, violation, frame)
+        violation = ProtocolViolation("amqp:resource-limit-exceeded", sentence)
+        _end_session(sessions, pieces, session, violation, frame)
         return
     if is_true_at(data, starts, 0):
         if sessions.ended_with_deliveries:
@@ -267,7 +273,7 @@ def _disposition(
     pieces.replace(frame.start, frame.end, b"".join(changed))
 
 
-def _watch_settlement(pieces: Pieces, starts: list[int], frame: Frame) -> None:
+def _watch_settlement(pieces: InputRewriter, starts: list[int], frame: Frame) -> None:
     """Proton says nothing of deliveries that it does not know any more."""
     data = pieces.data
     transaction_id = transaction_at(data, starts, 4)
@@ -281,7 +287,7 @@ def _watch_settlement(pieces: Pieces, starts: list[int], frame: Frame) -> None:
     pieces.replace(frame.start, frame.end)
 
 
-def _says_too_much(starts: list[int], pieces: Pieces, frame: Frame) -> bool:
+def _is_too_large(starts: list[int], pieces: InputRewriter, frame: Frame) -> bool:
     """Whether what a disposition says would be kept too many times."""
     size_bytes = frame.end - frame.start
     if size_bytes <= DISPOSITION_PLAIN_BYTES:
@@ -291,7 +297,7 @@ def _says_too_much(starts: list[int], pieces: Pieces, frame: Frame) -> bool:
     return size_bytes * count > DISPOSITION_MAX_BYTES
 
 
-_READERS: dict[int, Callable[[IncomingSessions, Pieces, IncomingSession, Frame], None]] = {
+_READERS: dict[int, Callable[[IncomingSessions, InputRewriter, IncomingSession, Frame], None]] = {
     BEGIN: _begin,
     ATTACH: _attach,
     FLOW: _flow,

@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from protocol.amqp.frames.incoming_sessions import IncomingLink, IncomingSession, Violation
+    from protocol.amqp.frames.incoming_sessions import (
+        IncomingLink,
+        IncomingSession,
+        ProtocolViolation,
+    )
 
 
-class Bytes(NamedTuple):
+class InputBytes(NamedTuple):
     """Whole frames for Proton. Events must be looked at after each of these."""
 
     data: bytes
@@ -20,27 +24,27 @@ class Bytes(NamedTuple):
     """It is one transfer of a batch."""
 
 
-class SessionError(NamedTuple):
+class EndSession(NamedTuple):
     """End a session, and say why."""
 
     session: IncomingSession
-    violation: Violation
+    violation: ProtocolViolation
 
 
-class StolenLink(NamedTuple):
+class ReplacedLink(NamedTuple):
     """End a link whose name the client has attached again (AMQP 1.0, 2.6.1: link stealing)."""
 
     link: IncomingLink
 
 
-class Echo(NamedTuple):
+class FlowEcho(NamedTuple):
     """Answer a flow with a flow, of a link or of the session alone."""
 
     session: IncomingSession
     link: IncomingLink | None
 
 
-class Missed(NamedTuple):
+class LostTransactionPart(NamedTuple):
     """Report that a part of a transaction will not be executed."""
 
     transaction_id: bytes
@@ -54,17 +58,19 @@ class LateSettlement(NamedTuple):
     delivery_count: int
 
 
-class Refused(NamedTuple):
+class CloseConnection(NamedTuple):
     """Close the connection, and say why."""
 
-    violation: Violation
+    violation: ProtocolViolation
 
 
-Action = SessionError | StolenLink | Echo | Missed | LateSettlement | Refused
-Piece = Bytes | Action
+InputAction = (
+    EndSession | ReplacedLink | FlowEcho | LostTransactionPart | LateSettlement | CloseConnection
+)
+InputPiece = InputBytes | InputAction
 
 
-class Pieces:
+class InputRewriter:
     """Cuts some data into pieces."""
 
     __slots__ = ("_parts", "_pieces", "_start", "data")
@@ -75,7 +81,7 @@ class Pieces:
         """What has not been put into a piece yet starts here."""
         self._parts: list[bytes] = []
         """What has been put into the piece that is being made."""
-        self._pieces: list[Piece] = []
+        self._pieces: list[InputPiece] = []
 
     def cut(self, position: int) -> None:
         """End the piece that is being made at `position`."""
@@ -83,11 +89,11 @@ class Pieces:
         if self._parts:
             if start < position:
                 self._parts.append(self.data[start:position])
-            self._pieces.append(Bytes(b"".join(self._parts)))
+            self._pieces.append(InputBytes(b"".join(self._parts)))
             self._parts = []
         elif start < position:
             whole = start == 0 and position == len(self.data)
-            self._pieces.append(Bytes(self.data if whole else self.data[start:position]))
+            self._pieces.append(InputBytes(self.data if whole else self.data[start:position]))
 
     def replace(self, position: int, end: int, frame: bytes = b"") -> None:
         """Give Proton another frame than the one that stands there, or none."""
@@ -100,15 +106,15 @@ class Pieces:
     def add_batch(self, position: int, end: int, frame: bytes | None) -> None:
         """Let the frame that stands there, or another in its place, be a piece of its own."""
         self.cut(position)
-        self._pieces.append(Bytes(frame or self.data[position:end], batch=True))
+        self._pieces.append(InputBytes(frame or self.data[position:end], batch=True))
         self._start = end
 
-    def act(self, position: int, action: Action) -> None:
+    def act(self, position: int, action: InputAction) -> None:
         """Have something done before what stands at `position` is pushed."""
         self.cut(position)
         self._pieces.append(action)
 
-    def made(self, end: int) -> list[Piece]:
+    def made(self, end: int) -> list[InputPiece]:
         """All pieces up to `end`."""
         self.cut(end)
         return self._pieces

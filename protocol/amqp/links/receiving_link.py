@@ -29,7 +29,7 @@ from broker.core.contract.errors import (
 from protocol.addresses import is_subscription
 from protocol.amqp.engine.outcomes import Outcome, Received, Transactional
 from protocol.amqp.links.session_filters import SessionFilterAnswer
-from protocol.amqp.links.via_entity import note_use
+from protocol.amqp.links.via_entity import record_via_entity
 from protocol.amqp.outcome_mapping import ANSWERS, settlement_of
 from protocol.codec import (
     Long,
@@ -230,7 +230,7 @@ class ReceivingLink:
         self._submit(Detach([self]))
 
     def _attached(self, effect: ReceiverAttached) -> None:
-        note_use(self._link.session, self.path)
+        record_via_entity(self._link.session, self.path)
         if effect.session_id is None:
             self._engine.attach(self._link)
         else:

@@ -22,7 +22,7 @@ from broker.core.contract.errors import (
     UndecodableMessage,
 )
 from protocol.amqp.engine.outcomes import ACCEPTED, Outcome, Transactional
-from protocol.amqp.links.via_entity import note_use
+from protocol.amqp.links.via_entity import record_via_entity
 from protocol.codec import (
     ULong,
     encode,
@@ -113,7 +113,7 @@ class SendingLink:
         try:
             messages, size_bytes = read_batch(payload, self._real_ms)
         except UndecodableMessage as error:
-            self._doom(kind, error)
+            self._fail_transaction(kind, error)
             if kind.settled:
                 self._context.refuse(error, entity=self.path, operation="send")
                 self._settle_presettled([delivery])
@@ -148,14 +148,14 @@ class SendingLink:
                 messages.append(read_message(payload, self._real_ms))
                 handles.append(delivery)
             except UndecodableMessage as error:
-                self._doom(kind, error)
+                self._fail_transaction(kind, error)
                 if kind.settled:
                     self._context.refuse(error, entity=self.path, operation="send")
                 else:
                     self._refuse(delivery, error)
         return messages, handles
 
-    def _doom(self, kind: TransferKind, error: BrokerError) -> None:
+    def _fail_transaction(self, kind: TransferKind, error: BrokerError) -> None:
         """A message will not be taken: neither will what else is in its transaction."""
         if kind.transaction_id is not None:
             self._submit(DoomTransaction(kind.transaction_id, self._engine, error))
@@ -168,7 +168,7 @@ class SendingLink:
         self._touch()
 
     def _attached(self, effect: SenderAttached) -> None:
-        note_use(self._link.session, self.path)
+        record_via_entity(self._link.session, self.path)
         self._max_message_size_bytes = effect.max_message_size_bytes
         self._link.max_message_size_bytes = effect.max_message_size_bytes
         batch_max_bytes = min(self._batch_max_bytes, effect.max_message_size_bytes)

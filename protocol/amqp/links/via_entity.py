@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BELOW_ENTITY = ("/subscriptions/", "/$deadletterqueue", "/$transfer/")
 
 
-def note_use(session: EngineSession, path: str) -> None:
+def record_via_entity(session: EngineSession, path: str) -> None:
     """A link to an entity was granted. The first entity of a session becomes its via entity."""
     if session.via is None:
         session.via = _queue_or_topic(path)

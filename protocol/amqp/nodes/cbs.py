@@ -39,13 +39,13 @@ class CbsNode:
 
     def __init__(
         self,
-        permits: ConnectionAuthorization,
+        authorization: ConnectionAuthorization,
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
         respond: Callable[[Request, bytes], None],
         refusals: Refusals,
     ) -> None:
-        self._permits = permits
+        self._authorization = authorization
         self._grants_changed = grants_changed
         self._has_entity = has_entity
         self._respond = respond
@@ -78,7 +78,7 @@ class CbsNode:
         """Say why a request was not taken."""
         audience = str(request.properties.get("name") or "")
         refusal = self._refusals.refuse(
-            error, entity=audience, operation="put-token", host=self._permits.hostname
+            error, entity=audience, operation="put-token", host=self._authorization.hostname
         )
         self._answer(request, refusal.status, refusal.text)
 
@@ -89,7 +89,7 @@ class CbsNode:
     def _run(self, request: Request, audience: str) -> None:
         operation = request.properties.get("operation")
         if operation == DELETE_TOKEN:
-            self._permits.delete_token(audience)
+            self._authorization.delete_token(audience)
             self._grants_changed(True)
             return
         if operation != PUT_TOKEN:
@@ -101,7 +101,7 @@ class CbsNode:
             token = token.decode("utf-8", "replace")
         if not isinstance(token, str):
             raise ArgumentError("The body of put-token must be the token as a string.")
-        self._grants_changed(self._permits.put_token(audience, token))
+        self._grants_changed(self._authorization.put_token(audience, token))
         # The grant stands even so: the entity may be created before the client attaches.
         self._check_entity(audience, token)
 
@@ -128,10 +128,10 @@ class CbsNode:
             path = path[: -len(MANAGEMENT_SUFFIX)]
         if not path or path.startswith("$"):
             return
-        if not self._has_entity(self._permits.likely_namespace, path):
+        if not self._has_entity(self._authorization.expected_namespace, path):
             raise EntityNotFound(path)
 
     def _may_attach(self, path: str) -> bool:
         """Whether every link that this path can have would be granted."""
         claims = (LISTEN,) if is_receive_only(path) else (SEND, LISTEN)
-        return all(self._permits.has(claim, path) for claim in claims)
+        return all(self._authorization.has(claim, path) for claim in claims)

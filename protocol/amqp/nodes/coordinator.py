@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COORDINATOR_CREDIT = 100
 
 
-class Asked(NamedTuple):
+class TransactionRequest(NamedTuple):
     """A declare or discharge."""
 
     delivery: Delivery
@@ -69,7 +69,7 @@ class CoordinatorLink:
     ) -> None:
         """Declare or discharge; the answer is the delivery's outcome."""
         for delivery, payload in zip(deliveries, payloads, strict=True):
-            asked = Asked(delivery, kind.settled)
+            asked = TransactionRequest(delivery, kind.settled)
             try:
                 command = self._command(asked, payload)
                 if not (isinstance(command, Declare) and self._promise(delivery)):
@@ -85,7 +85,7 @@ class CoordinatorLink:
     ) -> None:
         """Nothing a coordinator understands is large."""
         del beginning
-        self._refuse(Asked(delivery, settled), self._too_large(size_bytes))
+        self._refuse(TransactionRequest(delivery, settled), self._too_large(size_bytes))
         self._engine.grant(self._link, 1)
         self._touch()
 
@@ -101,7 +101,7 @@ class CoordinatorLink:
 
     def receive(self, effect: Effect) -> None:
         """Answer a declare or discharge."""
-        if isinstance(effect, Reply) and isinstance(effect.request, Asked):
+        if isinstance(effect, Reply) and isinstance(effect.request, TransactionRequest):
             deliveries = [effect.request.delivery]
             if effect.error is not None:
                 self._refuse(effect.request, effect.error)
@@ -120,7 +120,7 @@ class CoordinatorLink:
             self._engine.settle(self._link, [delivery], Declared(transaction_id))
         return promised
 
-    def _command(self, asked: Asked, payload: bytes) -> Command:
+    def _command(self, asked: TransactionRequest, payload: bytes) -> Command:
         if len(payload) > self._link.max_message_size_bytes:
             raise self._too_large(len(payload))
         request = None
@@ -140,7 +140,7 @@ class CoordinatorLink:
                     return Discharge(self, asked, transaction_id, fail, self._engine)
         raise NotImplementedHere("A coordinator takes declare and discharge, and nothing else.")
 
-    def _refuse(self, asked: Asked, error: BrokerError) -> None:
+    def _refuse(self, asked: TransactionRequest, error: BrokerError) -> None:
         """Reject a request. Who sent it settled, or cannot be told so, gets the error with the end
         of the link."""
         refusal = self._context.refuse(error, operation="transaction")

@@ -76,13 +76,13 @@ class LinkFactory:
     def __init__(
         self,
         context: LinkContext,
-        permits: ConnectionAuthorization,
+        authorization: ConnectionAuthorization,
         submit_later: Callable[[Declare], bool],
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
     ) -> None:
         self._context = context
-        self._permits = permits
+        self._authorization = authorization
         self._submit_later = submit_later
         self._responses: list[ResponseLink] = []
         self._intake = RequestIntake()
@@ -90,7 +90,7 @@ class LinkFactory:
         self._spells_session_ids = False
         self._management: dict[str, ManagementNode] = {}
         self._cbs = CbsNode(
-            permits, grants_changed, has_entity, self._respond, context.sources.refusals
+            authorization, grants_changed, has_entity, self._respond, context.sources.refusals
         )
 
     def open(self, properties: Mapping[str, object]) -> None:
@@ -140,7 +140,7 @@ class LinkFactory:
                 return self._attach_browser(link, attach, address.path)
             return self._attach_receiver(link, attach, address.path)
         if address.kind is NodeKind.MANAGEMENT:
-            self._permits.rest(link, (None, _management(address.path)))
+            self._authorization.require(link, (None, _management(address.path)))
         if not attach.is_receiver:
             return self._attach_responses(link, attach, address)
         if address.kind is NodeKind.CBS:
@@ -153,7 +153,7 @@ class LinkFactory:
         via = attach.properties.get("com.microsoft:transfer-destination-address")
         destination = None if via is None else parse(str(via)).path
         paths = [path] if destination is None else [path, destination]
-        self._permits.rest(link, *((SEND, one) for one in paths))
+        self._authorization.require(link, *((SEND, one) for one in paths))
         peer = SendingLink(
             self._context,
             link,
@@ -163,7 +163,7 @@ class LinkFactory:
         return peer
 
     def _attach_receiver(self, link: EngineLink, attach: Attach, path: str) -> ReceivingLink:
-        self._permits.rest(link, (LISTEN, path))
+        self._authorization.require(link, (LISTEN, path))
         check_receiving(link.session, path)
         session, session_filter = self._session_request(attach)
         presettled = attach.snd_settle_mode == SETTLED_MODE
@@ -179,7 +179,7 @@ class LinkFactory:
         return peer
 
     def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:
-        self._permits.rest(link, (LISTEN, path))
+        self._authorization.require(link, (LISTEN, path))
         session, _ = self._session_request(attach)
         peer = BrowsingLink(
             self._context,
@@ -215,7 +215,7 @@ class LinkFactory:
             self._context,
             link,
             self._submit_later,
-            self._permits.authorize_transaction,
+            self._authorization.authorize_transaction,
             rejects=not attach.outcomes or REJECTED_SYMBOL in attach.outcomes,
         )
         link.session.has_coordinator = True
@@ -251,7 +251,7 @@ class LinkFactory:
 
     def _authorize_request(self, claim: str, path: str) -> None:
         """Some clients put a token for the node of an entity, and not for the entity."""
-        self._permits.authorize(claim, _management(path))
+        self._authorization.authorize(claim, _management(path))
 
     def _respond(self, request: Request, response: bytes) -> None:
         """Answer on the response link of the same node: by AMQP session, else by reply address.

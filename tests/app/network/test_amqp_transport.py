@@ -9,7 +9,7 @@ from broker.app.network.amqp_transport import READ_PER_TURN_BYTES, UNREAD_MAX_BY
 from broker.app.network.shared_reading import SharedReading
 
 if TYPE_CHECKING:
-    from broker.app.network.amqp_transport import Doorkeeper, Wire
+    from broker.app.network.amqp_transport import TransportOwner, Wire
     from protocol.amqp.connection import Connection
 
 
@@ -20,7 +20,7 @@ class Watched:
         self.checks: asyncio.Queue[float] = asyncio.Queue()
         self.opened = True
 
-    def check_permits(self) -> None:
+    def check_authorization(self) -> None:
         self.checks.put_nowait(asyncio.get_running_loop().time())
 
     def __getattr__(self, _name: str) -> Any:
@@ -29,7 +29,7 @@ class Watched:
 
 def transport(watched: Watched | Tap) -> AmqpTransport:
     made = AmqpTransport(
-        cast("Doorkeeper", watched),
+        cast("TransportOwner", watched),
         lambda _transport, _peer: cast("Connection", watched),
         60.0,
         SharedReading(),
@@ -64,7 +64,7 @@ async def test_a_lost_connection_is_not_looked_at():
     """Its timers are gone with it."""
     one = transport(Watched())
     one.wake_in(60_000)
-    timer = one._permit_timer
+    timer = one._authorization_timer
     one.connection_lost(None)
     assert timer is not None
     assert timer.cancelled()

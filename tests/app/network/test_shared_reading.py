@@ -12,7 +12,7 @@ from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.network.shared_reading import PASS_S, TURN_S, SharedReading
 
 if TYPE_CHECKING:
-    from broker.app.network.amqp_transport import Doorkeeper, Wire
+    from broker.app.network.amqp_transport import TransportOwner, Wire
     from protocol.amqp.connection import Connection
 
 S_PER_BYTE = 0.000_001
@@ -40,7 +40,7 @@ class Client:
         self.finished = False
         self.events: list[str] = []
         self.transport = AmqpTransport(
-            cast("Doorkeeper", self), lambda *_: cast("Connection", self), 60.0, sharing
+            cast("TransportOwner", self), lambda *_: cast("Connection", self), 60.0, sharing
         )
         self.transport.begin(cast("Wire", self), "client")
 

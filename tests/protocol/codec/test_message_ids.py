@@ -7,13 +7,13 @@ import re
 import pytest
 
 from protocol.codec import Described, ULong, encode
-from protocol.codec.message_ids import MessageIds
+from protocol.codec.message_ids import MessageIdGenerator
 from protocol.codec.message_reader import Reader
 from tests.support.amqp_messages import APPLICATION_PROPERTIES, DATA, bare, encoded
 from tests.support.protocol_sources import read_message
 
 PROPERTIES = 0x73
-identify = MessageIds(bytes(range(8))).identify
+identify = MessageIdGenerator(bytes(range(8))).identify
 
 
 def properties(*fields: object) -> Described:

@@ -16,7 +16,7 @@ from protocol.amqp.frames.output_frames import (
     with_link_flow,
     without_bare_settlements,
 )
-from protocol.amqp.frames.stream_pieces import Bytes
+from protocol.amqp.frames.stream_pieces import InputBytes
 from tests.support.amqp_frames import (
     BATCH_FORMAT,
     EMPTY_FRAME,
@@ -55,7 +55,7 @@ def through(scan: FrameScan, chunk: bytes) -> bytes:
     """What comes of some bytes; nothing but bytes does."""
     found = b""
     for piece in scan.split(chunk):
-        assert isinstance(piece, Bytes)
+        assert isinstance(piece, InputBytes)
         found += piece.data
     return found
 
@@ -67,7 +67,7 @@ def scanned(chunks: list[bytes]) -> tuple[bytes, list[tuple[int, int]]]:
     batches: list[tuple[int, int]] = []
     for chunk in chunks:
         for piece in scan.split(chunk):
-            assert isinstance(piece, Bytes)
+            assert isinstance(piece, InputBytes)
             if piece.batch:
                 batches.append((len(whole), len(whole) + len(piece.data)))
             whole += piece.data
@@ -170,7 +170,7 @@ def test_an_impossible_size_stops_the_scan_but_nothing_is_lost(size):
 
     assert data == whole
     more = transfer(0, b"x", message_format=BATCH_FORMAT)
-    assert [Bytes(more)] == scan.split(more)
+    assert [InputBytes(more)] == scan.split(more)
 
 
 def test_less_than_a_frame_is_ever_held_back():
