@@ -7,12 +7,11 @@ never touched: a link knows when it is gone, and a delivery is only known throug
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cproton_ffi import ffi, lib
 
+from protocol.amqp.engine import deliveries
 from protocol.amqp.engine.attach import Attach, FilterValue, write_attach, write_refusal
 from protocol.amqp.engine.endpoints import Endpoints
 from protocol.amqp.engine.flow_answers import FlowAnswers
@@ -27,16 +26,14 @@ from protocol.amqp.engine.interface import (
 )
 from protocol.amqp.engine.outcomes import (
     ACCEPTED,
-    ACCEPTED_CODE,
     RELEASED,
     Outcome,
     WireError,
     rejected,
     set_condition,
-    write_outcome,
 )
-from protocol.amqp.engine.proton_events import Proton, ProtonEvents
-from protocol.amqp.engine.proton_log import redirect_proton_log
+from protocol.amqp.engine.proton_connection import create_proton, free_proton
+from protocol.amqp.engine.proton_events import ProtonEvents
 from protocol.amqp.engine.states import (
     ConnectionEvent,
     ConnectionLifecycle,
@@ -62,7 +59,6 @@ from protocol.amqp.held_memory import unshared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from protocol.amqp.frames.stream_pieces import InputAction
     from protocol.amqp.held_memory import HeldMemory
@@ -82,44 +78,6 @@ __all__ = [
     "TransferKind",
     "WireError",
 ]
-
-_TAG_MAX_BYTES = 32  # AMQP 1.0 §2.8.7
-
-_link_send = lib.pn_link_send
-_link_advance = lib.pn_link_advance
-_new_delivery = lib.pn_delivery
-_update = lib.pn_delivery_update
-_settle = lib.pn_delivery_settle
-
-
-class _TagBuffer(threading.local):
-    """A delivery tag as Proton takes it, shared by all engines of a thread."""
-
-    def __init__(self) -> None:
-        self._memory = ffi.new("char[]", _TAG_MAX_BYTES)
-        self.view = ffi.buffer(self._memory)
-        self.tag = ffi.new("pn_bytes_t *", {"size": 0, "start": self._memory})
-
-
-_tag_buffer = _TagBuffer()
-
-_freeing = ThreadPoolExecutor(1, "proton-free")
-"""Proton takes seconds to free a connection with twenty thousand links or unsettled deliveries. Nobody
-else knows of these objects any more, and Python goes on while C code runs."""
-
-
-def _free(proton: Proton) -> None:
-    transport, connection, collector = proton
-    lib.pn_transport_close_tail(transport)
-    lib.pn_transport_close_head(transport)
-    while lib.pn_collector_pop(collector):
-        pass
-    lib.pn_transport_unbind(transport)
-    lib.pn_collector_release(collector)
-    lib.pn_connection_release(connection)
-    lib.pn_decref(transport)
-    lib.pn_decref(connection)
-    lib.pn_collector_free(collector)
 
 
 class Engine:
@@ -147,19 +105,12 @@ class Engine:
         self._output: list[bytes] = []
         self._endpoints = Endpoints()
         self._flows = FlowAnswers(self._sessions, self._endpoints, self._output)
-        transport = lib.pn_transport()
-        redirect_proton_log(transport)
-        lib.pn_transport_set_server(transport)
-        lib.pn_transport_set_max_frame(transport, max_frame_size_bytes)
-        lib.pn_transport_set_channel_max(transport, channel_max)
-        # Proton announces half of what it enforces.
-        lib.pn_transport_set_idle_timeout(transport, 2 * idle_timeout_ms)
-        connection = lib.pn_connection()
-        lib.pn_connection_set_container(connection, container_id.encode())
-        collector = lib.pn_collector()
-        lib.pn_connection_collect(connection, collector)
-        lib.pn_transport_bind(transport, connection)
-        self._proton = Proton(transport, connection, collector)
+        self._proton = create_proton(
+            container_id=container_id,
+            max_frame_size_bytes=max_frame_size_bytes,
+            channel_max=channel_max,
+            idle_timeout_ms=idle_timeout_ms,
+        )
         memory = memory or unshared_memory()
         self._sent_buffers = memory.sent_buffers
         self._dispatch = ProtonEvents(
@@ -282,7 +233,7 @@ class Engine:
                 self._free()
 
     def _free(self) -> None:
-        _freeing.submit(_free, self._proton)
+        free_proton(self._proton)
         del self._dispatch  # which leads back here through the handler
 
     def _push(self, piece: bytes) -> None:
@@ -426,86 +377,23 @@ class Engine:
         bodies: Sequence[bytes],
         settled: bool,  # noqa: FBT001 -- as in the transfer itself
     ) -> list[Delivery]:
-        """Send messages, each of two parts. Returns the deliveries that are to be settled: none
-        where they are settled as they are sent."""
-        if link.closed:
-            return []
-        pointer = link.pointer
-        tag_view, tag = _tag_buffer.view, _tag_buffer.tag
-        tag_value = tag[0]
-        tag_size = kept_bytes = 0
-        deliveries = []
-        part_bytes = self._sent_buffers.part_bytes(len(link.unsettled))
-        for tag_bytes, head, body in zip(tags, heads, bodies, strict=True):
-            if len(tag_bytes) != tag_size:
-                tag_size = tag.size = len(tag_bytes)
-            tag_view[0:tag_size] = tag_bytes
-            delivery = _new_delivery(pointer, tag_value)
-            payload = head + body  # quicker than handing over the parts one by one
-            size = len(payload)
-            if size > part_bytes and not settled:  # the first transfer must say that it is settled
-                self._send_in_parts(pointer, payload, part_bytes)
-                kept_bytes += part_bytes
-            else:
-                _link_send(pointer, payload, size)
-                kept_bytes += size
-            _link_advance(pointer)
-            deliveries.append(delivery)
-        link.sent += len(deliveries)
-        if settled:
-            for delivery in deliveries:
-                _settle(delivery)
-            return []
-        link.unsettled.update(zip(deliveries, deliveries, strict=True))
-        link.kept_bytes += kept_bytes
-        self._sent_buffers.kept_bytes += kept_bytes
-        return deliveries
-
-    def _send_in_parts(self, pointer: Any, payload: bytes, part_bytes: int) -> None:
-        """Send a message so that Proton has only a part of it at a time, see `SentBuffers`."""
-        start = ffi.from_buffer(payload)
-        size = len(payload)
-        for position in range(0, size, part_bytes):
-            _link_send(pointer, start + position, min(part_bytes, size - position))
-            if position + part_bytes < size:
-                self._pump()
+        """Sends messages, each of two parts. Returns the deliveries that the client has to settle: none if
+        `settled`, because then they are settled as they are sent."""
+        return deliveries.send(link, tags, heads, bodies, settled, self._sent_buffers, self._pump)
 
     def settle(
-        self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome | None
+        self, link: EngineLink, settled: Sequence[Delivery], outcome: Outcome | None
     ) -> None:
-        """Settle deliveries, sent or received, with an outcome or without. In the order they came
-        they leave as ranges. What has been settled before is left alone."""
-        if link.closed:
-            return
-        unsettled = link.unsettled
-        settle = _settle if link.unconfirmed is None else link.await_confirmation
-        for delivery in deliveries:
-            held = unsettled.pop(delivery, None)
-            if held is not delivery:
-                if held is not None:
-                    unsettled[held] = held  # another that lives where this one did
-                continue
-            if outcome is ACCEPTED:
-                _update(delivery, ACCEPTED_CODE)
-            elif outcome is not None:
-                _update(delivery, write_outcome(delivery, outcome))
-            settle(delivery)
-        if link.kept_bytes:
-            left = len(unsettled)
-            kept_bytes = link.kept_bytes * left // (left + len(deliveries))  # on the average
-            self._sent_buffers.kept_bytes -= link.kept_bytes - kept_bytes
-            link.kept_bytes = kept_bytes
+        """Settles deliveries, sent or received, with or without an outcome. Deliveries in the order in which they
+        came are settled as ranges. Deliveries that have been settled before are skipped."""
+        deliveries.settle(link, settled, outcome, self._sent_buffers)
 
-    def update(self, link: EngineLink, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
-        """Say something about deliveries without settling them; both sides go on to know them."""
-        if link.closed:
-            return
-        for delivery in deliveries:
-            if link.unsettled.get(delivery) is delivery:
-                _update(delivery, write_outcome(delivery, outcome))
+    def update(self, link: EngineLink, updated: Sequence[Delivery], outcome: Outcome) -> None:
+        """Sets the state of deliveries without settling them."""
+        deliveries.update(link, updated, outcome)
 
     def settle_refused(
-        self, link: EngineLink, deliveries: Sequence[Delivery], error: WireError
+        self, link: EngineLink, refused: Sequence[Delivery], error: WireError
     ) -> None:
-        """Settle deliveries as rejected with an error, which to every client means failure."""
-        self.settle(link, deliveries, rejected(error))
+        """Settles deliveries as rejected with an error, which every client understands as a failure."""
+        deliveries.settle(link, refused, rejected(error), self._sent_buffers)

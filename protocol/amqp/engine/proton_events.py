@@ -7,7 +7,7 @@ client is done with it, and the handler hears of nothing after the connection is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cproton_ffi import lib
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import EngineHandler
+    from protocol.amqp.engine.proton_connection import Proton
     from protocol.amqp.engine.states import ConnectionLifecycle
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
     from protocol.amqp.held_memory import HeldMemory
@@ -38,14 +39,6 @@ _UNREADABLE = ProtocolViolation("amqp:decode-error", "A frame could not be under
 _peek_event = lib.pn_collector_peek
 _pop_event = lib.pn_collector_pop
 _event_type = lib.pn_event_type
-
-
-class Proton(NamedTuple):
-    """The Proton objects that make up a connection."""
-
-    transport: Any
-    connection: Any
-    collector: Any
 
 
 class ProtonEvents:
