@@ -1,33 +1,32 @@
 """One client connection, without IO: bytes in, commands out; effects in, bytes out.
 
-Owns the SASL preamble, the engine, who the client is and which links it has; routes what the engine
-reports to the link it concerns. What a client can attach to is in `link_factory.py`.
+Owns the SASL layer, the engine, the client's authorization and its links. Passes what the engine reports to the
+link that it concerns. What a client can attach to is in `link_factory.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import structlog
 
-from broker.core.contract.commands import Declare, Detach, DoomTransaction
+from broker.core.contract.commands import Detach, DoomTransaction
 from broker.core.contract.errors import (
     BrokerError,
     LeftOutOfTransaction,
     QuotaExceeded,
     Unauthorized,
 )
-from config.model.limits import RELAXED
 from protocol.amqp.authorization import ConnectionAuthorization
 from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
-from protocol.amqp.held_memory import HeldMemory, MemoryBudgets
+from protocol.amqp.held_memory import HeldMemory
 from protocol.amqp.links.link_context import LinkContext
 from protocol.amqp.links.receiving_link import ReceivingLink
 from protocol.amqp.links.sending_link import SendingLink
+from protocol.amqp.namespace_commands import NamespaceCommands
 from protocol.amqp.nodes.coordinator import CoordinatorLink
 from protocol.amqp.nodes.link_factory import LinkFactory
 from protocol.amqp.nodes.management import ManagementNode
@@ -38,73 +37,41 @@ from protocol.identity import NEVER_MS
 from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from broker.core.contract.commands import Command
-    from config.model.limits import Limits
+    from protocol.amqp.connection_services import ConnectionServices
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind, WireError
     from protocol.amqp.engine.outcomes import Outcome
-    from protocol.identity import Identity
-    from protocol.sources import ProtocolSources
 
 log = structlog.get_logger("peeklock.amqp")
 
 KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
-"""Who sends, receives or locks messages, and so must not go in silence."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionServices:
-    """What a connection needs of the server it runs in."""
-
-    enter: Callable[[str], Callable[[Command], None]]
-    """How commands reach a namespace."""
-    touch: Callable[[], None]
-    """There is something to write."""
-    wake_at: Callable[[int], None]
-    """Have `check_authorization` called when the broker's clock gets there, and not before."""
-    identity: Identity
-    has_entity: Callable[[str, str], bool]
-    """(namespace, path): whether a link to this path could find an entity there or below it."""
-    now_ms: Callable[[], int]
-    limits: Limits
-    container_id: str
-    idle_timeout_ms: int
-    sources: ProtocolSources
-    peer_name: str = ""
-    memory: MemoryBudgets = field(default_factory=lambda: MemoryBudgets(RELAXED))
-    """What this connection may make the broker hold, and all of them together."""
+"""Peers that the core knows. It must be told when they are gone."""
 
 
 BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
-"""What a transfer may have on top of the largest message. Entities refuse a larger message to the
-byte; this only bounds memory, and must let the envelope pass that the Python SDK puts around a batch
-which it has filled to the limit."""
-
-
-def _discard(command: Command) -> None:
-    """Drops a command, because the core does not know this connection any more."""
-    del command
+"""How much larger than the largest message a transfer may be. This only bounds memory: entities check the exact
+size of a message. The Python SDK fills a batch to the limit and then puts an envelope around it."""
 
 
 class Connection:
     """The broker's side of one AMQP connection."""
 
-    def __init__(self, surroundings: ConnectionServices) -> None:
-        self._services = surroundings
-        self._limits = surroundings.limits
+    def __init__(self, services: ConnectionServices) -> None:
+        self._services = services
+        self._limits = services.limits
         self._memory = HeldMemory(
-            surroundings.memory, self._evict, needs_token=surroundings.identity.strict
+            services.memory, self._evict, needs_token=services.identity.strict
         )
         self._sasl: SaslServer | None = SaslServer(self._authenticate)
         """None once AMQP follows."""
         self._lifecycle = ConnectionLifecycle(ConnectionState.SASL)
         self._engine = Engine(
             self,
-            container_id=surroundings.container_id,
+            container_id=services.container_id,
             max_frame_size_bytes=self._limits.frame_max_bytes,
-            idle_timeout_ms=surroundings.idle_timeout_ms,
+            idle_timeout_ms=services.idle_timeout_ms,
             max_message_size_bytes=self._limits.message_max_bytes + BATCH_ENVELOPE_MAX_BYTES,
             memory=self._memory,
             links_max=2 * self._limits.links_per_connection_max,
@@ -112,31 +79,28 @@ class Connection:
         )
         self._output = b""
         self._authorization = ConnectionAuthorization(
-            surroundings.identity,
-            surroundings.now_ms,
+            services.identity,
+            services.now_ms,
             tokens_max=self._limits.links_per_connection_max,
             authorization_timeout_ms=self._limits.authorization_timeout_ms,
         )
-        self._run: Callable[[Command], None] | None = None
-        """Into the connection's namespace, once something has to be done there."""
-        self._waiting: list[Declare] = []
-        """What goes before the first thing to be done there."""
+        self._commands = NamespaceCommands(services.enter, self._authorization, self._limits)
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ReceivingLink] = WeakSet()
-        """Receivers whose links are gone but not their locks, which keep them alive."""
+        """Receivers that are detached. The core refers to them as long as they have locks."""
         self._nodes = LinkFactory(
             LinkContext(
-                self._engine, self._submit, surroundings.touch, self._limits, surroundings.sources
+                self._engine, self._commands.submit, services.touch, self._limits, services.sources
             ),
             self._authorization,
-            self._submit_later,
+            self._commands.submit_later,
             self._grants_changed,
-            surroundings.has_entity,
+            services.has_entity,
         )
         self._container_id = ""
-        """The client's."""
+        """The container id of the client."""
 
-    # --- towards the socket --------------------------------------------------------------------
+    # --- for the transport -----------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
         """Takes bytes from the client."""
@@ -156,7 +120,7 @@ class Connection:
             self._engine.feed(data)
 
     def take_output(self) -> bytes:
-        """Bytes for the client."""
+        """Returns the bytes to write to the client."""
         if self._output:
             output, self._output = self._output, b""
             return output + (b"" if self._sasl else self._engine.take_output())
@@ -178,30 +142,30 @@ class Connection:
         return self._lifecycle.client_may_send
 
     def tick(self, now_ms: int) -> int:
-        """Mind the idle time-out; when to call again, 0 for never."""
+        """Checks the idle timeouts. Returns when to call again, or 0 for never."""
         return self._engine.tick(now_ms)
 
     def pause(self) -> None:
-        """The socket takes no more for now."""
+        """Stops deliveries and responses, because the write buffer of the socket is full."""
         self._nodes.browsing.pause()
         for peer in self._peers.values():
             if isinstance(peer, ReceivingLink | ResponseLink):
                 peer.pause()
 
     def resume(self) -> None:
-        """The socket takes more again."""
+        """Continues after `pause`."""
         for peer in list(self._peers.values()):
             if isinstance(peer, ReceivingLink | ResponseLink):
                 peer.resume()
         self._nodes.browsing.resume()
 
     def close(self, error: BrokerError) -> None:
-        """The broker closes the connection in order and says why."""
+        """Closes the connection with an error, and detaches its links from the core."""
         self._drop_everything(connection_lost=False)
         self._engine.close(self._wire_error(error, operation="close connection"))
 
     def _evict(self) -> None:
-        """Others need the memory that this client makes us hold, and nobody holds more."""
+        """Closes this connection to free memory, because it holds more than any other."""
         log.debug("connection.evicted", client=self._services.peer_name)
         self._close_at_once(QuotaExceeded(self._memory.refusal))
         self._services.touch()
@@ -213,29 +177,29 @@ class Connection:
             self._lifecycle.apply(ConnectionEvent.FAIL)
 
     def detach_from_core(self) -> None:
-        """The core has dropped the links of this connection, so it is not told of their end."""
+        """Forgets all links without telling the core, because the core has dropped them."""
         for link in self._peers:
             link.context = None
         self._peers.clear()
         self._nodes.clear()
-        self._run = _discard
+        self._commands.discard()
 
     def lost(self) -> None:
-        """The socket is gone. What was not closed before is broken off: silence beyond the idle
-        time-out and a broken protocol end here too."""
+        """Frees everything, because the socket is gone. If the connection was not closed before, its links are
+        detached from the core as lost; this includes idle timeouts and violations of the protocol."""
         self._drop_everything(connection_lost=True)
         self._engine.connection_lost()
-        # Break reference cycles: the garbage collector runs rarely here, and clients may be many.
+        # Break reference cycles: the garbage collector runs rarely, and clients may be many.
         self._nodes.connection_lost()
         self._memory.end()
         self._sasl = None
 
     @property
     def link_count(self) -> int:
-        """Links attached at present."""
+        """The number of attached links."""
         return len(self._peers)
 
-    # --- who the client is ---------------------------------------------------------------------
+    # --- authorization --------------------------------------------------------------------------
 
     def _authenticate(self, mechanism: str, user: str | None, password: str | None) -> bool:
         if mechanism != "PLAIN" or self._authorization.authenticate(user or "", password or ""):
@@ -253,7 +217,7 @@ class Connection:
             self._schedule_authorization_check()
 
     def check_authorization(self) -> None:
-        """End links that rest on nothing any more, and a client that never put a token."""
+        """Detaches links whose grants are gone, and closes the connection if no token was put in time."""
         for link, error in self._authorization.links_without_claims():
             self._end(link, error)
         if self._authorization.is_overdue:
@@ -270,7 +234,7 @@ class Connection:
     # --- from the engine -----------------------------------------------------------------------
 
     def on_open(self, hostname: str, container_id: str, properties: Mapping[str, object]) -> None:
-        """The client introduced itself."""
+        """Selects the namespace and the permissions of a client that opened the connection."""
         self._container_id = container_id
         log.debug(
             "connection.opened",
@@ -289,7 +253,7 @@ class Connection:
         self._schedule_authorization_check()
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
-        """The client wants a link."""
+        """Attaches a link to the node that it names, or refuses it."""
         link.host = self._authorization.hostname
         link.container_id = self._container_id
         try:
@@ -314,14 +278,14 @@ class Connection:
         payloads: list[bytes],
         kind: TransferKind,
     ) -> None:
-        """Messages for a node of ours."""
+        """Passes messages to their link."""
         if link.context is not None:
             link.context.on_transfers(deliveries, payloads, kind)
 
     def on_oversize(
         self, link: EngineLink, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        """A message over its link's limit."""
+        """Passes a message that is over its link's limit to the link."""
         if link.context is not None:
             link.context.on_oversize(delivery, size_bytes, settled, beginning)
             self._services.touch()
@@ -329,23 +293,23 @@ class Connection:
     def on_outcomes(
         self, link: EngineLink, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
     ) -> None:
-        """What became of messages we sent."""
+        """Passes the outcomes of sent messages to their link."""
         if link.context is not None:
             link.context.on_outcomes(deliveries, outcome, settled)
         elif isinstance(outcome, Transactional):
             self.on_transaction_part_lost(outcome.transaction_id)
 
     def on_transaction_part_lost(self, transaction_id: bytes) -> None:
-        """Something was sent or settled in a transaction, and nobody is there to take it."""
-        self._submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
+        """Fails a transaction of which a message or an outcome cannot be processed."""
+        self._commands.submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
 
     def on_flow(self, link: EngineLink) -> None:
-        """Credit for messages we send."""
+        """Passes a flow to its link."""
         if link.context is not None:
             link.context.on_flow()
 
     def on_detach(self, link: EngineLink, closed: bool) -> None:
-        """The client is done with a link, whether it says closed or only detached."""
+        """Detaches a link from the core. Closing and detaching have the same effect."""
         del closed
         peer = link.context
         self._forget([link])
@@ -353,17 +317,17 @@ class Connection:
             peer.on_detach()
 
     def on_detach_confirmed(self, link: EngineLink) -> None:
-        """A link that was refused or ended by us: the core has let go of it already."""
+        """Forgets a link that the broker refused or detached. The core does not know it any more."""
         self._forget([link])
 
     def on_session_end(self, links: list[EngineLink]) -> None:
-        """The client ended an AMQP session and all its links."""
+        """Detaches the links of an AMQP session that the client ended."""
         peers = [link.context for link in links if link.context is not None]
         self._forget(links)
         self._drop(peers, connection_lost=False)
 
     def on_session_error(self, condition: str, description: str) -> None:
-        """A session was ended for what the client did in it."""
+        """Logs that a session was ended because the client violated the protocol in it."""
         repeats.note(
             log.warning,
             "session.failed",
@@ -374,14 +338,13 @@ class Connection:
         )
 
     def on_close(self) -> None:
-        """The client closed the connection in order: its locks stand, as those of detached links
-        do, so that another connection can settle them by token."""
+        """Detaches all links. As with every detached link, its locks stay until they expire, so that another
+        connection can settle them by token."""
         self._drop_everything(connection_lost=False)
 
     def on_transport_error(self, condition: str, description: str) -> None:
-        """The client broke the protocol, or its bytes ended in the middle of a frame.
-
-        One that has no links left is on its way out, and nobody misses anything.
+        """Logs that the client violated the protocol, or that its bytes ended within a frame. If it has no links,
+        nothing was lost, so the level is debug.
         """
         say = log.warning if self._peers else log.debug
         repeats.note(
@@ -399,43 +362,10 @@ class Connection:
         refusals = self._services.sources.refusals
         return wire_error(refusals.refuse(error, entity=entity, operation=operation, host=host))
 
-    # --- comings and goings --------------------------------------------------------------------
-
-    def _submit(self, command: Command) -> None:
-        if self._run is None and isinstance(command, Detach):
-            # The core knows none of them: what they have declared is still here.
-            self._waiting = [one for one in self._waiting if one.peer not in command.peers]
-            return
-        if self._run is None and isinstance(command, DoomTransaction):
-            # It was promised only, and is as good as unknown from now on.
-            doomed = command.transaction_id
-            self._waiting = [one for one in self._waiting if one.transaction_id != doomed]
-            return
-        if self._run is None:
-            self._run = self._services.enter(self._authorization.fix_namespace())
-            for earlier in self._waiting:
-                self._run(earlier)
-            self._waiting.clear()
-        self._run(command)
-
-    def _submit_later(self, command: Declare) -> bool:
-        """Submit with what comes next, if the client has no token yet that is asked for, or no
-        namespace is selected; else say False."""
-        has_token = self._authorization.has_any
-        if self._run is not None or (has_token and self._authorization.namespace is not None):
-            return False
-        limits = self._limits
-        if len(self._waiting) >= (
-            limits.transactions_per_connection_max
-            if has_token
-            else limits.transactions_without_token_max
-        ):
-            return False
-        self._waiting.append(command)
-        return True
+    # --- links -----------------------------------------------------------------------------------
 
     def _end(self, link: EngineLink, error: BrokerError) -> None:
-        """End a link from our side, on a connection that lives on."""
+        """Detaches a link with an error."""
         peer = self._peers.get(link)
         self._forget([link])
         path = getattr(peer, "path", "")
@@ -453,8 +383,8 @@ class Connection:
                 self._detached.add(peer)
 
     def _drop_everything(self, *, connection_lost: bool) -> None:
-        """The connection is over; only if it is lost, so is what was locked through it."""
-        requesters = self._nodes.requesters if self._run is not None else ()
+        """Detaches all links from the core. Locks are released only if the connection is lost."""
+        requesters = self._nodes.requesters if self._commands.has_entered else ()
         gone = [*self._peers.values(), *self._detached, *requesters]
         self._drop(gone, connection_lost=connection_lost)
         for link in self._peers:
@@ -464,7 +394,7 @@ class Connection:
         self._nodes.clear()
 
     def _drop(self, peers: Sequence[object], *, connection_lost: bool) -> None:
-        """Tell the core who is gone of those that it knows."""
+        """Detaches those of these peers that the core knows."""
         gone = [peer for peer in peers if isinstance(peer, KNOWN_TO_CORE)]
         if gone:
-            self._submit(Detach(gone, connection_lost))
+            self._commands.submit(Detach(gone, connection_lost))

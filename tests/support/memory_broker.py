@@ -23,7 +23,8 @@ from config.files.mistakes import Report
 from config.files.yaml_reader import read_yaml_form
 from config.model.limits import RELAXED
 from config.settings.settings import Settings
-from protocol.amqp.connection import Connection, ConnectionServices
+from protocol.amqp.connection import Connection
+from protocol.amqp.connection_services import ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
 from protocol.codec import Described, Symbol, ULong, encode
 from protocol.codec.message_reader import Reader

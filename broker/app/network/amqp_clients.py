@@ -16,7 +16,8 @@ from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.network.shared_reading import SharedReading
 from broker.app.network.unread_output import UnreadOutput
 from broker.core.contract.errors import BrokerError
-from protocol.amqp.connection import Connection, ConnectionServices
+from protocol.amqp.connection import Connection
+from protocol.amqp.connection_services import ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
 from protocol.repeated_events import repeats
 
