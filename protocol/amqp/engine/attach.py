@@ -1,7 +1,7 @@
-"""Attaching links: what a client asked for, and the reply in Proton's terms.
+"""Attach frames: reads the client's, and fills in the broker's.
 
-Owns reading a remote attach and filling in the local one; not whether a link is granted.
-The reply echoes the client's addresses unchanged, since SDKs compare them.
+Does not decide whether a link is granted. The answer has the client's addresses unchanged, because SDKs compare
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FilterValue(NamedTuple):
-    """A filter, with its descriptor where the client described it."""
+    """A filter. The descriptor is None if the client did not describe the value."""
 
     descriptor: int | str | None
     value: object
@@ -30,16 +30,16 @@ class FilterValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """What a client asks for when it attaches a link."""
+    """The fields of a client's attach."""
 
     name: str
     is_receiver: bool
-    """True where we receive and the client sends."""
+    """True if the client sends on the link and the broker receives."""
     source_address: str | None
     target_address: str | None
     target_is_coordinator: bool = False
     dynamic: bool = False
-    """The client wants a node made for it at the end it does not own."""
+    """The client asks for a dynamic node."""
     snd_settle_mode: int = 2
     """0 unsettled, 1 settled, 2 mixed."""
     rcv_settle_mode: int = 0
@@ -47,13 +47,13 @@ class Attach:
     filter: dict[str, FilterValue] = field(default_factory=dict)
     properties: dict[str, object] = field(default_factory=dict)
     copies: bool = False
-    """The client wants to look at messages and leave them where they are."""
+    """Distribution mode `copy`: the client browses messages, which stay in the queue."""
     outcomes: frozenset[str] = frozenset()
-    """What the source of the link understands; empty where it does not say."""
+    """The outcomes that the source of the link supports. Empty if the client does not say."""
 
 
 def read_attach(link: Any) -> Attach:
-    """The remote side of a link that has just been attached."""
+    """Returns the attach of a link that the client has just attached."""
     is_receiver = bool(lib.pn_link_is_receiver(link))
     source = lib.pn_link_remote_source(link)
     target = lib.pn_link_remote_target(link)
@@ -74,7 +74,7 @@ def read_attach(link: Any) -> Attach:
 
 
 def _symbols(data: Any) -> frozenset[str]:
-    """One symbol or an array of them."""
+    """Returns the symbols of a field that is one symbol or an array of them."""
     encoded = data_bytes(data)
     try:
         value = decode(encoded)[0] if encoded else None
@@ -85,14 +85,15 @@ def _symbols(data: Any) -> frozenset[str]:
 
 
 def _wants_copies(source: Any) -> bool:
-    """JMS says so of durable subscriptions too, which are to have their messages all the same."""
+    """Whether the distribution mode is `copy`. JMS clients also set it for durable subscriptions, which must
+    consume their messages."""
     mode = lib.pn_terminus_get_distribution_mode(source)
     durable = lib.pn_terminus_get_durability(source) != lib.PN_NONDURABLE
     return bool(mode == lib.PN_DIST_MODE_COPY) and not durable
 
 
 def decoded_map(data: Any) -> dict[str, object]:
-    """A map of the peer's by the text of its keys; empty where it is absent or no map."""
+    """Returns a map of the client by the text of its keys. Empty if it is absent or not a map."""
     encoded = data_bytes(data)
     if not encoded:
         return {}
@@ -126,7 +127,7 @@ def write_attach(
     filter_map: bytes | None,
     dynamic_address: str | None,
 ) -> None:
-    """Fill in the local side of a link that is granted."""
+    """Fills in the attach of a link that is granted."""
     _echo_termini(link)
     _answer_settle_modes(link, may_be_second=may_be_second)
     source = lib.pn_link_source(link)
@@ -140,8 +141,8 @@ def write_attach(
 
 
 def write_refusal(link: Any, error: WireError | None) -> None:
-    """Fill in the local side of a link that is refused: both ends are null, which tells SDKs to
-    wait for the error in the detach that follows. One null end is not enough for go-amqp."""
+    """Fills in the attach of a link that is refused. Source and target are null, so that SDKs wait for the error
+    in the detach that follows. For go-amqp both must be null."""
     _answer_settle_modes(link, may_be_second=True)
     for terminus in (lib.pn_link_source(link), lib.pn_link_target(link)):
         lib.pn_terminus_set_type(terminus, lib.PN_UNSPECIFIED)
@@ -153,14 +154,14 @@ def _echo_termini(link: Any) -> None:
     source, target = lib.pn_link_source(link), lib.pn_link_target(link)
     lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
     lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
-    # A client that left out the end it owns gets an empty one: only a refusal has a null end.
+    # A client that left out its own terminus gets an empty one: only a refusal has a null terminus.
     for terminus, kind in ((source, lib.PN_SOURCE), (target, lib.PN_TARGET)):
         if lib.pn_terminus_get_type(terminus) == lib.PN_UNSPECIFIED:
             lib.pn_terminus_set_type(terminus, kind)
 
 
 def _answer_settle_modes(link: Any, *, may_be_second: bool) -> None:
-    """The client's own, but for senders that cannot have mode `second`: they are told `first`."""
+    """Answers with the client's modes, but with `first` to a sender that cannot have mode `second`."""
     lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(link))
     mode = lib.pn_link_remote_rcv_settle_mode(link)
     lib.pn_link_set_rcv_settle_mode(link, mode if may_be_second else lib.PN_RCV_FIRST)

@@ -64,7 +64,7 @@ def send(
             tag_size = tag.size = len(tag_bytes)
         tag_view[0:tag_size] = tag_bytes
         delivery = _new_delivery(pointer, tag_value)
-        payload = head + body  # quicker than handing over the parts one by one
+        payload = head + body  # faster than passing the two parts one by one
         size = len(payload)
         if size > part_bytes and not settled:  # the first transfer must say that it is settled
             _send_in_parts(pointer, payload, part_bytes, pump)
@@ -110,7 +110,7 @@ def settle(
         held = unsettled.pop(delivery, None)
         if held is not delivery:
             if held is not None:
-                unsettled[held] = held  # another that lives where this one did
+                unsettled[held] = held  # another delivery at the same address
             continue
         if outcome is ACCEPTED:
             _update(delivery, ACCEPTED_CODE)
@@ -119,7 +119,7 @@ def settle(
         settle(delivery)
     if link.kept_bytes:
         left = len(unsettled)
-        kept_bytes = link.kept_bytes * left // (left + len(settled))  # on the average
+        kept_bytes = link.kept_bytes * left // (left + len(settled))  # estimated by the average
         sent_buffers.kept_bytes -= link.kept_bytes - kept_bytes
         link.kept_bytes = kept_bytes
 

@@ -1,8 +1,8 @@
-"""The Proton engine: bytes of one connection in, calls on a handler, bytes out.
+"""The Proton engine of one connection: bytes in, calls of a handler, bytes out.
 
-Owns what we do on a connection and its links; `ProtonEvents` owns what the client does. Not what links
-are for or what messages mean. Nothing a client sends raises, and memory that Proton has freed is
-never touched: a link knows when it is gone, and a delivery is only known through its link.
+Owns what the broker does on a connection and its links. `ProtonEvents` owns what the client does; `links` and `nodes`
+own what a link is for. No input of a client raises. Memory that Proton has freed is never used: a link has a state,
+and a delivery is only used through its link.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Engine:
     # --- bytes ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that follow the SASL layer, from the AMQP header on."""
+        """Takes bytes that follow the SASL layer, from the AMQP header on."""
         for piece in self._scan.split(data):
             if self._lifecycle.is_lost or self._lifecycle.is_failed:
                 return
@@ -139,7 +139,7 @@ class Engine:
                 self._perform(piece)
 
     def _perform(self, action: InputAction) -> None:
-        """Do what Proton would not, or would do otherwise."""
+        """Performs an action that Proton would not perform, or would perform differently."""
         dispatch = self._dispatch
         if isinstance(action, FlowEcho):
             self._flows.echo(action)
@@ -170,7 +170,7 @@ class Engine:
         return self._output_ended or lifecycle.is_failed or lifecycle.is_lost
 
     def take_output(self) -> bytes:
-        """All there is to write."""
+        """Returns all bytes that are to be written."""
         self._collect_output()
         while self._flows.is_due and not self._lifecycle.is_lost:
             self._flows.write(self._pump)
@@ -188,13 +188,13 @@ class Engine:
         return data
 
     def _take_frame(self, frame: bytes) -> bool:
-        """Take a frame that was held back; false if the connection went with it."""
+        """Pushes a frame that was deferred. Returns False if the connection was lost meanwhile."""
         self._push(frame)
         self._handle_events()
         return not self._lifecycle.is_lost
 
     def _collect_output(self) -> None:
-        """Have Proton write all it has to, and tell the handler what comes of that."""
+        """Moves all output of Proton to the output, and handles the events that this causes."""
         while not self._lifecycle.is_lost:
             self._pump()
             if self._dispatch.running or not lib.pn_collector_peek(self._proton.collector):
@@ -202,7 +202,7 @@ class Engine:
             self._handle_events(local=True)
 
     def tick(self, now_ms: int) -> int:
-        """Act on silence in either direction; returns when to be called again, 0 for never."""
+        """Checks both idle timeouts. Returns when to call again, or 0 for never."""
         if self._lifecycle.is_lost:
             return 0
         transport = self._proton.transport
@@ -216,7 +216,7 @@ class Engine:
         return deadline_ms
 
     def connection_lost(self) -> None:
-        """The socket is gone: free everything. The handler hears nothing any more."""
+        """Frees everything, because the socket is gone. The handler is not called any more."""
         if not self._lifecycle.is_lost:
             self._lifecycle.apply(ConnectionEvent.SOCKET_LOST)
             self._output.clear()
@@ -234,7 +234,7 @@ class Engine:
 
     def _free(self) -> None:
         free_proton(self._proton)
-        del self._dispatch  # which leads back here through the handler
+        del self._dispatch  # breaks a reference cycle through the handler
 
     def _push(self, piece: bytes) -> None:
         transport = self._proton.transport
@@ -248,7 +248,7 @@ class Engine:
                 position += taken
 
     def _pump(self) -> None:
-        """Move what Proton has to say to our output."""
+        """Moves the bytes that Proton has written to the output."""
         transport = self._proton.transport
         memory = copy_buffer.memory
         size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
@@ -260,8 +260,8 @@ class Engine:
             self._output_ended = True
 
     def _free_ended(self) -> None:
-        """Free links and sessions that are gone. All else has been written, so what comes out is
-        what Proton says about their deliveries: nothing that a client should hear."""
+        """Frees links and sessions that both sides have ended. Everything else has been written, so Proton now
+        writes only dispositions of their deliveries, which are dropped: the client must not get them."""
         written = len(self._output)
         if not self._lifecycle.is_lost and self._dispatch.free_ended():
             self._pump()
@@ -280,8 +280,8 @@ class Engine:
         credit: int = 0,
         dynamic_address: str | None = None,
     ) -> None:
-        """Grant a link. `properties` are encoded values by symbol, `filter` is the encoded map of
-        filters in force, and `credit` lets the client send."""
+        """Grants a link. `properties` are encoded values by symbol, `filter` is the encoded map of the filters
+        in force, and `credit` is what the client gets if it sends on the link."""
         if link.state is not LinkState.REQUESTED:
             return
         link.apply(LinkEvent.GRANT)
@@ -298,8 +298,8 @@ class Engine:
             lib.pn_link_flow(link.pointer, credit)
 
     def _open_link(self, link: EngineLink) -> None:
-        """Open a link and learn its handle, which Proton does not tell: what comes out ends with
-        this link's attach if everything else has been written before."""
+        """Opens a link and reads its handle from the output, because Proton has no function that returns it:
+        if everything else has been written before, the output ends with this link's attach."""
         self._pump()
         written = len(self._output)
         lib.pn_link_open(link.pointer)
@@ -309,12 +309,12 @@ class Engine:
             link.channel, link.handle = place
 
     def refuse(self, link: EngineLink, error: WireError) -> None:
-        """Refuse a link: an attach with a null end, then a detach with the error."""
+        """Refuses a link: an attach with null source and target, then a detach with the error."""
         if link.state is LinkState.REQUESTED:
             self.detach(link, error)
 
     def detach(self, link: EngineLink, error: WireError | None, *, closed: bool = True) -> None:
-        """End a link from our side. The handler hears no more of it."""
+        """Detaches a link. The handler gets nothing more of it, except `on_detach_confirmed`."""
         if link.closed:
             return
         if link.state is LinkState.REQUESTED:
@@ -328,7 +328,7 @@ class Engine:
         (lib.pn_link_close if closed else lib.pn_link_detach)(link.pointer)
 
     def close(self, error: WireError | None) -> None:
-        """Close the connection from our side; `finished` once the client has answered."""
+        """Closes the connection. It is `finished` when the client has answered."""
         if self._lifecycle.is_ending:
             return
         self._lifecycle.apply(ConnectionEvent.CLOSE_SENT)
@@ -340,17 +340,17 @@ class Engine:
         lib.pn_connection_close(connection)
 
     def grant(self, link: EngineLink, credit: int) -> None:
-        """Let a client send so many more."""
+        """Gives a client credit for so many more messages."""
         if link.is_attached:
             lib.pn_link_flow(link.pointer, credit)
 
     def credit(self, link: EngineLink) -> int:
-        """How many more may be sent, by whichever side sends; below zero where it overran."""
+        """Returns the link credit of the side that sends. It is negative if the client sent too much."""
         return 0 if link.closed else int(lib.pn_link_credit(link.pointer))
 
     def queued(self, link: EngineLink) -> int:
-        """Deliveries that Proton holds back because the session's window is shut. While there are
-        any, send no more; `on_flow` is called when they are gone."""
+        """Returns how many deliveries Proton has queued because the session window is full. While there are any,
+        the caller must not send. `on_flow` is called when they are sent."""
         if link.closed:
             return 0
         count: int = lib.pn_link_queued(link.pointer)
@@ -359,11 +359,11 @@ class Engine:
         return count
 
     def draining(self, link: EngineLink) -> bool:
-        """Whether the client wants its credit used up or given back."""
+        """Whether the client drains the link: unused credit is to be returned."""
         return not link.closed and bool(lib.pn_link_get_drain(link.pointer))
 
     def drained(self, link: EngineLink) -> None:
-        """Give back what is left of its credit to a client that drains."""
+        """Returns the unused credit of a link to a client that drains it."""
         if self.draining(link):
             self._flows.drained(link)
 

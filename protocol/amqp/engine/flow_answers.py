@@ -31,7 +31,7 @@ class FlowAnswers:
         self._sessions = sessions
         self._endpoints = endpoints
         self._output = output
-        """Where Proton's output is gathered."""
+        """The list to which Proton's output is appended."""
         self._drains: list[EngineLink] = []
         """Links whose drain is to be answered though they have no credit."""
         self._drained: list[EngineLink] = []
@@ -54,7 +54,7 @@ class FlowAnswers:
         self._echoes.append(wanted)
 
     def drained(self, link: EngineLink) -> None:
-        """Give back what is left of a link's credit."""
+        """Returns the unused credit of a link."""
         given_back = lib.pn_link_drained(link.pointer)
         if given_back > 0:
             link.drained += given_back
@@ -63,14 +63,14 @@ class FlowAnswers:
             self._drains.append(link)
 
     def write(self, pump: Callable[[], None]) -> None:
-        """Write all answers; `pump` moves what Proton has to say to the output."""
+        """Writes all answers. `pump` moves the bytes that Proton has written to the output."""
         drains = self._drains.copy()
         self._drains.clear()
         for link in drains:
             if link.closed:
                 continue
             if lib.pn_link_queued(link.pointer) > 0:
-                self._drains.append(link)  # what was sent first must come first
+                self._drains.append(link)  # deliveries that were sent before must be written before
                 continue
             delivery_count = (link.sent + link.drained) & SERIAL_MASK
             state = LinkFlow(link.handle, delivery_count, 0, drain=True)
@@ -116,7 +116,7 @@ class FlowAnswers:
         channel: int = 0,
         state: LinkFlow | None = None,
     ) -> None:
-        """Touching a session's capacity makes Proton write a flow, which we complete."""
+        """Writes a flow. Setting a session's capacity makes Proton write one, to which the link's fields are added."""
         capacity = lib.pn_session_get_incoming_capacity(session.pointer)
         written = len(self._output)
         lib.pn_session_set_incoming_capacity(session.pointer, capacity)
@@ -131,7 +131,7 @@ def _state_of(link: EngineLink) -> LinkFlow:
     credit = lib.pn_link_credit(link.pointer)
     if link.is_receiver:
         credit -= lib.pn_link_queued(link.pointer)
-        link.drained += lib.pn_link_drained(link.pointer)  # given back by the client
+        link.drained += lib.pn_link_drained(link.pointer)  # credit that the client returned
         count = link.incoming.initial_delivery_count + link.received + link.drained
     else:
         count = link.sent + link.drained

@@ -1,8 +1,7 @@
-"""What arrives on links: transfers of messages, and outcomes of messages we sent.
+"""Transfers that clients send, and outcomes of messages that the broker sent.
 
-Owns the two loops that run once per message, on plain Proton calls; not the other events.
-What comes one after another on one link and is of one kind reaches the handler in one call, and a
-message over the hard limit never occupies more memory than the limit.
+The two loops that run once for each incoming message or outcome. Consecutive transfers of one kind on one link are
+passed to the handler in one call. A message never takes more memory than the limit of the connection.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
 _UNGRANTED = ProtocolViolation(
-    "amqp:link:transfer-limit-exceeded", "A transfer came on a link that has not been granted."
+    "amqp:link:transfer-limit-exceeded", "A transfer was sent on a link that has not been granted."
 )
 _WRONG_WAY = ProtocolViolation(
-    "amqp:not-allowed", "A transfer came on a link on which the client receives."
+    "amqp:not-allowed", "A transfer was sent on a link on which the client receives."
 )
 
 _peek_event = lib.pn_collector_peek
@@ -61,7 +60,7 @@ _DELIVERY = lib.PN_DELIVERY
 
 
 class _CopyBuffer(threading.local):
-    """Memory that Proton copies bytes into, shared by all engines of a thread."""
+    """A buffer that Proton copies bytes into. All engines of a thread share it."""
 
     def __init__(self) -> None:
         self.memory = ffi.new("char[]", BUFFER_BYTES)
@@ -72,7 +71,7 @@ copy_buffer = _CopyBuffer()
 
 
 class IncomingTransfers:
-    """Takes deliveries off one connection's event queue."""
+    """Handles the delivery events of one connection."""
 
     def __init__(
         self,
@@ -86,14 +85,14 @@ class IncomingTransfers:
         self._handler = handler
         self._sessions = sessions
         self._max_message_size_bytes = max_message_size_bytes
-        # A read that is filled to the brim is either not the whole message or one too large.
+        # If a read fills the buffer, the message is not complete or is too large.
         self._read_bytes = min(BUFFER_BYTES, max_message_size_bytes + 1)
         self._memory = memory
         self.transactional_outcome_count = 0
-        """How often a transaction was named in what clients said about messages we sent."""
+        """How many outcomes of sent messages named a transaction."""
 
     def take_transfers(self, link: EngineLink, *, batch: bool) -> ProtocolViolation | None:
-        """Take the transfers on a link that stand first among the events."""
+        """Handles the transfers of a link that are first in the event queue. Returns a violation, if there is one."""
         collector = self._collector
         pointer = link.pointer
         unsettled = link.unsettled
@@ -106,7 +105,7 @@ class IncomingTransfers:
         deliveries: list[Delivery] = []
         payloads: list[bytes] = []
         while True:
-            # Not the event's own delivery: that may be an older one whose state has changed.
+            # Not the delivery of the event: that may be an older one whose state has changed.
             delivery = _link_current(pointer)
             if unconfirmed:
                 link.confirmed(_event_delivery(_peek_event(collector)))
@@ -152,7 +151,7 @@ class IncomingTransfers:
         return None
 
     def forget(self, link: EngineLink) -> None:
-        """Drop what is half here on a link."""
+        """Drops the delivery of a link that is not complete."""
         if link.partial is not None:
             self._memory.release(link.partial.kept_bytes)
             link.partial = None
@@ -160,11 +159,11 @@ class IncomingTransfers:
     def _take_piece(
         self, link: EngineLink, delivery: Delivery, size: int, *, batch: bool
     ) -> ProtocolViolation | None:
-        """Take what cannot be read in one go: part of a delivery, a large or an empty one, an
-        aborted one, or one on a link that is not open."""
+        """Handles a transfer that is not a complete message in one read: part of a delivery, a large or empty or
+        aborted one, or one on a link that is not attached."""
         pointer = link.pointer
         if link.closed:
-            # Under way when we ended the link. Settling also moves on to the next.
+            # It was sent before the client knew that the link is detached. Settling also advances the link.
             self._report_lost_part(delivery)
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
@@ -178,9 +177,11 @@ class IncomingTransfers:
         self.forget(link)
         if size == _ABORTED:
             _settle(delivery)
-            lib.pn_link_flow(pointer, 1)  # nobody else hears of it, so its credit returns here
+            lib.pn_link_flow(
+                pointer, 1
+            )  # the handler does not see it, so its credit is returned here
             return None
-        # A batch is held to a limit by its messages, which only the core counts.
+        # The limit applies to each message of a batch, which only the core checks.
         limit_bytes = 0 if partial.batch else link.max_message_size_bytes
         limit_bytes = min(limit_bytes or self._max_message_size_bytes, self._max_message_size_bytes)
         while size > 0:
@@ -205,8 +206,8 @@ class IncomingTransfers:
     def _refuse_oversize(
         self, link: EngineLink, delivery: Delivery, partial: PartialDelivery
     ) -> None:
-        """Have a message refused as soon as it is known to be too large, once. Proton drops what
-        still comes of a delivery that has been settled."""
+        """Has a message refused once, as soon as it is over the limit. Proton drops further transfers of a delivery
+        that is settled."""
         _link_advance(link.pointer)
         link.unsettled[delivery] = delivery
         settled = bool(_is_settled(delivery))
@@ -214,12 +215,12 @@ class IncomingTransfers:
         self._report_lost_part(delivery)
         self._handler.on_oversize(link, delivery, partial.size_bytes, settled, beginning)
         if link.unsettled.pop(delivery, None) is not None:
-            # The handler ended the link or the session instead.
+            # The handler detached the link or ended the session instead of settling.
             lib.pn_delivery_update(delivery, RELEASED_CODE)
             _settle(delivery)
 
     def take_outcomes(self, link: EngineLink) -> ProtocolViolation | None:
-        """Take the outcomes on a link that stand first among the events."""
+        """Handles the outcomes of a link that are first in the event queue. Returns a violation, if there is one."""
         collector = self._collector
         unsettled = link.unsettled
         deliveries: list[Delivery] = []
@@ -228,7 +229,7 @@ class IncomingTransfers:
         event = _peek_event(collector)
         delivery = unsettled.get(_event_delivery(event))
         if delivery is None:
-            # Settled meanwhile, or none of ours.
+            # It has been settled, or the broker did not send it.
             if link.closed:
                 self._report_lost_outcome(_event_delivery(event))
             _pop_event(collector)
@@ -263,8 +264,8 @@ class IncomingTransfers:
         outcome: Outcome | None,
         settled: bool,  # noqa: FBT001 -- as in the disposition itself
     ) -> None:
-        """Tell the handler. Of a link that we have ended it hears only what belongs to a
-        transaction, which must not be committed without it."""
+        """Passes outcomes to the handler. Outcomes on a link that is detaching are passed only if they belong to a
+        transaction, which must not be committed without them."""
         is_transactional = isinstance(outcome, Transactional)
         if is_transactional:
             self.transactional_outcome_count += len(deliveries)
@@ -272,14 +273,14 @@ class IncomingTransfers:
             self._handler.on_outcomes(link, deliveries, outcome, settled)
 
     def _report_lost_part(self, delivery: Delivery) -> None:
-        """A message will not be taken; its transaction, if it has one, has to know."""
+        """Reports a message that is not processed, if it belongs to a transaction."""
         if self._sessions.transactional:
             transaction_id = read_transaction_id(delivery)
             if transaction_id is not None:
                 self._handler.on_transaction_part_lost(transaction_id)
 
     def _report_lost_outcome(self, delivery: Delivery) -> None:
-        """An outcome came for a delivery that we settled when we ended its link."""
+        """Reports an outcome of a delivery that was settled when its link was detached."""
         transaction_id = read_transaction_id(delivery)
         if transaction_id is not None:
             self.transactional_outcome_count += 1
@@ -287,7 +288,7 @@ class IncomingTransfers:
 
 
 def memory_violation(memory: HeldMemory) -> ProtocolViolation:
-    """The client makes us hold more than it may."""
+    """Returns the violation of a client that makes the broker hold too much memory."""
     return ProtocolViolation("amqp:resource-limit-exceeded", memory.refusal)
 
 

@@ -1,7 +1,7 @@
-"""What the engine and its handler speak of: sessions, links, kinds of transfers.
+"""The types that the engine and its handler share: sessions, links, kinds of transfers.
 
-Owns the shapes, not the behaviour: the engine alone fills them in and drives Proton.
-A link whose Proton object is gone is `closed`, and stays a harmless object for whoever holds it.
+Only the engine creates and changes them. A link whose Proton object is freed is `closed`; engine calls with it do
+nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from protocol.amqp.frames.incoming_sessions import IncomingLink, IncomingSession
 
 Delivery = Any
-"""A delivery as Proton knows it. Hashable; to be settled once, through its link."""
+"""Proton's pointer to a delivery. Hashable. It is settled once, through its link."""
 
 
 class TransferKind(NamedTuple):
-    """What sets one transfer apart from another on the same link."""
+    """The properties by which transfers of a link are grouped."""
 
     settled: bool
-    """The client wants no answer."""
+    """The client settled the transfer and gets no outcome."""
     batch: bool
-    """The payload holds many messages."""
+    """The payload is a batch of messages."""
     transaction_id: bytes | None
 
 
@@ -42,11 +42,11 @@ KINDS = {
 
 
 OVERSIZE_KEPT_BYTES = 1024
-"""How much is kept of a message over its limit: enough for the id of a request."""
+"""How much is kept of a message that is over the limit: enough to read the id of a request."""
 
 
 UNCONFIRMED_MAX = 10_000
-"""How many deliveries of a link wait for their sender to settle them."""
+"""How many deliveries of a link may wait for the client to settle them."""
 
 
 class EngineSession:
@@ -66,7 +66,7 @@ class EngineSession:
 
 
 class EngineLink:
-    """A link of the connection, for as long as anyone holds it; `closed` once it is of no use."""
+    """A link of the connection."""
 
     __slots__ = (
         "address",
@@ -103,20 +103,20 @@ class EngineLink:
         self.session = session
         self.name = attach.name
         self.is_receiver = attach.is_receiver
-        """True where we receive and the client sends."""
+        """True if the client sends on the link and the broker receives."""
         self.context: Any = None
-        """The handler's own."""
+        """The peer that the handler has for the link."""
         self.sent = 0
-        """Deliveries handed to Proton so far."""
+        """Number of deliveries that were passed to Proton."""
         self.received = 0
-        """Deliveries that have begun to arrive."""
+        """Number of deliveries of which at least one transfer has arrived."""
         self.state = LinkState.REQUESTED
         self.unsettled: dict[Delivery, Delivery] = {}
-        """What may still be settled. Proton uses a settled delivery's memory again for another,
-        so only the very object that was handed out counts."""
+        """Deliveries that may still be settled. Proton reuses the memory of a settled delivery for another, so
+        only the very object that was handed out counts."""
         self.unconfirmed: dict[Delivery, Delivery] | None = None
-        """What we have judged and the client, a sender in mode `second`, has not settled yet. None on
-        every other link: there we settle what we judge."""
+        """Deliveries that have an outcome and that the client, a sender in mode `second`, has not settled yet.
+        None on every other link: there the broker settles with the outcome."""
         self.partial: PartialDelivery | None = None
         """The delivery of which some transfers have come and more are to come."""
         self.may_send_settled = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
@@ -125,23 +125,22 @@ class EngineLink:
         """Proton has queued deliveries because the session window is full, and the link's handler is to be
         called when they are sent. Not a state: it changes with every window while the link is attached."""
         self.drained = 0
-        """Credit given back so far, by whichever side sends; with what was sent this makes the
-        delivery count."""
+        """Credit that was returned by draining. Together with the sent deliveries it is the delivery count."""
         self.channel = self.handle = 0
-        """Where the link stands in our own frames."""
+        """Channel and handle of the link in the broker's own frames."""
         self.kept_bytes = 0
         """What Proton keeps of its unsettled deliveries, see `SentBuffers`."""
         self.held_bytes = 0
-        """What the connection's account says of it, see `held_memory.py`."""
+        """Bytes of this link in the connection's account, see `held_memory.py`."""
         self.max_message_size_bytes = 0
-        """Of what the client sends here; more is not kept. 0: what the connection allows."""
+        """Largest message that the client may send here. 0: the limit of the connection."""
         self.host = ""
-        """The host that the client named when it opened: errors name entities with it."""
+        """The host name of the client's open, with which errors name entities."""
         self.container_id = ""
-        """The client's, for the log."""
+        """The container id of the client, for the log."""
         address = attach.target_address if attach.is_receiver else attach.source_address
         self.address = "$coordinator" if attach.target_is_coordinator else address or ""
-        """As the client wrote it, for the log."""
+        """The address as the client wrote it, for the log."""
 
     @property
     def closed(self) -> bool:
@@ -164,8 +163,8 @@ class EngineLink:
             log_detached(self)
 
     def await_confirmation(self, delivery: Delivery) -> None:
-        """Settle a delivery once the client has: at once if it is settled there, if more of it is to
-        come, which will not be looked at, or if too many others wait."""
+        """Settles a delivery after the client has settled it. Settles it at once if the client has done so, if it
+        is not complete, because the rest is not read, or if too many others wait."""
         unconfirmed = self.unconfirmed
         if (
             unconfirmed is None
@@ -178,7 +177,7 @@ class EngineLink:
             unconfirmed[delivery] = delivery
 
     def confirmed(self, delivery: Delivery) -> None:
-        """The client said something about a delivery that it sent."""
+        """Settles a delivery if the client, which sent it, has now settled it."""
         unconfirmed = self.unconfirmed
         if unconfirmed and delivery in unconfirmed and lib.pn_delivery_settled(delivery):
             lib.pn_delivery_settle(unconfirmed.pop(delivery))
@@ -191,7 +190,7 @@ class EngineLink:
 
 
 class PartialDelivery:
-    """A delivery of which some transfers have come."""
+    """A delivery of which some transfers have arrived."""
 
     __slots__ = ("batch", "chunks", "kept_bytes", "size_bytes")
 
@@ -202,7 +201,7 @@ class PartialDelivery:
         self.kept_bytes = 0
 
     def add(self, chunk: bytes, limit_bytes: int) -> None:
-        """More of it; beyond the limit only its beginning is kept, by which it can be refused."""
+        """Adds the payload of a transfer. Over the limit only the beginning is kept, by which it is refused."""
         is_over = self.size_bytes > limit_bytes
         self.size_bytes += len(chunk)
         if is_over:
@@ -215,13 +214,13 @@ class PartialDelivery:
 
 
 class EngineHandler(Protocol):
-    """Who is told what the client does, in the order it does it."""
+    """Is called for everything that the client does, in the order in which it does it."""
 
     def on_open(self, hostname: str, container_id: str, properties: dict[str, object]) -> None:
-        """The client opened the connection; the engine has answered."""
+        """The client opened the connection. The engine has answered."""
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
-        """A link to grant (`Engine.attach`) or refuse (`Engine.refuse`), now or later."""
+        """The client attached a link. The handler calls `Engine.attach` or `Engine.refuse`, now or later."""
 
     def on_transfers(
         self,
@@ -230,7 +229,7 @@ class EngineHandler(Protocol):
         payloads: list[bytes],
         kind: TransferKind,
     ) -> None:
-        """Messages of one kind arrived on one link, one after the other."""
+        """Messages of one kind arrived on one link, in this order."""
 
     def on_oversize(
         self,
@@ -240,8 +239,8 @@ class EngineHandler(Protocol):
         settled: bool,  # noqa: FBT001
         beginning: bytes,
     ) -> None:
-        """More of a message than the link's limit arrived: all of it, or as much as shows that.
-        All but its beginning was dropped. To be settled at once: no more of it is looked at."""
+        """A message is over the link's limit. Only its beginning is kept, and the rest of it is not read. The handler
+        settles it at once."""
 
     def on_outcomes(
         self,
@@ -250,31 +249,31 @@ class EngineHandler(Protocol):
         outcome: Outcome | None,
         settled: bool,  # noqa: FBT001
     ) -> None:
-        """The client said the same about deliveries that we sent on one link. Where it settled
-        them, settle them too. It may say something twice, or settle later what it only judged."""
+        """The client sent the same outcome for these deliveries of one link. If it settled them, the handler settles
+        them too. A client may repeat an outcome, and may settle later than it sends the outcome."""
 
     def on_transaction_part_lost(self, transaction_id: bytes) -> None:
-        """The client sent or settled something under a transaction that nobody can take any more:
-        its link, its session or the delivery is gone."""
+        """The client sent or settled something in a transaction that cannot be processed, because the link, the
+        session or the delivery is gone."""
 
     def on_flow(self, link: EngineLink) -> None:
-        """Credit, drain or room changed on a link on which we send."""
+        """Credit, drain or the session window changed on a link on which the broker sends."""
 
     def on_detach(self, link: EngineLink, closed: bool) -> None:  # noqa: FBT001
-        """The client detached a link. The engine answers; the link is gone."""
+        """The client detached a link. The engine answers, and the link is freed."""
 
     def on_detach_confirmed(self, link: EngineLink) -> None:
-        """A link that we had ended is gone: the client has answered, or ended its session. Not
-        called where it went with the connection."""
+        """The client has answered the broker's detach, or has ended the session. Not called for links that end with
+        the connection."""
 
     def on_session_end(self, links: list[EngineLink]) -> None:
-        """The client ended a session; these links went with it."""
+        """A session ended, and these links with it."""
 
     def on_session_error(self, condition: str, description: str) -> None:
-        """We ended a session for what the client did in it; `on_session_end` told of its links."""
+        """The broker ended a session for a violation in it. `on_session_end` was called for its links."""
 
     def on_close(self) -> None:
-        """The client closed the connection; the engine answers."""
+        """The client closed the connection. The engine answers."""
 
     def on_transport_error(self, condition: str, description: str) -> None:
-        """The client broke the protocol or fell silent; the connection is finished."""
+        """The client violated the protocol or was idle for too long. The connection is finished."""

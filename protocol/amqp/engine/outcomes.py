@@ -1,8 +1,7 @@
-"""Delivery outcomes and errors: our values, and how they stand in a Proton delivery.
+"""Delivery outcomes and errors, read from and written to Proton deliveries.
 
-Owns reading what a peer said about a delivery and writing what we say; not what it means.
-Values of info and annotation maps stay encoded; an outcome without details is always the same
-object, so that groups can be told by identity.
+What an outcome means to Service Bus is in `outcome_mapping.py`. Values of info and annotation maps stay encoded. An
+outcome without details is always the same object, so that outcomes can be grouped by identity.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WireError:
-    """An error as it stands in a frame. One SDK hangs on an error without info, so there is one."""
+    """The AMQP type `error`. Its info must not be empty, because one SDK hangs otherwise."""
 
     condition: str
     description: str
@@ -57,7 +56,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Not terminal: how far a receiver has got."""
+    """A state that is not terminal: how much of a delivery the client has received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Modified:
 
 @dataclass(frozen=True, slots=True)
 class Transactional:
-    """The outcome a delivery gets if the transaction commits."""
+    """The outcome that a delivery has if the transaction commits."""
 
     transaction_id: bytes
     outcome: Outcome | None = None
@@ -86,7 +85,7 @@ class Transactional:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The answer to a declare: the new transaction's id."""
+    """The answer to a declare, with the id of the new transaction."""
 
     transaction_id: bytes
 
@@ -118,7 +117,7 @@ _ERROR_CODE = int(DescribedType.ERROR)
 
 
 def data_bytes(data: Any) -> bytes:
-    """What a Proton data tree holds, encoded; empty where there is nothing."""
+    """Returns the encoded content of a Proton data tree. Empty if there is none."""
     if not data:
         return b""
     size = lib.pn_data_encoded_size(data)
@@ -130,7 +129,7 @@ def data_bytes(data: Any) -> bytes:
 
 
 def set_data(data: Any, encoded: bytes) -> None:
-    """Put encoded values into a Proton data tree in place of what it held."""
+    """Replaces the content of a Proton data tree by encoded values."""
     lib.pn_data_clear(data)
     position = 0
     while position < len(encoded):
@@ -142,7 +141,7 @@ def set_data(data: Any, encoded: bytes) -> None:
 
 
 def text(pointer: Any) -> str | None:
-    """A C string of the peer's, which may be anything."""
+    """Returns a C string that the client sent. It may not be UTF-8."""
     if not pointer:
         return None
     raw: bytes = ffi.string(pointer)
@@ -150,14 +149,14 @@ def text(pointer: Any) -> str | None:
 
 
 def set_condition(condition: Any, error: WireError) -> None:
-    """Fill a condition of a link, a connection or a transport."""
+    """Sets the condition of a link, a connection or a transport."""
     lib.pn_condition_set_name(condition, error.condition.encode())
     lib.pn_condition_set_description(condition, error.description.encode())
     set_info(condition, error.info)
 
 
 def set_info(condition: Any, info: Mapping[str, str]) -> None:
-    """Fill the info map of a condition."""
+    """Sets the info map of a condition."""
     set_data(lib.pn_condition_info(condition), _symbol_map(_encoded_texts(info)))
 
 
@@ -166,7 +165,7 @@ def _encoded_texts(info: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def rejected(error: WireError) -> Rejected:
-    """The outcome that carries an error."""
+    """Returns the outcome that has an error."""
     return Rejected(error.condition, error.description, _encoded_texts(error.info))
 
 
@@ -175,7 +174,7 @@ def _symbol_map(entries: Mapping[str, bytes]) -> bytes:
 
 
 def _entries(encoded: bytes) -> dict[str, bytes] | None:
-    """A map of the peer's, or None where it is absent, empty or not a map."""
+    """Returns the entries of a map, or None if it is absent, empty or not a map."""
     if not encoded or encoded[0] not in (0xC1, 0xD1):
         return None
     try:
@@ -184,11 +183,11 @@ def _entries(encoded: bytes) -> dict[str, bytes] | None:
         return None
 
 
-# --- reading what the peer said -----------------------------------------------------------------
+# --- reading outcomes of the client -----------------------------------------------------------------
 
 
 def read_outcome(delivery: Any, state: int) -> Outcome | None:
-    """What the peer said about a delivery; None where it said nothing we know."""
+    """Returns the outcome that the client sent for a delivery, or None if it sent none that is known."""
     if state == ACCEPTED_CODE:
         return ACCEPTED
     if state == RELEASED_CODE:
@@ -211,7 +210,7 @@ def read_outcome(delivery: Any, state: int) -> Outcome | None:
 
 
 def read_transaction_id(delivery: Any) -> bytes | None:
-    """The transaction a transfer belongs to."""
+    """Returns the id of the transaction that a transfer or an outcome belongs to, or None."""
     if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL_CODE:
         return None
     outcome = _decode_transactional(
@@ -232,7 +231,7 @@ def _read_rejected(remote: Any) -> Rejected:
 
 
 def _decode_transactional(encoded: bytes) -> Transactional | None:
-    """A transactional state's fields, its nested outcome decoded by our own codec."""
+    """Returns a transactional state with its nested outcome, or None if it is malformed."""
     fields = _fields(encoded)
     if not fields or not isinstance(fields[0], bytes):
         return None
@@ -283,11 +282,11 @@ def _encoded_entries(value: object) -> dict[str, bytes] | None:
     return {str(key): encode(item) for key, item in value.items()}
 
 
-# --- writing what we say ------------------------------------------------------------------------
+# --- writing outcomes ------------------------------------------------------------------------
 
 
 def write_outcome(delivery: Any, outcome: Outcome) -> int:
-    """Prepare a delivery's local disposition; returns the code to update it with."""
+    """Fills in the local disposition of a delivery. Returns the code with which to update the delivery."""
     local = lib.pn_delivery_local(delivery)
     match outcome:
         case Accepted():
@@ -321,12 +320,12 @@ def write_outcome(delivery: Any, outcome: Outcome) -> int:
 
 
 def _info(outcome: Rejected) -> Mapping[str, bytes]:
-    """Never empty, for the same reason as in `WireError`."""
+    """Returns the info map. It is never empty, for the same reason as in `WireError`."""
     return outcome.info or {"error-condition": encode_symbol(outcome.condition or "")}
 
 
 def _described(outcome: Outcome) -> Described:
-    """An outcome nested in a transactional state."""
+    """Returns an outcome as it is nested in a transactional state."""
     match outcome:
         case Rejected(condition=None):
             return Described(ULong(_REJECTED_CODE), [])

@@ -1,8 +1,8 @@
-"""What Proton found in the bytes of a client, told to the handler.
+"""Handles the events that Proton makes of a client's bytes, and calls the handler for them.
 
-Owns a connection's sessions and links from attach to detach, and what a broken protocol leads to;
-not what we do on a link of our own accord. Every Proton object a client makes is freed when the
-client is done with it, and the handler hears of nothing after the connection is gone.
+Owns the sessions and links of a connection from begin and attach to end and detach, and closes the connection for a
+violation of the protocol. `Engine` owns what the broker does on a link. Every Proton object that a client causes is
+freed when both sides have ended it. The handler is not called after the socket is gone.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 _OPENED_TWICE = ProtocolViolation("amqp:not-allowed", "The connection has been opened before.")
 _TOO_MANY_LINKS = ProtocolViolation(
-    "amqp:resource-limit-exceeded", "Too many links are attached, or refused and not detached."
+    "amqp:resource-limit-exceeded",
+    "Too many links are attached, or refused and not yet detached by the client.",
 )
-_UNREADABLE = ProtocolViolation("amqp:decode-error", "A frame could not be understood.")
+_UNREADABLE = ProtocolViolation("amqp:decode-error", "A frame could not be decoded.")
 
 _peek_event = lib.pn_collector_peek
 _pop_event = lib.pn_collector_pop
@@ -42,7 +43,7 @@ _event_type = lib.pn_event_type
 
 
 class ProtonEvents:
-    """Works through one connection's event queue."""
+    """Handles the events of one connection."""
 
     def __init__(
         self,
@@ -81,8 +82,8 @@ class ProtonEvents:
         self._dead_sessions: list[Any] = []
 
     def run(self, *, batch: bool = False, local: bool = False) -> None:
-        """Tell the handler everything there is. `batch` transfers hold many messages each; `local`
-        events come of our own output."""
+        """Handles all events. `batch`: the transfers are batches of messages. `local`: the events were caused by
+        the broker's own output."""
         if self.running:
             return
         self.running = True
@@ -116,29 +117,29 @@ class ProtonEvents:
             elif event_type in self._ACTIONS:
                 context_of, act = self._ACTIONS[event_type]
                 context = context_of(event)
-                # First, so that an exception in the handler does not bring the event back.
+                # Before the action, so that an exception in the handler does not repeat the event.
                 _pop_event(collector)
                 act(self, context)
             else:
                 _pop_event(collector)
 
     def detach_links(self) -> None:
-        """Mark all links as detaching, because the connection ends."""
+        """Marks all links as detaching, because the connection ends."""
         for link in self._links.values():
             if not link.closed:
                 link.apply(LinkEvent.DETACH)
 
     def free_links(self) -> None:
-        """Forget all links, because the socket is gone. The handler is not called for them."""
+        """Forgets all links, because the socket is gone. The handler is not called for them."""
         for link in self._links.values():
             self._memory.sent_buffers.kept_bytes -= link.kept_bytes
             link.free()
         self._endpoints.clear()
 
     def free_ended(self) -> bool:
-        """Free links and sessions that both sides have ended, once our answer has been written; false
-        if there are none. Proton then writes dispositions that settle the open deliveries of a link.
-        The caller must suppress these."""
+        """Frees links and sessions that both sides have ended, after the answer was written. Returns False if there
+        are none. Proton then writes dispositions that settle the open deliveries of a link; the caller must
+        drop these."""
         if not (self._dead_links or self._dead_sessions):
             return False
         for pointer in self._dead_links:
@@ -154,7 +155,7 @@ class ProtonEvents:
         if link is None or link.is_receiver or not link.is_attached:
             return
         if local:
-            # Proton says so whenever it has written a transfer; only a waiting sender cares.
+            # Proton reports a flow whenever it has written a transfer. Only a link that waits needs it.
             if not link.waits_for_window or lib.pn_link_queued(pointer) > 0:
                 return
             link.waits_for_window = False
@@ -200,7 +201,7 @@ class ProtonEvents:
         self._dead_sessions.append(pointer)
 
     def fail_session(self, session: EngineSession, violation: ProtocolViolation) -> None:
-        """End a session for what the client did in it; the connection goes on."""
+        """Ends a session because the client violated the protocol in it. The connection goes on."""
         if self._lifecycle.is_ending:
             return
         error = WireError(*violation, self._error_info)
@@ -210,7 +211,7 @@ class ProtonEvents:
         self._handler.on_session_error(*violation)
 
     def _drop_links(self, session: EngineSession) -> None:
-        """A session is over, and with it its links."""
+        """Removes the links of a session that has ended."""
         links = [link for link in session.links if not link.closed]
         ended_by_us = [
             link for link in session.links if link.closed and not self._lifecycle.is_ending
@@ -245,7 +246,7 @@ class ProtonEvents:
             self.close_for_violation(memory_violation(self._memory))
 
     def _release(self, link: EngineLink) -> None:
-        """A link is gone, and what is half here on it."""
+        """Frees a link and the delivery that was not complete on it."""
         self._arrivals.forget(link)
         link.free()
         self._memory.release(link.held_bytes)
@@ -253,10 +254,10 @@ class ProtonEvents:
         link.held_bytes = link.kept_bytes = 0
 
     def _settles_second(self, attach: Attach) -> bool:
-        """Whether we settle on this link what the client sends only when it has (mode `second`).
+        """Whether the broker settles the deliveries of this link only after the client has (mode `second`).
 
-        The service settles at once and says so. Azure's Python SDKs ask for `second`, but wait for us
-        to settle, so they are answered as the service does. go-amqp gives up if it is not granted.
+        The service settles at once and answers with mode `first`. Azure's Python SDKs ask for `second` but wait
+        for the broker to settle, so they get the service's answer. go-amqp fails if `second` is not granted.
         """
         asked = attach.is_receiver and attach.rcv_settle_mode == lib.PN_RCV_SECOND
         return asked and not self._is_azure_sdk and not attach.target_is_coordinator
@@ -283,8 +284,8 @@ class ProtonEvents:
         self._dead_links.append(pointer)
 
     def detach_replaced_link(self, link: EngineLink) -> None:
-        """End a link whose name the client has given to another. What Proton takes for the client's
-        detach follows."""
+        """Detaches a link whose name the client has attached again (AMQP 1.0 §2.6.1, link stealing). A detach in
+        the name of the client follows in the input that Proton gets."""
         if link.closed:
             return
         if link.sent and not link.is_receiver:
@@ -304,15 +305,15 @@ class ProtonEvents:
 
     @property
     def transactional_outcome_count(self) -> int:
-        """How often a transaction was named in what the client said about messages we sent."""
+        """How many outcomes of sent messages named a transaction."""
         return self._arrivals.transactional_outcome_count
 
     def report_lost_part(self, transaction_id: bytes) -> None:
-        """Something of a transaction is not going to be taken."""
+        """Reports that a message or an outcome of a transaction cannot be processed."""
         if not self._lifecycle.is_ending:
             self._handler.on_transaction_part_lost(transaction_id)
 
-    # --- a broken protocol -------------------------------------------------------------------------
+    # --- violations of the protocol -------------------------------------------------------------------------
 
     def _transport_failed(self, transport: Any) -> None:
         condition = lib.pn_transport_condition(transport)
@@ -321,12 +322,12 @@ class ProtonEvents:
         self._fail(ProtocolViolation(name, description))
 
     def _tail_closed(self, _: Any) -> None:
-        """Proton takes no more bytes. It says why, except for a performative it does not know."""
+        """Proton reads no more bytes. It reports the reason, except for a performative that it does not know."""
         if self._lifecycle.client_may_send:
             self.close_for_violation(_UNREADABLE)
 
     def close_for_violation(self, violation: ProtocolViolation) -> None:
-        """Close the connection, since Proton would not."""
+        """Closes the connection for a violation that Proton did not find itself."""
         if not self._lifecycle.is_failed:
             connection = self._proton.connection
             error = WireError(*violation, self._error_info)

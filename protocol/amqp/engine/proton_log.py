@@ -14,8 +14,8 @@ log = structlog.get_logger("peeklock.proton")
 _MESSAGE_MAX_BYTES = 2048
 
 
-def _tell(_: Any, message: Any) -> None:
-    """Proton puts the level before its words: `WARNING: …`."""
+def _log_message(_: Any, message: Any) -> None:
+    """Logs a message of Proton, which begins with its level: `WARNING: …`."""
     text = ffi.string(message, _MESSAGE_MAX_BYTES).decode("utf-8", "replace")
     level, _, reason = text.partition(": ")
     if level in ("CRITICAL", "ERROR"):
@@ -26,9 +26,9 @@ def _tell(_: Any, message: Any) -> None:
         log.debug("proton.trace", level=level, reason=reason)
 
 
-_tracer = ffi.callback("void(pn_transport_t *, const char *)", _tell)
+_tracer = ffi.callback("void(pn_transport_t *, const char *)", _log_message)
 
 
 def redirect_proton_log(transport: Any) -> None:
-    """Have a transport's messages written to our log."""
+    """Writes the messages of a transport to the broker's log."""
     lib.pn_transport_set_tracer(transport, _tracer)
