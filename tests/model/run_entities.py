@@ -1,6 +1,6 @@
-"""What the runs are made of: entities, clients, messages that can be told apart, and their reader.
+"""What the runs are made of: entities, clients, and messages that can be told apart.
 
-A body is plain text, `mark|session|message id|label`, so that neither side needs an AMQP codec.
+A body is plain text with the fields that the core reads, so that neither side needs an AMQP codec.
 Nothing here knows the model or how it is compared.
 """
 
@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from broker.core.contract.message import Message
 from broker.core.messages.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
 from config.model.definitions import (
@@ -21,13 +20,14 @@ from config.model.definitions import (
     TopicDefinition,
 )
 from config.model.limits import Limits
+from tests.support.core_dialogue import PlainReader, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Self
 
     from broker.core.contract.effects import Effect
-    from broker.core.contract.message import PropertyValue
+    from broker.core.contract.message import Message
     from config.model.definitions import EntityDefinition
 
 START_MS = 1_700_000_000_000
@@ -187,54 +187,30 @@ def new_message(
     size: int | None = None,
 ) -> Message:
     """A message as a sender's link would build it; its size may be pretended."""
-    fields = (mark, session_id, message_id, label)
-    body = "|".join("-" if field is None else f"={field}" for field in fields).encode()
-    message = Message(
-        body, time_to_live_ms=time_to_live_ms, scheduled_enqueue_time_ms=scheduled_for_ms
+    built = message(
+        mark,
+        session=session_id,
+        message_id=message_id,
+        time_to_live_ms=time_to_live_ms,
+        at_ms=scheduled_for_ms,
+        **({} if label is None else {"label": label}),
     )
     if size is not None:
-        message.size = size
-    return message
+        built.size = size
+    return built
 
 
 def fields_of(body: bytes) -> tuple[str, str | None, str | None, str | None]:
     """Mark, session id, message id and label."""
-    parts = [part[1:] if part.startswith("=") else None for part in body.decode().split("|")]
-    mark, session_id, message_id, label = parts
-    assert mark is not None
-    return mark, session_id, message_id, label
+    fields = PlainReader.fields(body)
+    mark = body.partition(b";")[0].decode()
+    return mark, fields.get("session"), fields.get("id"), fields.get("label")
 
 
 def mark_of(message: Message) -> str:
     """By what a message is told from all others."""
     assert message.body is not None, "a message without its body was shown or delivered"
     return fields_of(message.body)[0]
-
-
-class PlainReader:
-    """The core's `MessageReader` for such bodies."""
-
-    def session_id(self, body: bytes) -> str | None:
-        return fields_of(body)[1]
-
-    def message_id(self, body: bytes) -> str | None:
-        return fields_of(body)[2]
-
-    def partition_key(self, annotations: bytes) -> str | None:
-        return None
-
-    def via_partition_key(self, annotations: bytes) -> str | None:
-        return None
-
-    def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        mark, session_id, message_id, label = fields_of(message.body or b"")
-        return {"messageid": message_id, "sessionid": session_id, "label": label, "to": mark}
-
-    def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        return {}
-
-    def encode_property(self, value: PropertyValue) -> bytes:
-        return repr(value).encode()
 
 
 def counted_tokens() -> Callable[[], bytes]:

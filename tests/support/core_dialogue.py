@@ -98,17 +98,18 @@ class PlainReader:
     """Reads bodies of the form `text;session=a;id=b;color=red`."""
 
     @staticmethod
-    def _fields(body: bytes) -> dict[str, str]:
+    def fields(body: bytes) -> dict[str, str]:
+        """Returns what the body says, without the text."""
         if body.startswith(b"undecodable"):
             raise UndecodableMessage("The message cannot be read.")
         parts = (part.partition("=") for part in body.decode().split(";")[1:])
         return {name: value for name, _, value in parts}
 
     def session_id(self, body: bytes) -> str | None:
-        return self._fields(body).get("session")
+        return self.fields(body).get("session")
 
     def message_id(self, body: bytes) -> str | None:
-        return self._fields(body).get("id")
+        return self.fields(body).get("id")
 
     def partition_key(self, annotations: bytes) -> str | None:
         return annotations.decode() or None
@@ -117,11 +118,15 @@ class PlainReader:
         return annotations.decode() or None
 
     def system_properties(self, message: Message) -> Mapping[str, object]:
-        fields = self._fields(message.body or b"")
-        return {"messageid": fields.get("id"), "sessionid": fields.get("session")}
+        fields = self.fields(message.body or b"")
+        return {
+            "messageid": fields.get("id"),
+            "sessionid": fields.get("session"),
+            "label": fields.get("label"),
+        }
 
     def application_properties(self, message: Message) -> Mapping[str, object]:
-        return self._fields(message.body or b"")
+        return self.fields(message.body or b"")
 
     def encode_property(self, value: object) -> bytes:
         return str(value).encode()

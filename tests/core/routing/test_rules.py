@@ -32,25 +32,9 @@ from config.model.definitions import (
     TrueFilter,
 )
 from config.model.limits import STRICT
+from tests.support.given_properties import GivenProperties
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
-
-
-class Reader:
-    """Stands in for the edge: gives out what the test put on the message, and counts."""
-
-    def __init__(self, user: dict[str, Any] | None = None, **system: Any) -> None:
-        self.user = user or {}
-        self.system = system
-        self.asked: list[str] = []
-
-    def application_properties(self, message: Message) -> dict[str, Any]:
-        self.asked.append("application")
-        return self.user
-
-    def system_properties(self, message: Message) -> dict[str, Any]:
-        self.asked.append("system")
-        return self.system
 
 
 class Rules(TopicRules[str]):
@@ -100,33 +84,33 @@ def test_a_new_subscription_takes_everything():
     """The default rule is the true filter."""
     rules = topic_rules()
     rules.set("a", [RuleDefinition("$Default")])
-    assert {"a": Routed("a", (None,))} == route(rules, Reader())
+    assert {"a": Routed("a", (None,))} == route(rules, GivenProperties())
 
 
 def test_a_subscription_without_rules_takes_nothing():
     """With the default rule gone and no other made, no message arrives."""
     rules = topic_rules()
     rules.set("a", [])
-    assert {} == route(rules, Reader())
+    assert {} == route(rules, GivenProperties())
 
 
 def test_a_false_filter_takes_nothing():
     """It is there to switch a subscription off."""
-    assert not takes(FalseFilter(), Reader())
+    assert not takes(FalseFilter(), GivenProperties())
 
 
 def test_true_and_false_may_come_as_sql():
     """Clients that know only SQL filters write 1=1 and 1=0."""
-    assert takes(SqlFilter("1=1"), Reader())
-    assert not takes(SqlFilter("1=0"), Reader())
-    assert not takes(SqlFilter("NULL"), Reader())
+    assert takes(SqlFilter("1=1"), GivenProperties())
+    assert not takes(SqlFilter("1=0"), GivenProperties())
+    assert not takes(SqlFilter("NULL"), GivenProperties())
 
 
 def test_rules_without_action_make_one_copy_together():
     """However many of them match, the subscription gets the message once."""
     rules = topic_rules()
     rules.set("a", [plain("one", "x = 1"), plain("two", "x > 0"), plain("three", "x = 2")])
-    assert {"a": Routed("a", (None,))} == route(rules, Reader({"x": 1}))
+    assert {"a": Routed("a", (None,))} == route(rules, GivenProperties({"x": 1}))
 
 
 def test_every_rule_with_an_action_makes_a_copy_of_its_own():
@@ -143,7 +127,7 @@ def test_every_rule_with_an_action_makes_a_copy_of_its_own():
             acting("third", "x = 2", "SET y = 3"),
         ],
     )
-    copies = route(rules, Reader({"x": 1}))["a"].copies
+    copies = route(rules, GivenProperties({"x": 1}))["a"].copies
     assert (
         None,
         MessageChanges(properties={"y": b"1", "RuleName": b"'first'"}),
@@ -163,7 +147,7 @@ def test_copies_come_in_the_order_of_their_rules():
             acting("evaluated too", "x < 2", "SET y = 3"),
         ],
     )
-    copies = route(rules, Reader({"x": 1}, label="l"))["a"].copies
+    copies = route(rules, GivenProperties({"x": 1}, label="l"))["a"].copies
     assert [b"1", b"2", b"3"] == [changes.properties["y"] for changes in copies]
 
 
@@ -172,7 +156,7 @@ def test_a_true_filter_beside_actions_adds_one_plain_copy():
     rules = topic_rules()
     rules.set("a", [RuleDefinition("$Default"), acting("b", "1=1", "SET y = 1"), plain("c", "x=1")])
     changes = MessageChanges(properties={"y": b"1", "RuleName": b"'b'"})
-    assert (None, changes) == route(rules, Reader({"x": 1}))["a"].copies
+    assert (None, changes) == route(rules, GivenProperties({"x": 1}))["a"].copies
 
 
 def test_subscriptions_choose_independently():
@@ -182,7 +166,7 @@ def test_subscriptions_choose_independently():
     rules.set("red", [RuleDefinition("r", CorrelationFilter(properties={"color": "red"}))])
     rules.set("blue", [plain("r", "color = 'blue'")])
     rules.set("large", [plain("r", "size > 5")])
-    reader = Reader({"color": "red", "size": 6})
+    reader = GivenProperties({"color": "red", "size": 6})
     assert {"all", "red", "large"} == set(route(rules, reader))
 
 
@@ -192,15 +176,15 @@ def test_rules_are_replaced_and_removed():
     rules.set("a", [RuleDefinition("r", CorrelationFilter(label="x"))])
     rules.set("b", [RuleDefinition("r", CorrelationFilter(label="x"))])
     rules.set("a", [plain("r", "size > 5")])
-    assert {"b"} == set(route(rules, Reader(label="x")))
+    assert {"b"} == set(route(rules, GivenProperties(label="x")))
     rules.remove("b")
-    assert {} == route(rules, Reader(label="x"))
-    assert {"a"} == set(route(rules, Reader({"size": 6})))
+    assert {} == route(rules, GivenProperties(label="x"))
+    assert {"a"} == set(route(rules, GivenProperties({"size": 6})))
     rules.set("a", [RuleDefinition("$Default")])
-    assert {"a"} == set(route(rules, Reader()))
+    assert {"a"} == set(route(rules, GivenProperties()))
     rules.remove("a")
     rules.remove("a")
-    assert {} == route(rules, Reader({"size": 6}))
+    assert {} == route(rules, GivenProperties({"size": 6}))
 
 
 def test_refused_rules_change_nothing():
@@ -209,8 +193,8 @@ def test_refused_rules_change_nothing():
     rules.set("a", [plain("good", "x = 1")])
     with pytest.raises(SqlSyntaxError):
         rules.set("a", [plain("good", "x = 2"), plain("bad", "x =")])
-    assert {"a"} == set(route(rules, Reader({"x": 1})))
-    assert {} == route(rules, Reader({"x": 2}))
+    assert {"a"} == set(route(rules, GivenProperties({"x": 1})))
+    assert {} == route(rules, GivenProperties({"x": 2}))
 
 
 def test_a_rule_is_checked_against_the_limits():
@@ -245,17 +229,17 @@ def test_a_correlation_filter_compares_each_field(field):
     correlation = CorrelationFilter(**wanted)
     for value, expected in [("Value", True), ("value", False), (None, False)]:
         found: dict[str, Any] = {field.replace("_", ""): value}
-        assert expected is takes(correlation, Reader(**found))
-    assert not takes(correlation, Reader())
+        assert expected is takes(correlation, GivenProperties(**found))
+    assert not takes(correlation, GivenProperties())
 
 
 def test_all_fields_of_a_correlation_filter_must_be_equal():
     """Fields are joined by AND."""
     correlation = CorrelationFilter(label="a", properties={"x": 1, "y": "b"})
-    assert takes(correlation, Reader({"x": 1, "y": "b", "z": 2}, label="a"))
-    assert not takes(correlation, Reader({"x": 1, "y": "b"}, label="b"))
-    assert not takes(correlation, Reader({"x": 1, "y": "c"}, label="a"))
-    assert not takes(correlation, Reader({"x": 1}, label="a"))
+    assert takes(correlation, GivenProperties({"x": 1, "y": "b", "z": 2}, label="a"))
+    assert not takes(correlation, GivenProperties({"x": 1, "y": "b"}, label="b"))
+    assert not takes(correlation, GivenProperties({"x": 1, "y": "c"}, label="a"))
+    assert not takes(correlation, GivenProperties({"x": 1}, label="a"))
 
 
 @pytest.mark.parametrize(
@@ -286,17 +270,19 @@ def test_all_fields_of_a_correlation_filter_must_be_equal():
 )
 def test_types_must_agree_in_a_correlation_filter(expected, wanted, found):
     """Numbers are equal as numbers; nothing else is equal across types; null equals nothing."""
-    assert expected is takes(CorrelationFilter(properties={"x": wanted}), Reader({"x": found}))
+    assert expected is takes(
+        CorrelationFilter(properties={"x": wanted}), GivenProperties({"x": found})
+    )
 
 
 def test_names_of_properties_are_compared_without_case():
     """As everywhere in the language of rules."""
-    assert takes(CorrelationFilter(properties={"Color": "red"}), Reader({"cOLOR": "red"}))
+    assert takes(CorrelationFilter(properties={"Color": "red"}), GivenProperties({"cOLOR": "red"}))
 
 
 def test_a_correlation_filter_that_asks_for_nothing_takes_everything():
     """AND over no fields is true."""
-    assert takes(CorrelationFilter(), Reader())
+    assert takes(CorrelationFilter(), GivenProperties())
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -310,7 +296,7 @@ def test_a_filter_that_fails_is_told_beside_what_matches():
         [plain("one", "1 / x = 1"), plain("two", "sys.Nonsense = 1"), plain("three", "x = 0")],
     )
     rules.set("b", [plain("one", "x = 0")])
-    routed = route(rules, Reader({"x": 0}))
+    routed = route(rules, GivenProperties({"x": 0}))
     assert (None,) == routed["a"].copies
     assert "Attempted to divide by zero." == str(routed["a"].error)
     assert Routed("b", (None,)) == routed["b"]
@@ -330,31 +316,33 @@ def test_a_filter_that_may_fail_is_never_passed_over(expression, number):
     """A property that is missing leaves the rest to be evaluated, and the rest fails."""
     rules = topic_rules()
     rules.set("a", [plain("one", expression)])
-    assert isinstance(route(rules, Reader({"y": "long", "z": number}))["a"].error, FilterError)
+    assert isinstance(
+        route(rules, GivenProperties({"y": "long", "z": number}))["a"].error, FilterError
+    )
 
 
 def test_large_numbers_are_found_as_doubles_compare_them():
     """An integer no double can hold equals the nearest double, also where rules are hashed."""
-    assert takes(SqlFilter("y = 9007199254740992.0"), Reader({"y": 2**53 + 1}))
-    assert takes(SqlFilter("y = 9007199254740993"), Reader({"y": float(2**53)}))
-    assert not takes(SqlFilter("y = 9007199254740993"), Reader({"y": 2**53}))
+    assert takes(SqlFilter("y = 9007199254740992.0"), GivenProperties({"y": 2**53 + 1}))
+    assert takes(SqlFilter("y = 9007199254740993"), GivenProperties({"y": float(2**53)}))
+    assert not takes(SqlFilter("y = 9007199254740993"), GivenProperties({"y": 2**53}))
 
 
 def test_a_failure_alone_makes_no_copy():
     """Only the dead-letter queue of that subscription hears of the message."""
     rules = topic_rules()
     rules.set("a", [plain("one", "1 / x = 1")])
-    routed = route(rules, Reader({"x": 0}))["a"]
+    routed = route(rules, GivenProperties({"x": 0}))["a"]
     assert () == routed.copies
     assert isinstance(routed.error, FilterError)
-    assert {} == route(rules, Reader({"x": 5}))
+    assert {} == route(rules, GivenProperties({"x": 5}))
 
 
 def test_an_action_that_fails_makes_no_copy():
     """A failed action is like a failed filter; other rules are not held up by it."""
     rules = topic_rules()
     rules.set("a", [acting("bad", "1=1", "SET y = 1 / x"), acting("good", "1=1", "SET y = 1")])
-    routed = route(rules, Reader({"x": 0}))["a"]
+    routed = route(rules, GivenProperties({"x": 0}))["a"]
     assert (MessageChanges(properties={"y": b"1", "RuleName": b"'good'"}),) == routed.copies
     assert "Attempted to divide by zero." == str(routed.error)
 
@@ -362,7 +350,7 @@ def test_an_action_that_fails_makes_no_copy():
 def test_a_message_that_cannot_be_read_is_refused():
     """The reader's refusal goes to the sender, not into the filters."""
 
-    class Unreadable(Reader):
+    class Unreadable(GivenProperties):
         def application_properties(self, message: Message) -> dict[str, Any]:
             raise UndecodableMessage("no")
 
@@ -381,7 +369,7 @@ def test_an_action_changes_properties_of_its_copy():
     rules.set(
         "a", [acting("half", "x=1", "SET X = 5; REMOVE y; SET sys.To = 'z'; REMOVE sys.Label")]
     )
-    (changes,) = route(rules, Reader({"x": 1, "y": 2}, label="l"))["a"].copies
+    (changes,) = route(rules, GivenProperties({"x": 1, "y": 2}, label="l"))["a"].copies
     expected = MessageChanges(
         properties={"x": b"5", "y": None, "RuleName": b"'half'"},
         system={"to": b"'z'", "label": None},
@@ -397,7 +385,7 @@ def test_an_action_keeps_what_was_changed_before():
     )
     rules = topic_rules()
     rules.set("a", [acting("r", "1=1", "SET x = 5; SET sys.Label = 'l'")])
-    (changes,) = route(rules, Reader({"x": 0, "w": "w"}), message)["a"].copies
+    (changes,) = route(rules, GivenProperties({"x": 0, "w": "w"}), message)["a"].copies
     expected = MessageChanges(
         properties={"x": b"5", "w": b"w", "RuleName": b"'r'"},
         system={"to": b"t", "label": b"'l'"},
@@ -411,7 +399,7 @@ def test_the_rule_name_is_the_last_word():
     """No action can make a copy lie about the rule it comes from."""
     rules = topic_rules()
     rules.set("a", [acting("r", "1=1", "SET rulename = 'other'")])
-    (changes,) = route(rules, Reader({"ruleName": 1}))["a"].copies
+    (changes,) = route(rules, GivenProperties({"ruleName": 1}))["a"].copies
     assert {"ruleName": b"'r'"} == changes.properties
 
 
@@ -423,7 +411,7 @@ def test_a_topic_of_true_filters_never_reads_a_message():
     rules = topic_rules()
     for number in range(10):
         rules.set(f"s{number}", [RuleDefinition("$Default"), plain("more", "x = 1")])
-    reader = Reader()
+    reader = GivenProperties()
     message = Message(b"")
     first = rules.route(message, reader)  # type: ignore[arg-type]
     assert first is rules.route(message, reader)  # type: ignore[arg-type]
@@ -437,7 +425,7 @@ def test_rules_that_are_gone_cost_nothing():
     rules.set("b", [plain("r", "x > 1")])
     rules.remove("a")
     rules.remove("b")
-    reader = Reader()
+    reader = GivenProperties()
     assert {} == route(rules, reader)
     assert [] == reader.asked
 
@@ -448,7 +436,7 @@ def test_a_message_is_read_once_for_all_rules():
     for number in range(50):
         rules.set(f"c{number}", [RuleDefinition("r", CorrelationFilter(label=f"{number}"))])
         rules.set(f"q{number}", [plain("r", f"x > {number} AND sys.Label LIKE '%'")])
-    reader = Reader({"x": 25}, label="7")
+    reader = GivenProperties({"x": 25}, label="7")
     assert 26 == len(route(rules, reader))
     assert ["application", "system"] == sorted(reader.asked)
 
@@ -457,7 +445,7 @@ def test_only_what_rules_ask_for_is_read():
     """A topic that filters on the label never decodes application properties."""
     rules = topic_rules()
     rules.set("a", [RuleDefinition("r", CorrelationFilter(label="x"))])
-    reader = Reader(label="x")
+    reader = GivenProperties(label="x")
     route(rules, reader)
     assert ["system"] == reader.asked
 
@@ -520,7 +508,7 @@ changes = st.lists(
     st.tuples(st.sampled_from("abcd"), st.none() | rule_lists), min_size=1, max_size=10
 )
 readers = st.builds(
-    Reader,
+    GivenProperties,
     st.dictionaries(names, small_values),
     label=st.sampled_from([None, "a", "b"]),
     messageid=st.sampled_from(["m", "n"]),

@@ -10,8 +10,10 @@ import pytest
 
 from broker.core.contract.message import Message
 from broker.core.routing.sql import Draft, FilterError, MessageProperties, compile_action
+from tests.support.given_properties import GivenProperties
 
 GONE = b"removed"
+
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 APPLICATION = {
@@ -28,19 +30,9 @@ APPLICATION = {
 SYSTEM = {"label": "order", "messageid": "m-1", "timetolive": timedelta(minutes=1)}
 
 
-class Reader:
-    """Stands in for the edge: gives out what the test put on the message."""
-
-    def application_properties(self, message):
-        return APPLICATION
-
-    def system_properties(self, message):
-        return SYSTEM
-
-
 def run(text, parameters=None):
     """The changes an action makes: application properties, then system properties."""
-    reader: Any = Reader()
+    reader: Any = GivenProperties(APPLICATION, **SYSTEM)
     source = MessageProperties(Message(b""), reader, lambda: UUID(int=9))
     draft = Draft(source)
     compile_action(text, parameters or {})(draft)

@@ -1,0 +1,25 @@
+"""A message reader for tests of rules: it gives out the properties that the test chose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.core.contract.message import Message
+
+
+class GivenProperties:
+    """The same properties for every message; notes which kind was asked for."""
+
+    def __init__(self, user: dict[str, Any] | None = None, **system: Any) -> None:
+        self.user = user or {}
+        self.system = system
+        self.asked: list[str] = []
+
+    def application_properties(self, message: Message) -> dict[str, Any]:
+        self.asked.append("application")
+        return self.user
+
+    def system_properties(self, message: Message) -> dict[str, Any]:
+        self.asked.append("system")
+        return self.system
