@@ -10,27 +10,14 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
 from tests.support.io_faults import SHORT_WRITE, Calls, IoFaults
-from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.server import BrokerProcess
 
 QUEUE = "queue.1"
 STOPPED_BY_FAILURE = 1
-
-
-@pytest.fixture
-def faults(tmp_path: Path) -> Iterator[IoFaults]:
-    with IoFaults(tmp_path) as faults:
-        yield faults
-
-
-@pytest.fixture
-def broker(tmp_path: Path, faults: IoFaults) -> Iterator[BrokerProcess]:
-    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
-    with BrokerProcess(storage=storage, environment=faults.environment) as broker:
-        yield broker
 
 
 def _send(broker: BrokerProcess, *message_ids: str) -> list[str]:
@@ -60,16 +47,16 @@ def _stored(broker: BrokerProcess) -> list[str | None]:
 
 
 def test_housekeeping_that_fails_after_a_commit_fails_no_send(
-    broker: BrokerProcess, faults: IoFaults
+    faulty_broker: BrokerProcess, faults: IoFaults
 ) -> None:
     """A disk that cannot be asked for its room has still taken the commit."""
     faults.strike(Calls.STAT | Calls.STATVFS, errno.EIO)
-    assert ["1", "2", "3"] == _send(broker, "1", "2", "3")
+    assert ["1", "2", "3"] == _send(faulty_broker, "1", "2", "3")
     assert faults.hits
     faults.stop()
-    assert broker.is_healthy()
-    broker.restart()
-    assert ["1", "2", "3"] == _stored(broker)
+    assert faulty_broker.is_healthy()
+    faulty_broker.restart()
+    assert ["1", "2", "3"] == _stored(faulty_broker)
 
 
 @pytest.mark.parametrize(
@@ -78,66 +65,66 @@ def test_housekeeping_that_fails_after_a_commit_fails_no_send(
     ids=["sync", "write", "read-only"],
 )
 def test_a_commit_that_fails_stops_the_broker_and_leaves_nothing_behind(
-    broker: BrokerProcess, faults: IoFaults, calls: Calls, error: int
+    faulty_broker: BrokerProcess, faults: IoFaults, calls: Calls, error: int
 ) -> None:
     """The client is told, the process ends with its reason, and the next start knows only what was
     accepted: not the frames that were written and never synced."""
-    assert ["1", "2"] == _send(broker, "1", "2")
+    assert ["1", "2"] == _send(faulty_broker, "1", "2")
     faults.strike(calls, error)
-    assert [] == _send(broker, "3")
-    assert STOPPED_BY_FAILURE == broker.wait()
-    assert "commit.failed" in broker.log_text()
+    assert [] == _send(faulty_broker, "3")
+    assert STOPPED_BY_FAILURE == faulty_broker.wait()
+    assert "commit.failed" in faulty_broker.log_text()
     faults.stop()
-    broker.start()
-    assert ["1", "2"] == _stored(broker)
-    assert ["4"] == _send(broker, "4")
+    faulty_broker.start()
+    assert ["1", "2"] == _stored(faulty_broker)
+    assert ["4"] == _send(faulty_broker, "4")
 
 
 def test_a_disk_that_was_full_for_a_moment_is_used_again(
-    broker: BrokerProcess, faults: IoFaults
+    faulty_broker: BrokerProcess, faults: IoFaults
 ) -> None:
     """Clients connect again, and the broker goes on without a restart of the process."""
-    assert ["1"] == _send(broker, "1")
+    assert ["1"] == _send(faulty_broker, "1")
     faults.strike(Calls.WRITE, errno.ENOSPC, times=1)
-    assert [] == _send(broker, "2")
+    assert [] == _send(faulty_broker, "2")
     assert faults.hits
-    broker.wait_until_healthy()
-    assert ["3"] == _send(broker, "3")
-    assert ["1", "3"] == _stored(broker)
+    faulty_broker.wait_until_healthy()
+    assert ["3"] == _send(faulty_broker, "3")
+    assert ["1", "3"] == _stored(faulty_broker)
 
 
-def test_a_short_write_is_completed_or_told(broker: BrokerProcess, faults: IoFaults) -> None:
+def test_a_short_write_is_completed_or_told(faulty_broker: BrokerProcess, faults: IoFaults) -> None:
     """Half a page on disk is never taken for a whole one."""
     faults.strike(Calls.WRITE, SHORT_WRITE, skip=1, times=1)
-    accepted = _send(broker, "1", "2")
+    accepted = _send(faulty_broker, "1", "2")
     assert faults.hits
     faults.stop()
-    if broker.is_running:
-        broker.kill()
-    broker.start()
-    assert accepted == _stored(broker)
+    if faulty_broker.is_running:
+        faulty_broker.kill()
+    faulty_broker.start()
+    assert accepted == _stored(faulty_broker)
 
 
 def test_a_start_again_that_fails_stops_the_process(
-    broker: BrokerProcess, faults: IoFaults
+    faulty_broker: BrokerProcess, faults: IoFaults
 ) -> None:
     """A broker that can neither write nor read its file is not left standing there, mute."""
-    assert ["1"] == _send(broker, "1")
+    assert ["1"] == _send(faulty_broker, "1")
     faults.strike(Calls.WRITE | Calls.READ | Calls.TRUNCATE, errno.ENOSPC)
-    assert [] == _send(broker, "2")
-    assert STOPPED_BY_FAILURE == broker.wait()
+    assert [] == _send(faulty_broker, "2")
+    assert STOPPED_BY_FAILURE == faulty_broker.wait()
     faults.stop()
-    broker.start()
-    assert ["1"] == _stored(broker)
+    faulty_broker.start()
+    assert ["1"] == _stored(faulty_broker)
 
 
 def test_files_deleted_under_a_running_broker_stop_it(
-    broker: BrokerProcess, tmp_path: Path
+    faulty_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     """What SQLite writes to a deleted file is lost with the process, so it is not accepted."""
-    assert ["1"] == _send(broker, "1")
+    assert ["1"] == _send(faulty_broker, "1")
     for file in tmp_path.glob("peeklock.db*"):
         file.unlink()
-    assert [] == _send(broker, "2")
-    assert STOPPED_BY_FAILURE == broker.wait()
-    assert "deleted or replaced" in broker.log_text()
+    assert [] == _send(faulty_broker, "2")
+    assert STOPPED_BY_FAILURE == faulty_broker.wait()
+    assert "deleted or replaced" in faulty_broker.log_text()

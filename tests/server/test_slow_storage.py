@@ -7,35 +7,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 
 from tests.support.io_faults import HOLD, Calls, IoFaults
-from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from azure.servicebus import ServiceBusReceiver
+
+    from tests.support.server import BrokerProcess
 
 QUEUE = "queue.1"
 LOCK_MS = 60_000
 TIMEOUT_S = 30.0
 LOCKED = f'peeklock_messages{{entity="{QUEUE}",namespace="sbemulatorns",state="locked"}} 1.0'
-
-
-@pytest.fixture
-def faults(tmp_path: Path) -> Iterator[IoFaults]:
-    with IoFaults(tmp_path) as faults:
-        yield faults
-
-
-@pytest.fixture
-def broker(tmp_path: Path, faults: IoFaults) -> Iterator[BrokerProcess]:
-    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
-    with BrokerProcess(storage=storage, environment=faults.environment) as broker:
-        yield broker
 
 
 def _wait_until_locked(broker: BrokerProcess) -> None:
@@ -46,7 +30,7 @@ def _wait_until_locked(broker: BrokerProcess) -> None:
 
 
 def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
-    broker: BrokerProcess, faults: IoFaults
+    faulty_broker: BrokerProcess, faults: IoFaults
 ) -> None:
     """While a commit holds a delivery back, its lock expires and another receiver gets the message.
     Each sees the delivery count and the end of the lock that it was given."""
@@ -56,7 +40,7 @@ def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
         return message
 
     with (
-        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        ServiceBusClient.from_connection_string(faulty_broker.connection_string) as client,
         client.get_queue_sender(QUEUE) as sender,
         client.get_queue_receiver(QUEUE) as first,
         client.get_queue_receiver(QUEUE) as second,
@@ -70,11 +54,11 @@ def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
             while not faults.hits:
                 time.sleep(0.001)
             to_first = threads.submit(receive, first)
-            _wait_until_locked(broker)
-            broker.advance_clock(LOCK_MS + 1)
+            _wait_until_locked(faulty_broker)
+            faulty_broker.advance_clock(LOCK_MS + 1)
             to_second = threads.submit(receive, second)
             time.sleep(0.2)  # nothing tells that its credit has arrived
-            _wait_until_locked(broker)
+            _wait_until_locked(faulty_broker)
         finally:
             faults.stop()
         sending.join()

@@ -8,14 +8,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from protocol.codec import Int, Long, Symbol
+from protocol.codec import Array, ArrayCode, Int, Long, Symbol
 from tests.sdk.conftest import Live
 from tests.support.dotnet_client import DotNetClient
 from tests.support.dotnet_links import message
 from tests.support.message_sections import sections_of
 
 if TYPE_CHECKING:
-    from tests.support.dotnet_links import Received
+    from tests.support.dotnet_links import Received, Receiver
     from tests.support.server import BrokerProcess
 
 SESSION_FILTER = Symbol("com.microsoft:session-filter")
@@ -36,6 +36,16 @@ class DotNetSetup:
     def client(self) -> DotNetClient:
         return DotNetClient(self.broker.amqp_port)
 
+    def locked_message(
+        self, client: DotNetClient, body: bytes, **properties: bool | int | str
+    ) -> tuple[str, Receiver, Received]:
+        """A new queue with one message that is received and locked: queue, receiver, message."""
+        queue = self.queue("queue", **properties)
+        send(client, queue, body)
+        receiver = client.receiver(queue)
+        (received,) = receiver.receive()
+        return queue, receiver, received
+
     def lock_expires(self) -> None:
         self.broker.advance_clock(31_000)
 
@@ -55,3 +65,10 @@ def left_in(client: DotNetClient, queue: str) -> list[bytes]:
     request = {"from-sequence-number": Long(0), "message-count": Int(100)}
     answer = client.requests(queue).manage("peek-message", request)
     return [sections_of(one["message"])[0x75] for one in answer.get("messages", [])]
+
+
+def complete_by_token(client: DotNetClient, queue: str, received: Received) -> None:
+    """Complete a message by its lock token, over the management node of its queue."""
+    tokens = Array(ArrayCode.UUID, [received.lock_token])
+    request = {"disposition-status": "completed", "lock-tokens": tokens}
+    client.requests(queue).manage("update-disposition", request)

@@ -240,10 +240,7 @@ def test_abandon_sets_properties(setup: DotNetSetup, client: DotNetClient) -> No
 
 def test_defer_is_modified_undeliverable_here(setup: DotNetSetup, client: DotNetClient) -> None:
     """Found by number only; settled through management, since no link has delivered it."""
-    queue = setup.queue()
-    send(client, queue, b"later")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"later")
     assert 0x27 == receiver.settle(received, DEFERRED).descriptor
     requests = client.requests(queue)
     number = Long(received.annotations["x-opt-sequence-number"])
@@ -267,10 +264,7 @@ def test_dead_letter_without_arguments_is_rejected_without_an_error(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """No reason is made up, and the answer is rejected without an error as well."""
-    queue = setup.queue()
-    send(client, queue, b"bad")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"bad")
     state = receiver.settle(received, REJECTED)
     assert 0x25 == state.descriptor
     (dead,) = client.receiver(f"{queue}/$DeadLetterQueue").receive()
@@ -280,10 +274,7 @@ def test_dead_letter_without_arguments_is_rejected_without_an_error(
 
 def test_dead_letter_with_a_reason(setup: DotNetSetup, client: DotNetClient) -> None:
     """Reason, description and further properties stand in the error's info."""
-    queue = setup.queue()
-    send(client, queue, b"bad")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"bad")
     receiver.settle(received, dead_lettered("why", "in more words", seen=Int(7)))
     (dead,) = client.receiver(f"{queue}/$DeadLetterQueue").receive()
     assert {
@@ -297,10 +288,7 @@ def test_dead_letter_reason_that_is_no_text_is_a_property(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """Properties to modify may have that name: they keep their types, and there is no reason."""
-    queue = setup.queue()
-    send(client, queue, b"bad")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"bad")
     at = Timestamp(1_700_000_000_000)
     info = {Symbol("DeadLetterReason"): at, Symbol("DeadLetterErrorDescription"): at}
     error = described(0x1D, Symbol("com.microsoft:dead-letter"), None, info)
@@ -335,10 +323,7 @@ def test_message_of_a_closed_link_is_settled_through_management(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """The SDK falls back on the lock token when the delivery's link is gone."""
-    queue = setup.queue()
-    send(client, queue, b"a")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"a")
     receiver.link.detach()
     completed = {
         "disposition-status": "completed",
@@ -350,10 +335,7 @@ def test_message_of_a_closed_link_is_settled_through_management(
 
 def test_renewing_answers_with_an_array_of_times(setup: DotNetSetup, client: DotNetClient) -> None:
     """`expirations` is cast to an array of dates."""
-    queue = setup.queue()
-    send(client, queue, b"a")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"a")
     tokens = {"lock-tokens": Array(ArrayCode.UUID, [received.lock_token])}
     answer = client.requests(queue).manage("renew-lock", tokens, receiver)
     assert isinstance(answer["expirations"], Array)

@@ -106,10 +106,7 @@ def test_settlement_on_a_link_ended_for_its_session_lock(
 def test_settlement_on_a_link_whose_entity_is_gone(
     setup: DotNetSetup, client: DotNetClient, settled: bool
 ) -> None:
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     work = Work(setup, client)
     delete(setup, queue)
     receiver.link.expect("detach")
@@ -193,10 +190,7 @@ def test_message_in_a_session_that_was_ended(setup: DotNetSetup, client: DotNetC
 def test_settlement_on_a_link_whose_name_was_taken(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     work = Work(setup, client)
     again = [receiver.name, UInt(99), True, None, UByte(1), source(queue), target("here")]
     client.write(frame("attach", *again, channel=receiver.link.channel))

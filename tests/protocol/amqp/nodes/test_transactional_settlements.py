@@ -21,7 +21,7 @@ from tests.support.dotnet_links import (
     message,
     transactional,
 )
-from tests.support.dotnet_setup import SESSION_FILTER, left_in, send
+from tests.support.dotnet_setup import SESSION_FILTER, complete_by_token, left_in, send
 
 if TYPE_CHECKING:
     from protocol.codec import Described
@@ -60,10 +60,7 @@ def settled_by_broker(receiver: Receiver, one: Received) -> Described:
 def test_a_commit_settles_what_was_provisional(
     setup: DotNetSetup, client: DotNetClient, outcome: Described, code: int
 ) -> None:
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    _, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
     state = receiver.settle(received, transactional(transaction_id, outcome))
@@ -98,10 +95,7 @@ def test_after_a_rollback_a_second_transaction_completes_it(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """For good: once the lock has run out, nothing comes again."""
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     for fail in (True, False):
         transaction_id = controller.declare()
@@ -112,17 +106,12 @@ def test_after_a_rollback_a_second_transaction_completes_it(
 
 
 def test_after_a_rollback_the_token_settles(setup: DotNetSetup, client: DotNetClient) -> None:
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
     receiver.settle(received, transactional(transaction_id, ACCEPTED))
     controller.discharge(transaction_id, fail=True)
-    tokens = Array(ArrayCode.UUID, [received.lock_token])
-    request = {"disposition-status": "completed", "lock-tokens": tokens}
-    client.requests(queue).manage("update-disposition", request)
+    complete_by_token(client, queue, received)
     assert [] == left_in(client, queue)
 
 
@@ -131,10 +120,7 @@ def test_a_client_may_settle_after_the_provisional_answer(
     setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
     """It is the same settlement, and what was rolled back is still locked."""
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
     state = transactional(transaction_id, ACCEPTED)
@@ -143,9 +129,7 @@ def test_a_client_may_settle_after_the_provisional_answer(
     controller.discharge(transaction_id, fail=fail)
     assert ([b"in"] if fail else []) == left_in(client, queue)
     if fail:
-        tokens = Array(ArrayCode.UUID, [received.lock_token])
-        request = {"disposition-status": "completed", "lock-tokens": tokens}
-        client.requests(queue).manage("update-disposition", request)
+        complete_by_token(client, queue, received)
         assert [] == left_in(client, queue)
 
 
@@ -154,10 +138,7 @@ def test_a_settled_disposition_takes_part(
     setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
     """Rolled back, the message is there again at once: its receiver has let go of it."""
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
     settle_silently(receiver, received, transactional(transaction_id, ACCEPTED))
@@ -172,10 +153,7 @@ def test_a_settled_disposition_takes_part(
 def test_a_settlement_in_an_unknown_transaction_is_rejected(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     with pytest.raises(Refused) as refused:
         receiver.settle(received, transactional(UNKNOWN, ACCEPTED))
     assert "amqp:transaction:unknown-id" == refused.value.condition
@@ -185,10 +163,7 @@ def test_a_settlement_in_an_unknown_transaction_is_rejected(
 def test_a_settled_disposition_in_an_unknown_transaction_ends_the_link(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    queue = setup.queue()
-    send(client, queue, b"in")
-    receiver = client.receiver(queue)
-    (received,) = receiver.receive()
+    queue, receiver, received = setup.locked_message(client, b"in")
     settle_silently(receiver, received, transactional(UNKNOWN, ACCEPTED))
     with pytest.raises(Refused) as refused:
         receiver.link.raise_detached()
@@ -293,7 +268,5 @@ def test_a_client_may_settle_after_the_discharge_too(
     assert 0x24 == receiver.settle(following, ACCEPTED).descriptor
     assert ([b"in"] if fail else []) == left_in(client, queue)
     if fail:
-        tokens = Array(ArrayCode.UUID, [received.lock_token])
-        request = {"disposition-status": "completed", "lock-tokens": tokens}
-        client.requests(queue).manage("update-disposition", request)
+        complete_by_token(client, queue, received)
         assert [] == left_in(client, queue)
