@@ -28,6 +28,7 @@ from broker.core.queues.deadlines import Due
 from broker.core.queues.environment import Environment
 from broker.core.queues.settlement import return_locked
 from broker.core.restore import restore_messages, restore_session_states
+from config.model.definitions import EntityKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -193,7 +194,9 @@ class Namespace:
         for row in sorted(remembered.rules):
             rules.setdefault(row.entity_id, []).append(row)
         # A topic comes before its subscriptions.
-        for stored in sorted(remembered.entities, key=lambda stored: stored.kind == "subscription"):
+        for stored in sorted(
+            remembered.entities, key=lambda stored: stored.kind == EntityKind.SUBSCRIPTION
+        ):
             namespace = namespaces[stored.namespace]
             by_id[stored.entity_id] = namespace.restore_entity(
                 stored, rules.get(stored.entity_id, ()), now_ms

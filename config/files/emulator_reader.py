@@ -14,6 +14,7 @@ from config.files.properties import PROPERTIES, read_properties
 from config.files.shapes import SETTINGS, items, known_members, scalars, text
 from config.files.topology import Declared, Topology, assemble
 from config.model.definitions import (
+    CORRELATION_FIELDS,
     CorrelationFilter,
     EntityDefinition,
     Filter,
@@ -60,16 +61,7 @@ SUBSCRIPTION = SubscriptionDefinition(
     lock_duration_ms=60_000, max_delivery_count=3, default_time_to_live_ms=3_600_000
 )
 
-CORRELATION_FIELDS = {
-    "ContentType": "content_type",
-    "CorrelationId": "correlation_id",
-    "Label": "label",
-    "MessageId": "message_id",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "SessionId": "session_id",
-    "To": "to",
-}
+_CORRELATION_ATTRIBUTES = {one.element: one.attribute for one in CORRELATION_FIELDS}
 
 
 def default_topology(limits: Limits = RELAXED) -> Topology:
@@ -217,9 +209,9 @@ class _EmulatorForm:
         return read(properties[name])
 
     def _correlation_filter(self, node: Node) -> Filter | None:
-        members = self._members(node, [*CORRELATION_FIELDS, "Properties"])
+        members = self._members(node, [*_CORRELATION_ATTRIBUTES, "Properties"])
         fields = {
-            CORRELATION_FIELDS[name]: text(member, self._report)
+            _CORRELATION_ATTRIBUTES[name]: text(member, self._report)
             for name, member in members.items()
             if name != "Properties"
         }

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from config.files.emulator_reader import CORRELATION_FIELDS, QUEUE, ROOT, SUBSCRIPTION, TOPIC
+from config.files.emulator_reader import QUEUE, ROOT, SUBSCRIPTION, TOPIC
 from config.files.properties import written_properties
 from config.files.typed_values import write_value
 from config.files.yaml_writer import split_subscription, takes_everything
 from config.model.definitions import (
+    CORRELATION_FIELDS,
     CorrelationFilter,
     FalseFilter,
     QueueDefinition,
@@ -137,9 +138,9 @@ def _literal(value: object) -> str | None:
 
 def _correlation(filter_: CorrelationFilter) -> dict[str, Any]:
     members: dict[str, Any] = {
-        name: value
-        for name, field in CORRELATION_FIELDS.items()
-        if (value := getattr(filter_, field)) is not None
+        one.element: value
+        for one in CORRELATION_FIELDS
+        if (value := getattr(filter_, one.attribute)) is not None
     }
     if filter_.properties:
         members["Properties"] = {

@@ -6,7 +6,7 @@ A name it does not know is a mistake. `docker/entities.yaml` shows all of it.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from config.files.properties import PROPERTIES, read_properties
@@ -14,6 +14,7 @@ from config.files.shapes import SETTINGS, items, known_members, mapping, scalars
 from config.files.topology import Declared, Topology, assemble
 from config.model.authorization_keys import KEY_LENGTH, derived_secondary_key
 from config.model.definitions import (
+    CORRELATION_FIELDS,
     RIGHTS,
     AuthorizationRule,
     CorrelationFilter,
@@ -49,7 +50,7 @@ _D = TypeVar("_D", bound=EntityDefinition)
 
 _NAMESPACE_MEMBERS = ["queues", "topics", "authorization_rules"]
 TOP_LEVEL = [SETTINGS, "namespaces", *_NAMESPACE_MEMBERS]
-_CORRELATION_FIELDS = [one.name for one in fields(CorrelationFilter) if one.name != "properties"]
+_CORRELATION_ATTRIBUTES = [one.attribute for one in CORRELATION_FIELDS]
 _FILTERS = ["sql_filter", "correlation_filter", "true_filter", "false_filter"]
 _RIGHTS = {right.lower(): right for right in RIGHTS}
 
@@ -146,10 +147,10 @@ class _YamlForm:
                 return TrueFilter()
 
     def _correlation_filter(self, node: Node) -> Filter:
-        members = self._members(node, [*_CORRELATION_FIELDS, "properties"])
+        members = self._members(node, [*_CORRELATION_ATTRIBUTES, "properties"])
         texts = {
             name: text(members[name], self._report)
-            for name in _CORRELATION_FIELDS
+            for name in _CORRELATION_ATTRIBUTES
             if name in members
         }
         if not members:

@@ -6,12 +6,12 @@ The result is plain data; how it becomes text is the caller's choice.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from config.files.properties import written_properties
 from config.files.typed_values import write_value
 from config.model.definitions import (
+    CORRELATION_FIELDS,
     DEFAULT_LOCK_DURATION_MS,
     RIGHTS,
     CorrelationFilter,
@@ -119,14 +119,13 @@ def _rule(rule: RuleDefinition) -> dict[str, Any]:
 
 
 def _correlation(filter_: CorrelationFilter) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for one in fields(CorrelationFilter):
-        value = getattr(filter_, one.name)
-        if one.name == "properties":
-            if value:
-                members["properties"] = _values(value)
-        elif value is not None:
-            members[one.name] = value
+    members: dict[str, Any] = {
+        one.attribute: value
+        for one in CORRELATION_FIELDS
+        if (value := getattr(filter_, one.attribute)) is not None
+    }
+    if filter_.properties:
+        members["properties"] = _values(filter_.properties)
     return members
 
 

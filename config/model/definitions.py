@@ -7,8 +7,8 @@ milliseconds; `UNLIMITED_MS` is the SDKs' "never".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +63,35 @@ class CorrelationFilter:
     reply_to_session_id: str | None = None
     content_type: str | None = None
     properties: Mapping[str, object] = field(default_factory=dict)
+
+
+class CorrelationField(NamedTuple):
+    """The names of one system property that a correlation filter compares."""
+
+    attribute: str
+    """Of `CorrelationFilter`; the YAML form uses it, too."""
+    element: str
+    """In the XML of the administration API and in the emulator's Config.json."""
+    amqp_key: str
+    """In the map of the AMQP management operation `add-rule`."""
+
+    @property
+    def sql_name(self) -> str:
+        """The property after `sys.` in SQL filters, which ignore case."""
+        return self.element.lower()
+
+
+CORRELATION_FIELDS = (
+    CorrelationField("correlation_id", "CorrelationId", "correlation-id"),
+    CorrelationField("message_id", "MessageId", "message-id"),
+    CorrelationField("to", "To", "to"),
+    CorrelationField("reply_to", "ReplyTo", "reply-to"),
+    CorrelationField("label", "Label", "label"),
+    CorrelationField("session_id", "SessionId", "session-id"),
+    CorrelationField("reply_to_session_id", "ReplyToSessionId", "reply-to-session-id"),
+    CorrelationField("content_type", "ContentType", "content-type"),
+)
+"""In the order of the described list that the AMQP operation `enumerate-rules` returns."""
 
 
 class LongInteger(int):
@@ -175,3 +204,18 @@ class SubscriptionDefinition:
 
 
 EntityDefinition = QueueDefinition | TopicDefinition | SubscriptionDefinition
+
+
+class EntityKind(StrEnum):
+    """The kinds of entities, as the store and log lines name them."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+
+
+ENTITY_KINDS: Mapping[type, EntityKind] = {
+    QueueDefinition: EntityKind.QUEUE,
+    TopicDefinition: EntityKind.TOPIC,
+    SubscriptionDefinition: EntityKind.SUBSCRIPTION,
+}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from config.model import names
+from config.model.definitions import EntityKind
 
 MESSAGES = "messages"
 
@@ -31,7 +32,7 @@ class NamespaceInfo(NamedTuple):
 class EntityList(NamedTuple):
     """All queues or all topics."""
 
-    kind: str
+    kind: EntityKind
 
 
 class Entity(NamedTuple):
@@ -118,7 +119,10 @@ def entity_of(resource: Managed | Runtime) -> str:
 
 
 _PARTS = {"$deadletterqueue", "$transfer", "$management"}
-_LISTS = {"$resources/queues": EntityList("queue"), "$resources/topics": EntityList("topic")}
+_LISTS = {
+    "$resources/queues": EntityList(EntityKind.QUEUE),
+    "$resources/topics": EntityList(EntityKind.TOPIC),
+}
 
 
 def parse(path: str, method: str) -> Managed | Runtime:

@@ -16,10 +16,9 @@ from broker.app.exit_codes import ExitCode
 from config.files.mistakes import ConfigError
 from config.loader import load
 from config.model.definitions import (
-    QueueDefinition,
+    ENTITY_KINDS,
+    EntityKind,
     SqlFilter,
-    SubscriptionDefinition,
-    TopicDefinition,
 )
 from config.settings.sources import SETTINGS
 
@@ -30,12 +29,6 @@ if TYPE_CHECKING:
     from config.loader import Loaded
     from config.model.definitions import RuleDefinition
     from config.model.limits import Limits
-
-_KINDS = {
-    QueueDefinition: "queue",
-    TopicDefinition: "topic",
-    SubscriptionDefinition: "subscription",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,12 +96,12 @@ def _env(loaded: Loaded, options: Mapping[str, str]) -> int:
 
 def _contents(topology: Topology) -> str:
     kinds = Counter(
-        _KINDS[type(definition)]
+        str(ENTITY_KINDS[type(definition)])
         for entities in topology.namespaces.values()
         for definition in entities.values()
     )
     kinds["namespace"] = len(topology.namespaces)
-    return ", ".join(_count(kinds[kind], kind) for kind in ("namespace", *_KINDS.values()))
+    return ", ".join(_count(kinds[kind], kind) for kind in ("namespace", *EntityKind))
 
 
 def _count(number: int, noun: str) -> str:

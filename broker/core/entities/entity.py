@@ -16,12 +16,13 @@ from broker.core.contract.errors import (
     QuotaExceeded,
 )
 from broker.core.contract.records import EntityStored
-from broker.core.entities.stored_definitions import KINDS, definition_to_json
+from broker.core.entities.stored_definitions import definition_to_json
 from broker.core.queues.deadlines import Due
 from broker.core.queues.duplicate_window import DuplicateWindow
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
 from broker.core.queues.sessions import Sessions
 from config.model.definitions import (
+    ENTITY_KINDS,
     UNLIMITED_MS,
     EntityStatus,
     SubscriptionDefinition,
@@ -109,7 +110,7 @@ class Entity:
     @property
     def kind(self) -> str:
         """`queue`, `topic` or `subscription`."""
-        return KINDS[type(self.definition)]
+        return ENTITY_KINDS[type(self.definition)]
 
     @property
     def queues(self) -> tuple[Queue, Queue, Queue]:

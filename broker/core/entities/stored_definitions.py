@@ -46,11 +46,6 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import EntityStored, RuleRow
 
-KINDS: Mapping[type, str] = {
-    QueueDefinition: "queue",
-    TopicDefinition: "topic",
-    SubscriptionDefinition: "subscription",
-}
 
 _CLASSES: Mapping[str, type] = {
     cls.__name__: cls

@@ -19,6 +19,7 @@ from broker.core.queues.dispatcher import Receiver
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.queues.sessions import Session
 from broker.core.queues.settlement import give_up_locks
+from config.model.definitions import EntityKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -229,7 +230,7 @@ class LinkOperations:
 def sendable(directory: Directory, path: str) -> Queue:
     """The queue of this path, which must be one that clients may send to. Raises otherwise."""
     queue = directory.queue(path)
-    if queue.sub_queue != MAIN or queue.entity.kind == "subscription":
+    if queue.sub_queue != MAIN or queue.entity.kind == EntityKind.SUBSCRIPTION:
         raise NotAllowed(f"Messages cannot be sent to '{queue.path}': they only come out there.")
     return queue
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.core.routing.sql import compile_action, operators
-from config.model.definitions import CorrelationFilter, FalseFilter, SqlFilter, TrueFilter
+from config.model.definitions import (
+    CORRELATION_FIELDS,
+    CorrelationFilter,
+    FalseFilter,
+    SqlFilter,
+    TrueFilter,
+)
 from config.model.limits import RELAXED, Limits
 
 if TYPE_CHECKING:
@@ -19,17 +25,6 @@ if TYPE_CHECKING:
     from broker.core.routing.sql.analysis import Field
     from broker.core.routing.sql.compiler import Action, Condition
     from config.model.definitions import Filter, RuleDefinition
-
-_CORRELATION_NAMES = {
-    "correlation_id": "correlationid",
-    "message_id": "messageid",
-    "to": "to",
-    "reply_to": "replyto",
-    "label": "label",
-    "session_id": "sessionid",
-    "reply_to_session_id": "replytosessionid",
-    "content_type": "contenttype",
-}
 
 
 class Selection(NamedTuple):
@@ -101,9 +96,9 @@ def _select_by_sql(rule_filter: SqlFilter, limits: Limits) -> Selection | None:
 
 def _correlated(correlation: CorrelationFilter) -> dict[Field, PropertyValue]:
     fields: dict[Field, PropertyValue] = {
-        (True, name): value
-        for attribute, name in _CORRELATION_NAMES.items()
-        if (value := getattr(correlation, attribute)) is not None
+        (True, one.sql_name): value
+        for one in CORRELATION_FIELDS
+        if (value := getattr(correlation, one.attribute)) is not None
     }
     for name, value in correlation.properties.items():
         fields[False, name.lower()] = value

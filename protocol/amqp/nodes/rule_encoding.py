@@ -11,6 +11,7 @@ from uuid import UUID
 
 from broker.core.contract.errors import ArgumentError
 from config.model.definitions import (
+    CORRELATION_FIELDS,
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -38,18 +39,6 @@ SQL_FILTER = ULong(0x1370000006)
 TRUE_FILTER = ULong(0x1370000007)
 FALSE_FILTER = ULong(0x1370000008)
 CORRELATION_FILTER = ULong(0x1370000009)
-
-CORRELATION_FIELDS = {
-    "correlation-id": "correlation_id",
-    "message-id": "message_id",
-    "to": "to",
-    "reply-to": "reply_to",
-    "label": "label",
-    "session-id": "session_id",
-    "reply-to-session-id": "reply_to_session_id",
-    "content-type": "content_type",
-}
-"""In the order in which the described list holds them."""
 
 PROPERTY_TYPES = (
     *(str, bool, int, float, bytes, UUID, type(None)),
@@ -91,9 +80,9 @@ def _read_filter(description: dict[str, Any]) -> Filter:
     correlation = description.get("correlation-filter")
     if isinstance(correlation, dict):
         fields: dict[str, Any] = {
-            attribute: str(correlation[key])
-            for key, attribute in CORRELATION_FIELDS.items()
-            if correlation.get(key) is not None
+            one.attribute: str(correlation[one.amqp_key])
+            for one in CORRELATION_FIELDS
+            if correlation.get(one.amqp_key) is not None
         }
         properties = correlation.get("properties")
         if isinstance(properties, dict):
@@ -122,7 +111,7 @@ def _filter(rule_filter: Filter) -> Described:
         return Described(TRUE_FILTER, [])
     if isinstance(rule_filter, FalseFilter):
         return Described(FALSE_FILTER, [])
-    values = [getattr(rule_filter, attribute) for attribute in CORRELATION_FIELDS.values()]
+    values = [getattr(rule_filter, one.attribute) for one in CORRELATION_FIELDS]
     properties = {name: _typed(value) for name, value in rule_filter.properties.items()}
     return Described(CORRELATION_FILTER, [*values, properties])
 

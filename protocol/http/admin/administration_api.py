@@ -15,6 +15,7 @@ from broker.core.contract.effects import EntityView
 from broker.core.contract.errors import ArgumentError, BrokerError, EntityNotFound
 from config.model import names
 from config.model.definitions import (
+    EntityKind,
     QueueDefinition,
     RuleDefinition,
     SubscriptionDefinition,
@@ -213,9 +214,9 @@ class AdministrationApi:
     async def _list_subscriptions(
         self, call: Call, resource: request_paths.SubscriptionList
     ) -> web.Response:
-        return await self._list(call, "subscription", resource.topic)
+        return await self._list(call, EntityKind.SUBSCRIPTION, resource.topic)
 
-    async def _list(self, call: Call, kind: str, topic: str | None) -> web.Response:
+    async def _list(self, call: Call, kind: EntityKind, topic: str | None) -> web.Response:
         skip, top = call.number("$skip", 0), call.page_size
         # One more than fits: if it comes, there is a next page.
         views = await self._ask(

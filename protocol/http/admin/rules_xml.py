@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.errors import ArgumentError
 from config.model.definitions import (
+    CORRELATION_FIELDS,
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -39,17 +40,6 @@ DESCRIPTION = "RuleDescription"
 DEFAULT_RULE = "$Default"
 _COMPATIBILITY = "<CompatibilityLevel>20</CompatibilityLevel>"
 _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
-
-_CORRELATION = {
-    "CorrelationId": "correlation_id",
-    "MessageId": "message_id",
-    "To": "to",
-    "ReplyTo": "reply_to",
-    "Label": "label",
-    "SessionId": "session_id",
-    "ReplyToSessionId": "reply_to_session_id",
-    "ContentType": "content_type",
-}
 
 
 # --- in --------------------------------------------------------------------------------------
@@ -80,7 +70,7 @@ def _read_filter(description: atom.Element) -> Filter:
             return SqlFilter(_sql(element), _read_values(element.child("Parameters")))
         case "CorrelationFilter":
             texts = {
-                attribute: element.text_of(name) or None for name, attribute in _CORRELATION.items()
+                one.attribute: element.text_of(one.element) or None for one in CORRELATION_FIELDS
             }
             correlation = CorrelationFilter(
                 **texts, properties=_read_values(element.child("Properties"))
@@ -193,9 +183,9 @@ def _write_filter(filter_: Filter) -> str:
             return _write_typed("Filter", "SqlFilter", inner)
         case CorrelationFilter():
             inner = "".join(
-                atom.element(name, text)
-                for name, attribute in _CORRELATION.items()
-                if (text := getattr(filter_, attribute)) is not None
+                atom.element(one.element, text)
+                for one in CORRELATION_FIELDS
+                if (text := getattr(filter_, one.attribute)) is not None
             )
             inner += _write_values("Properties", filter_.properties)
             return _write_typed("Filter", "CorrelationFilter", inner)
