@@ -24,6 +24,7 @@ from pydantic import (
 
 from config.model.durations import parse_duration_ms
 from config.model.limits import RELAXED
+from config.model.storage_urls import FORMS, format_sqlite_url, parse_storage_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,13 +32,11 @@ if TYPE_CHECKING:
     from pydantic import ValidatorFunctionWrapHandler
 
 _SIZE = re.compile(r"\d+\s*(?:[KMGT]iB|B)?", re.ASCII | re.IGNORECASE)
-_SQLITE = "sqlite:///"
-_SQLITE_IN_HOME = _SQLITE + "~"
 _HOST_NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
 _IDLE_TIMEOUT_MAX_MS = 24 * 24 * 3600 * 1000  # twice as much, in milliseconds, is an AMQP uint
 
 
-class NotAllowed(ValueError):
+class ValueNotAllowed(ValueError):
     """A value is not allowed. The text says what is."""
 
 
@@ -45,16 +44,13 @@ class NotAllowed(ValueError):
 
 
 def read_path(text: str) -> Path:
-    """Returns the path, with the home folder in place of `~`. Raises `NotAllowed` for an unknown home."""
+    """Returns the path, with the home folder in place of `~`. Raises `ValueNotAllowed` for an unknown home."""
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise NotAllowed("a path; it begins with the home folder of an unknown user") from error
-
-
-def sqlite_url(path: Path) -> str:
-    """Returns the storage URL of an SQLite file."""
-    return _SQLITE + str(path).replace("%", "%25")
+        raise ValueNotAllowed(
+            "a path; it begins with the home folder of an unknown user"
+        ) from error
 
 
 def _of_text(read: Callable[[str], object]) -> BeforeValidator:
@@ -73,7 +69,9 @@ def _expected(sentence: str) -> WrapValidator:
             return handler(value)
         except ValidationError as error:
             reason = error.errors()[0].get("ctx", {}).get("error")
-            raise (reason if isinstance(reason, NotAllowed) else NotAllowed(sentence)) from error
+            raise (
+                reason if isinstance(reason, ValueNotAllowed) else ValueNotAllowed(sentence)
+            ) from error
 
     return WrapValidator(validate)
 
@@ -109,13 +107,10 @@ def _is_name_or_address(text: str) -> bool:
     return True
 
 
-def _check_store(url: str) -> str:
-    if url.startswith(_SQLITE_IN_HOME):
-        url = sqlite_url(read_path(url.removeprefix(_SQLITE)))
-    is_file = url.startswith(_SQLITE) and not url.endswith("/")
-    if not is_file and url.rstrip("/") != "memory:":
-        raise ValueError
-    return url
+def _check_storage_url(url: str) -> str:
+    """Returns the URL, with the home folder in place of `~`. Raises ValueError if it names no store."""
+    path = parse_storage_url(url).path
+    return format_sqlite_url(str(read_path(path))) if path.startswith("~") else url
 
 
 # --- the types ------------------------------------------------------------------------------------
@@ -157,8 +152,8 @@ IdleTimeout = Annotated[
     Field(le=_IDLE_TIMEOUT_MAX_MS),
     _expected("a duration of 24d or less, or 0s for none"),
 ]
-StorageUrl = Annotated[
+StorageUrlText = Annotated[
     str,
-    AfterValidator(_check_store),
-    _expected("memory:, sqlite:///relative/path or sqlite:////absolute/path"),
+    AfterValidator(_check_storage_url),
+    _expected(FORMS),
 ]

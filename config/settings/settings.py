@@ -16,6 +16,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field
 from config.model.choices import Choice
 from config.model.definitions import DEFAULT_LOCK_DURATION_MS
 from config.model.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
+from config.model.storage_urls import format_sqlite_url
 from config.settings.setting_values import (
     Bytes,
     ExistingFile,
@@ -27,9 +28,8 @@ from config.settings.setting_values import (
     LockDuration,
     Milliseconds,
     Port,
-    StorageUrl,
+    StorageUrlText,
     Switch,
-    sqlite_url,
 )
 
 
@@ -89,7 +89,7 @@ def _home() -> Path:
 
 def default_storage() -> str:
     """An SQLite file in the user's data folder."""
-    return sqlite_url(data_folder() / "peeklock.db")
+    return format_sqlite_url(str(data_folder() / "peeklock.db"))
 
 
 def default_storage_of(config_file: Path) -> str:
@@ -99,7 +99,7 @@ def default_storage_of(config_file: Path) -> str:
     """
     path = str(config_file.resolve())
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:12]
-    return sqlite_url(data_folder() / "stores" / f"{config_file.stem}-{digest}.db")
+    return format_sqlite_url(str(data_folder() / "stores" / f"{config_file.stem}-{digest}.db"))
 
 
 class Settings(BaseModel):
@@ -137,7 +137,7 @@ class Settings(BaseModel):
         ),
         description="host names in the certificate that the broker creates, separated by commas",
     )
-    storage: StorageUrl = Field(
+    storage: StorageUrlText = Field(
         default_factory=default_storage,
         description="memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
     )

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from config.files.document import Node
 from config.files.mistakes import did_you_mean
+from config.model.storage_urls import mask_password
 from config.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience"
 """What means nothing without another setting."""
 
 _QUOTED = re.compile(r"'([^']*)'")
-_USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
 
 # --- the names ----------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ def read_settings(
     except ValidationError as error:
         for name, allowed in _allowed_values(error).items():
             node = given.pop(name)
-            found = _USER_AND_PASSWORD.sub("//***@", node.kind)
+            found = mask_password(node.kind)
             report.mistake(node, f"{found} is not allowed; expected {allowed}")
         return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
 

@@ -44,7 +44,7 @@ def test_sqlite_takes_a_relative_or_an_absolute_path(url, path):
         ("sqlite://host/file.db", "names no file"),
         ("sqlite:///folder/", "names no file"),
         ("memory://path", "memory has no path"),
-        ("postgresql://user:secret@host/db", "PostgreSQL is not in this build yet"),
+        ("postgresql://user:secret@host/db", "is not understood"),
         ("redis://host", "is not understood"),
         ("", "is not understood"),
     ],

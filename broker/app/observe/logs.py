@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import logging
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
+from config.model.storage_urls import mask_password
 from config.settings.settings import LogFormat
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from config.settings.settings import Settings
 
 _SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload", "token"})
-_USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
 
 
 def open_standard_streams() -> None:
@@ -137,5 +136,5 @@ def _conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
     for key in event.keys() & _SECRET_KEYS:
         event[key] = "***"
     if isinstance(url := event.get("storage"), str):
-        event["storage"] = _USER_AND_PASSWORD.sub("//***@", url)
+        event["storage"] = mask_password(url)
     return event
