@@ -29,7 +29,7 @@ YAML, EMULATOR = "yaml", "emulator"
 FORMS = (YAML, EMULATOR)
 
 
-class Exported(NamedTuple):
+class ExportedFile(NamedTuple):
     """A config file as plain data."""
 
     document: dict[str, Any]
@@ -37,14 +37,14 @@ class Exported(NamedTuple):
     """What this form cannot say, what the emulator would not take, or what no file may."""
 
 
-def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> Exported:
+def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> ExportedFile:
     """A topology as the content of a file, for brokers with this default of lock durations."""
     if form == EMULATOR:
         document, losses = emulator_form(topology)
         losses += beyond_emulator(topology)
     else:
         document, losses = yaml_form(topology, default_lock_duration_ms), []
-    return Exported(document, [*losses, *_dangling(topology), *_misnamed(topology)])
+    return ExportedFile(document, [*losses, *_dangling(topology), *_misnamed(topology)])
 
 
 def _dangling(topology: Topology) -> Iterator[str]:

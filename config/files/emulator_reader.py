@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from config.files.mistakes import did_you_mean
 from config.files.properties import PROPERTIES, read_properties
 from config.files.shapes import SETTINGS, items, known_members, scalars, text
-from config.files.topology import Declared, Topology, assemble
+from config.files.topology import DeclaredEntity, Topology, assemble
 from config.model.definitions import (
     CORRELATION_FIELDS,
     CorrelationFilter,
@@ -123,7 +123,7 @@ class _EmulatorForm:
     def _namespace(self, node: Node) -> tuple[str, dict[str, EntityDefinition]]:
         members = self._members(node, ["Name", "Queues", "Topics"])
         name = self._name(node, members, wrong_namespace_name) or DEFAULT_NAMESPACE
-        declared: list[Declared] = []
+        declared: list[DeclaredEntity] = []
         for queue in items(members.get("Queues"), self._report):
             declared += self._queue(queue)
         for topic in items(members.get("Topics"), self._report):
@@ -135,14 +135,14 @@ class _EmulatorForm:
         )
         return name.lower(), entities
 
-    def _queue(self, node: Node) -> Iterator[Declared]:
+    def _queue(self, node: Node) -> Iterator[DeclaredEntity]:
         members = self._members(node, ["Name", "Properties"])
         name = self._name(node, members, wrong_entity_name)
         definition, places = self._properties(QUEUE, members)
         if name is not None:
-            yield Declared(name, definition, node, places)
+            yield DeclaredEntity(name, definition, node, places)
 
-    def _topic(self, node: Node) -> Iterator[Declared]:
+    def _topic(self, node: Node) -> Iterator[DeclaredEntity]:
         members = self._members(node, ["Name", "Properties", "Subscriptions"])
         name = self._name(node, members, wrong_entity_name)
         definition, places = self._properties(TOPIC, members)
@@ -151,10 +151,10 @@ class _EmulatorForm:
             for subscription in items(members.get("Subscriptions"), self._report)
         ]
         if name is not None:
-            yield Declared(name, definition, node, places)
+            yield DeclaredEntity(name, definition, node, places)
             yield from filter(None, subscriptions)
 
-    def _subscription(self, node: Node, topic: str) -> Declared | None:
+    def _subscription(self, node: Node, topic: str) -> DeclaredEntity | None:
         members = self._members(node, ["Name", "Properties", "Rules"])
         name = self._name(node, members, wrong_subscription_name)
         definition, places = self._properties(SUBSCRIPTION, members)
@@ -163,7 +163,7 @@ class _EmulatorForm:
             definition = replace(definition, rules=tuple(filter(None, rules)))
         if name is None:
             return None
-        return Declared(subscription_path(topic, name), definition, node, places)
+        return DeclaredEntity(subscription_path(topic, name), definition, node, places)
 
     def _rule(self, node: Node) -> RuleDefinition | None:
         members = self._members(node, ["Name", "Properties"])

@@ -112,7 +112,7 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class ConfigProperty:
     name: str
     """As Service Bus spells it."""
     field: str
@@ -129,8 +129,8 @@ class Property:
         return _WORD.sub("_", self.name).lower()
 
 
-def _property(name: str, read: Read, field: str | None = None) -> Property:
-    return Property(name, field or _WORD.sub("_", name).lower(), read)
+def _property(name: str, read: Read, field: str | None = None) -> ConfigProperty:
+    return ConfigProperty(name, field or _WORD.sub("_", name).lower(), read)
 
 
 _TIME_TO_LIVE = _property(
@@ -185,7 +185,7 @@ _OF_QUEUES_AND_SUBSCRIPTIONS = (
     _property("ForwardDeadLetteredMessagesTo", _entity, "forward_dead_letters_to"),
 )
 
-PROPERTIES: Mapping[type, tuple[Property, ...]] = {
+PROPERTIES: Mapping[type, tuple[ConfigProperty, ...]] = {
     QueueDefinition: (*_OF_ALL, *_OF_QUEUES_AND_TOPICS, *_OF_QUEUES_AND_SUBSCRIPTIONS),
     TopicDefinition: (
         *_OF_ALL,
@@ -225,7 +225,7 @@ def read_properties(
 
 
 def note_finer_ticks(
-    one: Property, given: object, values: Mapping[str, Any], finer: dict[str, int]
+    one: ConfigProperty, given: object, values: Mapping[str, Any], finer: dict[str, int]
 ) -> None:
     """Note what a given duration has below the milliseconds that were read from it."""
     if one.is_duration and isinstance(given, str) and values[one.field] < UNLIMITED_MS:
@@ -236,7 +236,7 @@ def note_finer_ticks(
 
 def written_properties(
     definition: EntityDefinition, base: EntityDefinition
-) -> Iterator[tuple[Property, bool | int | str]]:
+) -> Iterator[tuple[ConfigProperty, bool | int | str]]:
     """What makes a definition differ from `base`, as a file says it."""
     finer = dict(definition.finer_ticks)
     for one in PROPERTIES[type(definition)]:

@@ -43,7 +43,7 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredEntity:
     """A definition and where it was written."""
 
     path: str
@@ -61,7 +61,7 @@ class Declared:
 
 
 def assemble(
-    declared: Sequence[Declared],
+    declared: Sequence[DeclaredEntity],
     limits: Limits,
     report: Report,
     *,
@@ -84,8 +84,8 @@ def assemble(
     return {one.path: one.definition for one in by_path.values()}
 
 
-def _unique(declared: Sequence[Declared], report: Report) -> dict[str, Declared]:
-    by_path: dict[str, Declared] = {}
+def _unique(declared: Sequence[DeclaredEntity], report: Report) -> dict[str, DeclaredEntity]:
+    by_path: dict[str, DeclaredEntity] = {}
     for one in declared:
         first = by_path.setdefault(one.path.casefold(), one)
         if first is not one:
@@ -102,8 +102,11 @@ def _unique(declared: Sequence[Declared], report: Report) -> dict[str, Declared]
 
 
 def _resolve_forwarding(
-    one: Declared, by_path: Mapping[str, Declared], report: Report, missing_target: Tell
-) -> Declared:
+    one: DeclaredEntity,
+    by_path: Mapping[str, DeclaredEntity],
+    report: Report,
+    missing_target: Tell,
+) -> DeclaredEntity:
     """Forwarding in the target's own spelling."""
     definition = one.definition
     if isinstance(definition, TopicDefinition):
@@ -123,9 +126,9 @@ def _resolve_forwarding(
 
 
 def _target(
-    one: Declared,
+    one: DeclaredEntity,
     field_name: str,
-    by_path: Mapping[str, Declared],
+    by_path: Mapping[str, DeclaredEntity],
     report: Report,
     missing_target: Tell,
 ) -> str | None:
@@ -148,7 +151,7 @@ _ENDS_AT_HOP_LIMIT = "what is forwarded too often is dead-lettered"
 """Service Bus accepts forwarding in a circle, and so does the broker."""
 
 
-def _warn_of_circles(by_path: Mapping[str, Declared], report: Report) -> None:
+def _warn_of_circles(by_path: Mapping[str, DeclaredEntity], report: Report) -> None:
     """A message that is forwarded ought to come to rest somewhere."""
     onward: dict[str, set[str]] = {key: set() for key in by_path}
     for key, one in by_path.items():

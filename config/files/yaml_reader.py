@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from config.files.properties import PROPERTIES, read_properties
 from config.files.shapes import SETTINGS, items, known_members, mapping, scalars, text
-from config.files.topology import Declared, Topology, assemble
+from config.files.topology import DeclaredEntity, Topology, assemble
 from config.model.authorization_keys import KEY_LENGTH, derived_secondary_key
 from config.model.definitions import (
     CORRELATION_FIELDS,
@@ -88,22 +88,24 @@ class _YamlForm:
         return Topology(namespaces, authorization_rules)
 
     def _namespace(self, members: Mapping[str, Node]) -> dict[str, EntityDefinition]:
-        declared: list[Declared] = []
+        declared: list[DeclaredEntity] = []
         for name, node in self._named(members.get("queues"), wrong_entity_name):
             default = QueueDefinition(lock_duration_ms=self._limits.lock_duration_default_ms)
             queue, places, rest = self._properties(default, node, ["authorization_rules"])
             rules = self._authorization_rules(rest.get("authorization_rules"))
-            declared.append(Declared(name, replace(queue, authorization_rules=rules), node, places))
+            declared.append(
+                DeclaredEntity(name, replace(queue, authorization_rules=rules), node, places)
+            )
         for name, node in self._named(members.get("topics"), wrong_entity_name):
             declared += self._topic(name, node)
         return assemble(declared, self._limits, self._report)
 
-    def _topic(self, name: str, node: Node) -> Iterator[Declared]:
+    def _topic(self, name: str, node: Node) -> Iterator[DeclaredEntity]:
         topic, places, rest = self._properties(
             TopicDefinition(), node, ["authorization_rules", "subscriptions"]
         )
         rules = self._authorization_rules(rest.get("authorization_rules"))
-        yield Declared(name, replace(topic, authorization_rules=rules), node, places)
+        yield DeclaredEntity(name, replace(topic, authorization_rules=rules), node, places)
         for subscription, its_node in self._named(
             rest.get("subscriptions"), wrong_subscription_name
         ):
@@ -112,7 +114,7 @@ class _YamlForm:
             if "rules" in its_rest and its_rest["rules"].value is not None:
                 definition = replace(definition, rules=tuple(self._rules(its_rest["rules"])))
             path = subscription_path(name, subscription)
-            yield Declared(path, definition, its_node, its_places)
+            yield DeclaredEntity(path, definition, its_node, its_places)
 
     def _rules(self, node: Node) -> Iterator[RuleDefinition]:
         for name, its_node in self._named(node, wrong_rule_name):

@@ -1,7 +1,7 @@
 """The HTTP side of a broker, put together: what it needs from the server, and its routes.
 
 Handlers translate; the core decides. Nothing here knows how commands run or where time comes from:
-all of that is handed in as `Services`.
+all of that is handed in as `BrokerServices`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Authorize(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class BrokerServices:
     """What the server does for its HTTP side."""
 
     ask: Callable[[Callable[[Peer, object], Command]], Awaitable[object]]
@@ -84,11 +84,11 @@ class Services:
     identity_token: Callable[[TokenRequest], object] | None = None
     """A token for a client that asks as of a managed identity; raises `Unauthorized`. None: there are
     none."""
-    in_namespace: Callable[[str], Services] | None = None
+    in_namespace: Callable[[str], BrokerServices] | None = None
     """The same for another namespace; None where there is only this one."""
 
 
-def build(services: Services) -> web.Application:
+def build(services: BrokerServices) -> web.Application:
     """The application; whoever listens feeds it connections."""
     application = web.Application(middlewares=[error_responses.middleware(services.sources)])
     handler = entity_routes.handler(application, services)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 
-def handler(application: web.Application, services: Services) -> Handler:
+def handler(application: web.Application, services: BrokerServices) -> Handler:
     """What serves every path that no other route takes."""
     served: dict[str, tuple[AdministrationApi, DataPlane]] = {}
 
@@ -43,7 +43,7 @@ def handler(application: web.Application, services: Services) -> Handler:
             namespace = permission.authorize(services, request, resource)
         except permission.MissingManage:
             if request.method != "GET" or not isinstance(
-                resource, request_paths.Entity | request_paths.Root
+                resource, request_paths.EntityResource | request_paths.NamespaceRoot
             ):
                 raise
             # Whoever may do anything here may see that there is no such entity.
@@ -52,7 +52,7 @@ def handler(application: web.Application, services: Services) -> Handler:
                 raise
             return administration.public_feed()
         administration, data_plane = planes(namespace)
-        if isinstance(resource, request_paths.Runtime):
+        if isinstance(resource, request_paths.MessageResource):
             return await data_plane.handle(request, resource)
         return await administration.handle(request, resource)
 

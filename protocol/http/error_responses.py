@@ -34,7 +34,7 @@ class BodyTooLarge(BrokerError):
     status = 413
 
 
-class TooSlow(BrokerError):
+class RequestTooSlow(BrokerError):
     """The rest of the request does not come."""
 
     condition = "com.microsoft:timeout"
@@ -63,14 +63,14 @@ class InvalidVerb(BrokerError):
         )
 
 
-class Gone(BrokerError):
+class EntityGone(BrokerError):
     """What the data plane says of an entity that does not exist."""
 
     condition = "amqp:not-found"
     status = 410
 
 
-class NoSuchLock(BrokerError):
+class LockNotFound(BrokerError):
     """What the data plane says of a lock that is not, or no longer, held."""
 
     condition = "com.microsoft:message-lock-lost"

@@ -18,14 +18,14 @@ from protocol.identity.managed_identity import TokenRequest
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 PATH = "/msi/token"
 SECRET_HEADER = "X-IDENTITY-HEADER"  # noqa: S105 -- its name
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
-def add_routes(application: web.Application, services: Services, entities: Handler) -> None:
+def add_routes(application: web.Application, services: BrokerServices, entities: Handler) -> None:
     """Serve tokens; `entities` gets the requests that mean an entity."""
     issue = services.identity_token
 

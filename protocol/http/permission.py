@@ -15,24 +15,28 @@ from protocol.identity import LISTEN, MANAGE, SEND, TokenRefused
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 CLAIMS = {
-    request_paths.Messages: SEND,
-    request_paths.Head: LISTEN,
-    request_paths.LockedMessage: LISTEN,
+    request_paths.MessagesResource: SEND,
+    request_paths.NextMessage: LISTEN,
+    request_paths.LockedMessageResource: LISTEN,
 }
 """What the data plane asks for; all else is administration and asks for Manage."""
 
 _ACTIONS = {"PUT": "EntityWrite", "DELETE": "EntityDelete"}
 _OPERATIONS = {
-    request_paths.Subscription: {
+    request_paths.SubscriptionResource: {
         "GET": "GetSubscription",
         "PUT": "CreateOrUpdateSubscription",
         "DELETE": "DeleteSubscription",
     },
     request_paths.SubscriptionList: {"GET": "EnumerateSubscriptions"},
-    request_paths.Rule: {"GET": "GetRule", "PUT": "CreateOrUpdateRule", "DELETE": "DeleteRule"},
+    request_paths.RuleResource: {
+        "GET": "GetRule",
+        "PUT": "CreateOrUpdateRule",
+        "DELETE": "DeleteRule",
+    },
     request_paths.RuleList: {"GET": "EnumerateRules"},
 }
 """What the service calls an operation on a subscription or rule, by method."""
@@ -45,9 +49,9 @@ class MissingManage(Unauthorized):
 
 
 def authorize(
-    services: Services,
+    services: BrokerServices,
     request: web.Request,
-    resource: request_paths.Managed | request_paths.Runtime,
+    resource: request_paths.ManagedResource | request_paths.MessageResource,
 ) -> str:
     """The namespace a request is for; raises `Unauthorized` if it may not be made."""
     claim = CLAIMS.get(type(resource), MANAGE)
@@ -62,9 +66,9 @@ def authorize(
 
 
 def namespace_of(
-    services: Services,
+    services: BrokerServices,
     request: web.Request,
-    resource: request_paths.Managed | request_paths.Runtime,
+    resource: request_paths.ManagedResource | request_paths.MessageResource,
 ) -> str:
     """The namespace of a client that may do anything there at all; raises `Unauthorized`."""
     try:
@@ -76,9 +80,9 @@ def namespace_of(
 
 
 def _authorize(
-    services: Services,
+    services: BrokerServices,
     request: web.Request,
-    resource: request_paths.Managed | request_paths.Runtime,
+    resource: request_paths.ManagedResource | request_paths.MessageResource,
     claim: str,
 ) -> str:
     return services.authorize(
@@ -91,7 +95,7 @@ def _authorize(
 
 
 def _missing_manage(
-    request: web.Request, resource: request_paths.Managed | request_paths.Runtime
+    request: web.Request, resource: request_paths.ManagedResource | request_paths.MessageResource
 ) -> MissingManage:
     operation = _OPERATIONS.get(type(resource), {}).get(request.method)
     if operation is not None:

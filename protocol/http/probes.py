@@ -14,13 +14,13 @@ from aiohttp import web
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 HEALTHY = '{"status":"healthy","message":"Service is healthy."}'
 UNHEALTHY = '{"status":"unhealthy","message":"Service not available. Please try after some time."}'
 
 
-def add_routes(application: web.Application, services: Services, entities: Handler) -> None:
+def add_routes(application: web.Application, services: BrokerServices, entities: Handler) -> None:
     """Serve `/health` and `/metrics`; `entities` gets the requests that mean an entity."""
 
     async def health(request: web.Request) -> web.StreamResponse:

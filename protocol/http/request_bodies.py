@@ -10,7 +10,7 @@ import asyncio
 from aiohttp import web
 
 from broker.core.contract.errors import ArgumentError
-from protocol.http.error_responses import BodyTooLarge, TooSlow
+from protocol.http.error_responses import BodyTooLarge, RequestTooSlow
 
 SILENCE_MAX_S = 30.0
 """How long a body may stand still."""
@@ -19,7 +19,7 @@ SLOWEST_BYTES_PER_S = 1024
 
 
 async def read(request: web.Request, max_bytes: int) -> bytes:
-    """The body; raises `BodyTooLarge`, `TooSlow`, or `ArgumentError` where it is garbled."""
+    """The body; raises `BodyTooLarge`, `RequestTooSlow`, or `ArgumentError` where it is garbled."""
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
@@ -37,7 +37,9 @@ async def read(request: web.Request, max_bytes: int) -> bytes:
             if len(body) > max_bytes:
                 raise _too_large(max_bytes)
     except TimeoutError:
-        raise TooSlow(f"Nothing more came of the body within {SILENCE_MAX_S:.0f} s.") from None
+        raise RequestTooSlow(
+            f"Nothing more came of the body within {SILENCE_MAX_S:.0f} s."
+        ) from None
     except web.RequestPayloadError as error:
         raise ArgumentError(f"The request body could not be read: {error}") from None
     return bytes(body)

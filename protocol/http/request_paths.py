@@ -15,11 +15,11 @@ from config.model.definitions import EntityKind
 MESSAGES = "messages"
 
 
-class Root(NamedTuple):
+class NamespaceRoot(NamedTuple):
     """The namespace's own address."""
 
 
-class Part(NamedTuple):
+class SubQueueResource(NamedTuple):
     """A sub-queue or another part of an entity, which nobody manages by itself."""
 
     path: str
@@ -35,7 +35,7 @@ class EntityList(NamedTuple):
     kind: EntityKind
 
 
-class Entity(NamedTuple):
+class EntityResource(NamedTuple):
     """A queue or topic: which of the two, the path does not tell."""
 
     path: str
@@ -47,7 +47,7 @@ class SubscriptionList(NamedTuple):
     topic: str
 
 
-class Subscription(NamedTuple):
+class SubscriptionResource(NamedTuple):
     """One subscription."""
 
     topic: str
@@ -62,57 +62,57 @@ class Subscription(NamedTuple):
 class RuleList(NamedTuple):
     """All rules of a subscription."""
 
-    subscription: Subscription
+    subscription: SubscriptionResource
 
 
-class Rule(NamedTuple):
+class RuleResource(NamedTuple):
     """One rule."""
 
-    subscription: Subscription
+    subscription: SubscriptionResource
     name: str
 
 
-class Messages(NamedTuple):
+class MessagesResource(NamedTuple):
     """Where messages are sent to."""
 
     path: str
 
 
-class Head(NamedTuple):
+class NextMessage(NamedTuple):
     """The next message of a queue, subscription or sub-queue."""
 
     path: str
 
 
-class LockedMessage(NamedTuple):
+class LockedMessageResource(NamedTuple):
     """A message that was received under this lock."""
 
     path: str
     lock_token: bytes
 
 
-Managed = (
-    Root
-    | Part
+ManagedResource = (
+    NamespaceRoot
+    | SubQueueResource
     | NamespaceInfo
     | EntityList
-    | Entity
+    | EntityResource
     | SubscriptionList
-    | Subscription
+    | SubscriptionResource
     | RuleList
-    | Rule
+    | RuleResource
 )
-Runtime = Messages | Head | LockedMessage
+MessageResource = MessagesResource | NextMessage | LockedMessageResource
 
 
-def entity_of(resource: Managed | Runtime) -> str:
+def entity_of(resource: ManagedResource | MessageResource) -> str:
     """The path of the entity that a resource is or belongs to; empty for the namespace."""
     match resource:
-        case Root() | NamespaceInfo() | EntityList():
+        case NamespaceRoot() | NamespaceInfo() | EntityList():
             return ""
         case SubscriptionList():
             return resource.topic
-        case RuleList() | Rule():
+        case RuleList() | RuleResource():
             return resource.subscription.path
         case _:
             return resource.path
@@ -125,11 +125,11 @@ _LISTS = {
 }
 
 
-def parse(path: str, method: str) -> Managed | Runtime:
+def parse(path: str, method: str) -> ManagedResource | MessageResource:
     """What a decoded path names."""
     segments = [segment for segment in path.split("/") if segment]
     if not segments:
-        return Root()
+        return NamespaceRoot()
     keywords = [segment.lower() for segment in segments]
     whole = "/".join(keywords)
     if whole in _LISTS:
@@ -140,36 +140,36 @@ def parse(path: str, method: str) -> Managed | Runtime:
     if runtime is not None:
         return runtime
     if _PARTS.intersection(keywords):
-        return Part("/".join(segments))
+        return SubQueueResource("/".join(segments))
     return _managed(segments, keywords)
 
 
-def _runtime(segments: list[str], keywords: list[str], method: str) -> Runtime | None:
+def _runtime(segments: list[str], keywords: list[str], method: str) -> MessageResource | None:
     """The data plane's paths are also possible entity names: the verb has to fit as well."""
     if method == "POST" and len(segments) > 1 and keywords[-1] == MESSAGES:
-        return Messages("/".join(segments[:-1]))
+        return MessagesResource("/".join(segments[:-1]))
     if method in {"POST", "DELETE"} and len(segments) > 2 and keywords[-2:] == [MESSAGES, "head"]:
-        return Head("/".join(segments[:-2]))
+        return NextMessage("/".join(segments[:-2]))
     if method in {"POST", "PUT", "DELETE"} and len(segments) > 3 and keywords[-3] == MESSAGES:
         try:
             token = UUID(segments[-1])
         except ValueError:
             return None
-        return LockedMessage("/".join(segments[:-3]), token.bytes)
+        return LockedMessageResource("/".join(segments[:-3]), token.bytes)
     return None
 
 
-def _managed(segments: list[str], keywords: list[str]) -> Managed:
+def _managed(segments: list[str], keywords: list[str]) -> ManagedResource:
     """Read from the right: a topic's name may hold slashes, a subscription's or rule's may not."""
     match keywords:
         case [_, *_, "subscriptions", _, "rules", _]:
             topic = "/".join(segments[:-4])
-            return Rule(Subscription(topic, segments[-3]), segments[-1])
+            return RuleResource(SubscriptionResource(topic, segments[-3]), segments[-1])
         case [_, *_, "subscriptions", _, "rules"]:
-            return RuleList(Subscription("/".join(segments[:-3]), segments[-2]))
+            return RuleList(SubscriptionResource("/".join(segments[:-3]), segments[-2]))
         case [_, *_, "subscriptions", _]:
-            return Subscription("/".join(segments[:-2]), segments[-1])
+            return SubscriptionResource("/".join(segments[:-2]), segments[-1])
         case [_, *_, "subscriptions"]:
             return SubscriptionList("/".join(segments[:-1]))
         case _:
-            return Entity("/".join(segments))
+            return EntityResource("/".join(segments))

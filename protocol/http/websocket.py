@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.http.application import ByteReceiver, Services
+    from protocol.http.application import BrokerServices, ByteReceiver
 
 log = structlog.get_logger("peeklock.http")
 
@@ -31,7 +31,7 @@ LOW_WATER_BYTES = 64 * 1024
 CLOSE_TIMEOUT_S = 5.0
 
 
-def add_routes(application: web.Application, services: Services) -> None:
+def add_routes(application: web.Application, services: BrokerServices) -> None:
     """Serve the path, with or without the slash that .NET puts at its end."""
 
     async def upgrade(request: web.Request) -> web.StreamResponse:

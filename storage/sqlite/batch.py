@@ -56,7 +56,7 @@ def padded(ids: Sequence[int]) -> list[int]:
     return [*ids, *[ids[-1]] * (statement_size(len(ids)) - len(ids))]
 
 
-class Batch:
+class SqlBatch:
     """Gathers the records of one commit and writes them. Used once."""
 
     def __init__(self, connection: sqlite3.Connection, statements: Statements) -> None:

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.records import EntityStored, MessageRow, RuleRow, SentRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
-from storage.sqlite.batch import LARGEST_STATEMENT_ROWS, MOST_RANGES, Batch, padded, unbroken_ranges
+from storage.sqlite.batch import (
+    LARGEST_STATEMENT_ROWS,
+    MOST_RANGES,
+    SqlBatch,
+    padded,
+    unbroken_ranges,
+)
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
 from storage.sqlite.migrations import migrate, read_migrations, schema_version
@@ -187,7 +193,7 @@ class SqliteStore:
         with self._explained():
             try:
                 writer.execute("BEGIN IMMEDIATE")
-                Batch(writer, self._statements).write(records)
+                SqlBatch(writer, self._statements).write(records)
                 writer.execute("COMMIT")
             except BaseException as error:
                 self._undo(writer)

@@ -20,7 +20,7 @@ from broker.app.runtime.committer import Committer
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
-from storage.sqlite.batch import Batch
+from storage.sqlite.batch import SqlBatch
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.statements import Statements
 from storage.sqlite.store import SqliteStore
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VARIABLE = "CRASH_STEP"
-CLASSES = (SqliteStore, Batch, Statements, WriteAheadLog, DiskReserve)
+CLASSES = (SqliteStore, SqlBatch, Statements, WriteAheadLog, DiskReserve)
 """Every method of these is a step."""
 OTHER_STEPS: tuple[tuple[type[Any], str], ...] = (
     (Turn, "absorb"),

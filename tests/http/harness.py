@@ -19,7 +19,7 @@ from broker.core.contract.commands import Tick
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import Unauthorized
 from config.model.limits import RELAXED, Limits, Tier
-from protocol.http.application import Services, build
+from protocol.http.application import BrokerServices, build
 from tests.support.memory_broker import MemoryBroker
 from tests.support.protocol_sources import system_sources
 
@@ -112,7 +112,7 @@ class HttpHarness:
 
     async def _start(self) -> None:
         application = build(
-            Services(
+            BrokerServices(
                 ask=self._ask,
                 submit=self.submit,
                 is_ready=lambda: self.ready,

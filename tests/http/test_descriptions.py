@@ -17,6 +17,6 @@ def test_the_message_count_is_of_all_there_are():
         "deferred_count": 10_000,
     }
     view = EntityView("q", QueueDefinition(), 0, 0, 0, **counts)
-    text = descriptions.write(view, descriptions.Surroundings("localhost", "2021-05", 1024))
+    text = descriptions.write(view, descriptions.DescriptionContext("localhost", "2021-05", 1024))
     assert "<MessageCount>11111</MessageCount>" in text
     assert ">1</d2p1:ActiveMessageCount>" in text

@@ -161,7 +161,7 @@ class SimulatedBroker:
     # ---- what the core tells ----------------------------------------------------------------------
 
     def released(self, turn: Turn) -> None:
-        """See `broker.app.durable_core.Watcher`."""
+        """See `broker.app.runtime.durable_core.CoreObserver`."""
 
     def committed(self, seconds: float, records: int) -> None:
         del seconds, records

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.app import topology_export
-from broker.app.cli.topology_fetch import Address, NotFetched, address_in, fetch
+from broker.app.cli.topology_fetch import BrokerAddress, ExportFailed, address_in, fetch
 from broker.app.exit_codes import ExitCode
 from storage.contract import StorageError
 from storage.urls import store_for
@@ -19,7 +19,7 @@ from storage.urls import store_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.app.topology_export import Exported
+    from broker.app.topology_export import ExportedFile
     from config.settings.settings import Settings
 
 EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 -- where it listens, not where it is asked
@@ -36,7 +36,7 @@ def run(settings: Settings, options: Mapping[str, str]) -> int:
             Path(options["output"]).expanduser().write_text(text, "utf-8")
         else:
             sys.stdout.write(text)
-    except (NotFetched, StorageError, OSError) as error:
+    except (ExportFailed, StorageError, OSError) as error:
         sys.stderr.write(f"peeklock: {error}\n")
         return ExitCode.FAILED
     for loss in exported.losses:
@@ -49,17 +49,19 @@ def _authority(options: Mapping[str, str]) -> Path | None:
         return None
     path = Path(options["authority"]).expanduser()
     if not path.is_file():
-        raise NotFetched(f"--authority: there is no file {path}; `peeklock tls --path` names ours")
+        raise ExportFailed(
+            f"--authority: there is no file {path}; `peeklock tls --path` names ours"
+        )
     return path
 
 
 def _exported(
     settings: Settings, source: str | None, form: str, authority: Path | None
-) -> Exported:
+) -> ExportedFile:
     if source is None:
         host = "localhost" if settings.host in EVERY_INTERFACE else settings.host
         name, key = settings.shared_access_key_name, settings.shared_access_key
-        return fetch(Address(host, settings.http_port, name, key, authority), form)
+        return fetch(BrokerAddress(host, settings.http_port, name, key, authority), form)
     if "=" in source.partition("://")[0]:  # Endpoint=sb://...
         return fetch(address_in(source, authority), form)
     store = store_for(source)

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from broker.app.topology_export import Exported
+from broker.app.topology_export import ExportedFile
 from protocol.http.control.topology_api import PATH
 from protocol.identity import sas
 
@@ -25,11 +25,11 @@ TIMEOUT_S = 30
 DEFAULT_PORT = 5300
 
 
-class NotFetched(Exception):
+class ExportFailed(Exception):
     """The sentence says why."""
 
 
-class Address(NamedTuple):
+class BrokerAddress(NamedTuple):
     """Where a broker's administration is, and the key for it."""
 
     host: str
@@ -50,8 +50,8 @@ class Address(NamedTuple):
         return http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=context)
 
 
-def address_in(connection_string: str, authority: Path | None = None) -> Address:
-    """Read a connection string. Raises `NotFetched`."""
+def address_in(connection_string: str, authority: Path | None = None) -> BrokerAddress:
+    """Read a connection string. Raises `ExportFailed`."""
     parts = dict(
         part.partition("=")[::2] for part in connection_string.strip().split(";") if part.strip()
     )
@@ -63,15 +63,15 @@ def address_in(connection_string: str, authority: Path | None = None) -> Address
     except (KeyError, ValueError):
         host = None
     if not host:
-        raise NotFetched(
+        raise ExportFailed(
             "a connection string has Endpoint=sb://HOST:PORT, SharedAccessKeyName and "
             "SharedAccessKey, with semicolons between them"
         )
-    return Address(host, port or DEFAULT_PORT, name, key, authority)
+    return BrokerAddress(host, port or DEFAULT_PORT, name, key, authority)
 
 
-def fetch(address: Address, form: str) -> Exported:
-    """Ask a running broker. Raises `NotFetched`."""
+def fetch(address: BrokerAddress, form: str) -> ExportedFile:
+    """Ask a running broker. Raises `ExportFailed`."""
     token = sas.make(
         f"sb://{address.host}", address.key_name, address.key, int(time.time()) + TOKEN_LIFETIME_S
     )
@@ -81,7 +81,7 @@ def fetch(address: Address, form: str) -> Exported:
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise NotFetched(
+        raise ExportFailed(
             f"{address} does not answer: {error}; start it, or name another broker or a store"
         ) from error
     finally:
@@ -89,7 +89,7 @@ def fetch(address: Address, form: str) -> Exported:
     try:
         content = json.loads(body)
         if response.status != http.HTTPStatus.OK:
-            raise NotFetched(f"{address} refuses: {content['error']}")
-        return Exported(content["document"], content["losses"])
+            raise ExportFailed(f"{address} refuses: {content['error']}")
+        return ExportedFile(content["document"], content["losses"])
     except (ValueError, TypeError, KeyError) as error:
-        raise NotFetched(f"{address} is no broker of this kind: {response.status}") from error
+        raise ExportFailed(f"{address} is no broker of this kind: {response.status}") from error

@@ -46,7 +46,7 @@ UNREAD_MAX_BYTES = 16 * 1024 * 1024
 that reads now and then: two that both wait for the other to read would wait for ever."""
 
 
-class Wire(Protocol):
+class ByteStream(Protocol):
     """What a transport needs underneath: an asyncio transport, or a WebSocket made to look so."""
 
     def write(self, data: bytes) -> None: ...
@@ -90,7 +90,7 @@ class AmqpTransport(asyncio.Protocol):
         self._sharing = sharing
         self._connect = connect
         self._handshake_timeout_s = handshake_timeout_s
-        self._wire: Wire | None = None
+        self._wire: ByteStream | None = None
         self._socket: socket.socket | None = None
         """Where the wire is one; a WebSocket has its own."""
         self._handshaking = True
@@ -116,7 +116,7 @@ class AmqpTransport(asyncio.Protocol):
         self._socket = transport.get_extra_info("socket")
         self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
 
-    def begin(self, wire: Wire, peer_name: str) -> None:
+    def begin(self, wire: ByteStream, peer_name: str) -> None:
         """Start on any wire."""
         self._wire = wire
         self.connection = self._connect(self, peer_name)
@@ -242,7 +242,7 @@ class AmqpTransport(asyncio.Protocol):
         elif had_its_share:
             self._read_on()
 
-    def _finish(self, connection: Connection, wire: Wire) -> None:
+    def _finish(self, connection: Connection, wire: ByteStream) -> None:
         """Close the socket once everything is written. While the client may still be sending, take
         in what comes for a moment: closing a socket that has unread bytes resets it, and the client
         would lose what it was told."""

@@ -61,12 +61,12 @@ class HttpServer:
         from aiohttp import web
 
         from broker.app.network.http_connections import HttpConnections
-        from protocol.http.application import Services, build
+        from protocol.http.application import BrokerServices, build
         from protocol.http.error_responses import log_unreadable_request
 
         logging.getLogger("aiohttp.server").addFilter(log_unreadable_request)
         default = self._core.default_namespace
-        services = Services(
+        services = BrokerServices(
             ask=functools.partial(self._ask, default),
             submit=functools.partial(self._submit, default),
             is_ready=is_ready,

@@ -21,7 +21,7 @@ TURN_S = 0.0015
 """How long one of them may keep the others waiting."""
 
 
-class Waiting(Protocol):
+class WaitingClient(Protocol):
     """A client with bytes that were read and not yet looked at."""
 
     def give_more(self, ends_s: float) -> bool:
@@ -34,14 +34,14 @@ class SharedReading:
     def __init__(self, is_held_up: Callable[[], bool] = lambda: False) -> None:
         self._is_held_up = is_held_up
         """Whether so many answers wait to be told that nobody should ask for more in great numbers."""
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingClient] = deque()
         self._scheduled = False
 
     def new_bytes_end_s(self) -> float:
         """Until when a client that does not wait may take of its new bytes."""
         return perf_counter() + (TURN_S if self._waiting else PASS_S)
 
-    def add(self, client: Waiting) -> None:
+    def add(self, client: WaitingClient) -> None:
         """Have a client take the rest of its bytes when it is its turn."""
         self._waiting.append(client)
         self._schedule()

@@ -21,14 +21,14 @@ STALLED_S = 5.0
 """A client that has not caught up for so long may be cut off."""
 
 
-class Writer(Protocol):
+class WrittenConnection(Protocol):
     """A connection that is written to."""
 
     def abort(self) -> None:
         """Close the connection without sending anything more."""
 
 
-class Unread(NamedTuple):
+class UnreadBytes(NamedTuple):
     """What waits on a connection."""
 
     size_bytes: int
@@ -50,18 +50,18 @@ class UnreadOutput:
         self._max_bytes = max_bytes
         self._now_s = now_s
         self._call_later = call_later
-        self._by_writer: dict[Writer, Unread] = {}
+        self._by_writer: dict[WrittenConnection, UnreadBytes] = {}
         self._will_check = False
         self.total_bytes = 0
 
-    def note(self, writer: Writer, size_bytes: int) -> None:
+    def note(self, writer: WrittenConnection, size_bytes: int) -> None:
         """Record how many bytes wait to be read on a connection; 0 when the client has caught up."""
         before = self._by_writer.pop(writer, None)
         if before is not None:
             self.total_bytes -= before.size_bytes
         if size_bytes:
             since_s = self._now_s() if before is None else before.since_s
-            self._by_writer[writer] = Unread(size_bytes, since_s)
+            self._by_writer[writer] = UnreadBytes(size_bytes, since_s)
             self.total_bytes += size_bytes
             if self.total_bytes > self._max_bytes and not self._will_check:
                 self._will_check = True

@@ -48,16 +48,16 @@ def configure(settings: Settings, output: TextIO | None = None) -> None:
     before: Sequence[Processor] = (
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _conceal,
+        _mask_secrets,
     )
     render = _renderers(settings.log_format, output)
     structlog.configure(
         processors=[_add_name, *before, *render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *names: _Lines(output, *names),
+        logger_factory=lambda *names: _LineWriter(output, *names),
         cache_logger_on_first_use=True,
     )
-    handler = _LineHandler(_Lines(output))
+    handler = _LineHandler(_LineWriter(output))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
@@ -85,7 +85,7 @@ def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
     )
 
 
-class _Lines:
+class _LineWriter:
     """Where a logger's lines end up."""
 
     def __init__(self, output: TextIO, name: str = "peeklock") -> None:
@@ -119,7 +119,7 @@ class _Lines:
 class _LineHandler(logging.Handler):
     """The standard library's logging, written the same way."""
 
-    def __init__(self, lines: _Lines) -> None:
+    def __init__(self, lines: _LineWriter) -> None:
         super().__init__()
         self._lines = lines
 
@@ -132,7 +132,7 @@ def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
     return event
 
 
-def _conceal(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def _mask_secrets(_logger: Any, _method: str, event: EventDict) -> EventDict:
     for key in event.keys() & _SECRET_KEYS:
         event[key] = "***"
     if isinstance(url := event.get("storage"), str):

@@ -44,7 +44,7 @@ VAIN_STARTS_MAX = 5
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
-class Watcher(Protocol):
+class CoreObserver(Protocol):
     """Who wants to know what becomes of the core."""
 
     def released(self, turn: Turn) -> None:
@@ -68,7 +68,7 @@ class DurableCore:
         settings: Settings,
         topology: Topology,
         clock: Clock,
-        watcher: Watcher,
+        watcher: CoreObserver,
         store: Store | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -105,7 +105,7 @@ class DurableCore:
         """Bring memory to what the store holds and the configuration declares, durably."""
         await self._restore()
         turn = Turn()
-        undeclared_entities.keep_or_drop(
+        undeclared_entities.handle_undeclared_entities(
             self.namespaces,
             self._topology,
             self._settings.undeclared_entities,

@@ -89,7 +89,7 @@ class TurnLoop:
         self._all_released.set()
         self._scheduled = False
         self._suspended = False
-        self._asking: dict[_Asker, None] = {}
+        self._asking: dict[_AwaitedRequest, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tick_turns = 0
@@ -148,7 +148,7 @@ class TurnLoop:
 
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
         """Run a request command and wait for its answer; raises its refusal."""
-        asker = _Asker(self._loop.create_future())
+        asker = _AwaitedRequest(self._loop.create_future())
         self._asking[asker] = None
         try:
             self.submit(namespace, build(asker, asker))
@@ -355,11 +355,11 @@ class TurnLoop:
 def _refuse(command: Command, reason: str) -> None:
     """Tell whoever awaits the answer that there is none. Clients' connections have been ended."""
     peer = getattr(command, "peer", None)
-    if isinstance(peer, _Asker):
+    if isinstance(peer, _AwaitedRequest):
         peer.refuse(ServerBusy(reason))
 
 
-class _Asker:
+class _AwaitedRequest:
     """The peer of one awaited request."""
 
     __slots__ = ("answer",)

@@ -25,7 +25,7 @@ log = structlog.get_logger("peeklock.core")
 NAMES_SHOWN_MAX = 5
 
 
-def keep_or_drop(
+def handle_undeclared_entities(
     namespaces: Mapping[str, Namespace],
     topology: Topology,
     choice: UndeclaredEntities,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command, Peer
     from config.model.definitions import EntityDefinition
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 
 FORWARDING_TOKENS = {
@@ -48,31 +48,34 @@ Answer = TypeVar("Answer")
 class AdministrationApi:
     """Serves entity, rule and namespace requests."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._limits = services.limits
         self._operations: dict[
-            tuple[type[request_paths.Managed], str], Callable[[Call, Any], Awaitable[web.Response]]
+            tuple[type[request_paths.ManagedResource], str],
+            Callable[[Call, Any], Awaitable[web.Response]],
         ] = {
-            (request_paths.Root, "GET"): self._get_root,
+            (request_paths.NamespaceRoot, "GET"): self._get_root,
             (request_paths.NamespaceInfo, "GET"): self._get_namespace,
             (request_paths.EntityList, "GET"): self._list_entities,
-            (request_paths.Entity, "GET"): self._get_entity,
-            (request_paths.Entity, "PUT"): self._put_entity,
-            (request_paths.Entity, "DELETE"): self._delete_entity,
+            (request_paths.EntityResource, "GET"): self._get_entity,
+            (request_paths.EntityResource, "PUT"): self._put_entity,
+            (request_paths.EntityResource, "DELETE"): self._delete_entity,
             (request_paths.SubscriptionList, "GET"): self._list_subscriptions,
-            (request_paths.Subscription, "GET"): self._get_entity,
-            (request_paths.Subscription, "PUT"): self._put_subscription,
-            (request_paths.Subscription, "DELETE"): self._delete_entity,
+            (request_paths.SubscriptionResource, "GET"): self._get_entity,
+            (request_paths.SubscriptionResource, "PUT"): self._put_subscription,
+            (request_paths.SubscriptionResource, "DELETE"): self._delete_entity,
             (request_paths.RuleList, "GET"): self._list_rules,
-            (request_paths.Rule, "GET"): self._get_rule,
-            (request_paths.Rule, "PUT"): self._put_rule,
-            (request_paths.Rule, "DELETE"): self._delete_rule,
+            (request_paths.RuleResource, "GET"): self._get_rule,
+            (request_paths.RuleResource, "PUT"): self._put_rule,
+            (request_paths.RuleResource, "DELETE"): self._delete_rule,
         }
 
-    async def handle(self, request: web.Request, resource: request_paths.Managed) -> web.Response:
+    async def handle(
+        self, request: web.Request, resource: request_paths.ManagedResource
+    ) -> web.Response:
         """Answer a request for something that can be managed."""
-        if isinstance(resource, request_paths.Part):
+        if isinstance(resource, request_paths.SubQueueResource):
             raise InvalidVerb(request.method)
         operation = self._operations.get((type(resource), request.method))
         if operation is None:
@@ -90,7 +93,9 @@ class AdministrationApi:
     # --- queues, topics, subscriptions ---------------------------------------------------------
 
     async def _get_entity(
-        self, call: Call, resource: request_paths.Entity | request_paths.Subscription
+        self,
+        call: Call,
+        resource: request_paths.EntityResource | request_paths.SubscriptionResource,
     ) -> web.Response:
         """An entity, or the list that the service shows where there is no queue or topic.
 
@@ -100,16 +105,18 @@ class AdministrationApi:
         try:
             view = await self._view(resource.path)
         except EntityNotFound:
-            if isinstance(resource, request_paths.Subscription) and await self.exists(
-                request_paths.Entity(resource.topic)
+            if isinstance(resource, request_paths.SubscriptionResource) and await self.exists(
+                request_paths.EntityResource(resource.topic)
             ):
                 raise
             return self.public_feed()
         return _entry_response(self._entry(call, view))
 
-    async def exists(self, resource: request_paths.Entity | request_paths.Root) -> bool:
+    async def exists(
+        self, resource: request_paths.EntityResource | request_paths.NamespaceRoot
+    ) -> bool:
         """Whether there is such a queue or topic."""
-        if isinstance(resource, request_paths.Root):
+        if isinstance(resource, request_paths.NamespaceRoot):
             return False
         try:
             await self._view(resource.path)
@@ -117,7 +124,7 @@ class AdministrationApi:
             return False
         return True
 
-    async def _get_root(self, _call: Call, _resource: request_paths.Root) -> web.Response:
+    async def _get_root(self, _call: Call, _resource: request_paths.NamespaceRoot) -> web.Response:
         return self.public_feed()
 
     def public_feed(self) -> web.Response:
@@ -125,7 +132,7 @@ class AdministrationApi:
         text = atom.public_feed(self._services.now_ms(), self._services.sources.new_uuid())
         return _atom_response(text, atom.CONTENT_TYPE_FEED, 200)
 
-    async def _put_entity(self, call: Call, resource: request_paths.Entity) -> web.Response:
+    async def _put_entity(self, call: Call, resource: request_paths.EntityResource) -> web.Response:
         _check_name(resource.path, names.wrong_entity_name(resource.path, self._limits))
         description = atom.any_description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES)
@@ -140,7 +147,7 @@ class AdministrationApi:
                 raise ArgumentError(f"A {other[:100]} cannot describe '{resource.path}'.")
 
     async def _put_subscription(
-        self, call: Call, resource: request_paths.Subscription
+        self, call: Call, resource: request_paths.SubscriptionResource
     ) -> web.Response:
         wrong = names.wrong_subscription_name(resource.name, self._limits)
         _check_name(resource.name, wrong)
@@ -201,7 +208,9 @@ class AdministrationApi:
         return refusals
 
     async def _delete_entity(
-        self, _call: Call, resource: request_paths.Entity | request_paths.Subscription
+        self,
+        _call: Call,
+        resource: request_paths.EntityResource | request_paths.SubscriptionResource,
     ) -> web.Response:
         await self._services.ask(
             lambda peer, mark: commands.DeleteEntity(peer, mark, resource.path)
@@ -227,7 +236,7 @@ class AdministrationApi:
         return self._feed_response(call, f"{kind.title()}s", entries, has_more=len(views) > top)
 
     def _entry(self, call: Call, view: EntityView) -> atom.Entry:
-        surroundings = descriptions.Surroundings(
+        context = descriptions.DescriptionContext(
             call.host,
             call.api_version,
             self._limits.message_default_kilobytes,
@@ -242,12 +251,12 @@ class AdministrationApi:
             self._services.namespace_name,
             view.created_time_ms,
             view.updated_time_ms,
-            descriptions.write(view, surroundings),
+            descriptions.write(view, context),
         )
 
     # --- rules ---------------------------------------------------------------------------------
 
-    async def _get_rule(self, call: Call, resource: request_paths.Rule) -> web.Response:
+    async def _get_rule(self, call: Call, resource: request_paths.RuleResource) -> web.Response:
         rule = await self._ask(
             RuleDefinition,
             lambda peer, mark: commands.GetRule(
@@ -256,7 +265,7 @@ class AdministrationApi:
         )
         return _entry_response(self._rule_entry(call, resource.subscription, rule))
 
-    async def _put_rule(self, call: Call, resource: request_paths.Rule) -> web.Response:
+    async def _put_rule(self, call: Call, resource: request_paths.RuleResource) -> web.Response:
         _check_name(resource.name, names.wrong_rule_name(resource.name, self._limits))
         description = atom.description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES), rules_xml.DESCRIPTION
@@ -271,7 +280,7 @@ class AdministrationApi:
         entry = self._rule_entry(call, resource.subscription, stored)
         return _entry_response(entry, 200 if call.is_update else 201)
 
-    async def _delete_rule(self, _call: Call, resource: request_paths.Rule) -> web.Response:
+    async def _delete_rule(self, _call: Call, resource: request_paths.RuleResource) -> web.Response:
         await self._services.ask(
             lambda peer, mark: commands.RemoveRule(
                 peer, mark, resource.subscription.path, resource.name
@@ -291,7 +300,7 @@ class AdministrationApi:
         return self._feed_response(call, "Rules", entries, has_more=len(found) > top)
 
     def _rule_entry(
-        self, call: Call, subscription: request_paths.Subscription, rule: RuleDefinition
+        self, call: Call, subscription: request_paths.SubscriptionResource, rule: RuleDefinition
     ) -> atom.Entry:
         return atom.Entry(
             rule.name,

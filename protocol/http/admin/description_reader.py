@@ -41,7 +41,7 @@ def check_version(description: atom.Element, base: EntityDefinition, api_version
     newer = {
         line.element
         for line in kind.lines
-        if not isinstance(line, descriptions.Part) and line.since > api_version
+        if not isinstance(line, descriptions.NestedElement) and line.since > api_version
     }
     if any(child.name in newer and not child.is_nil for child in description.children):
         raise ArgumentError(
@@ -56,7 +56,7 @@ def read(description: atom.Element, base: Definition, limits: Limits) -> Definit
     lines = {
         line.element: line
         for line in descriptions.kind_of(base).lines
-        if isinstance(line, descriptions.Property)
+        if isinstance(line, descriptions.DefinitionElement)
     }
     checks = {one.name: one for one in PROPERTIES[type(base)]}
     values: dict[str, Any] = {}

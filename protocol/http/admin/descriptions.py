@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 
 
-class Surroundings(NamedTuple):
+class DescriptionContext(NamedTuple):
     """What an answer says about an entity that the entity does not know itself."""
 
     host: str
@@ -42,10 +42,10 @@ class Surroundings(NamedTuple):
     """How many times its size a partitioned entity shows."""
 
 
-Write = Callable[[Any, str, Surroundings], "str | None"]
+Write = Callable[[Any, str, DescriptionContext], "str | None"]
 
 
-class Property(NamedTuple):
+class DefinitionElement(NamedTuple):
     """An element that is a field of the definition."""
 
     element: str
@@ -57,22 +57,22 @@ class Property(NamedTuple):
     """The first api-version that has it."""
 
 
-class Fact(NamedTuple):
+class ReadOnlyElement(NamedTuple):
     """An element that is told and never read."""
 
     element: str
-    tell: Callable[[EntityView, Surroundings], str]
+    write: Callable[[EntityView, DescriptionContext], str]
     """Text of the element."""
     since: str = ""
 
 
-class Part(NamedTuple):
+class NestedElement(NamedTuple):
     """An element with elements inside, told as finished XML."""
 
-    tell: Callable[[EntityView, Surroundings], str]
+    write: Callable[[EntityView, DescriptionContext], str]
 
 
-Line = Property | Fact | Part
+DescriptionLine = DefinitionElement | ReadOnlyElement | NestedElement
 
 
 # --- properties --------------------------------------------------------------------------------
@@ -96,45 +96,45 @@ def _read_forward(text: str) -> str:
     return addresses.parse(text.strip()).path
 
 
-def _write_forward(definition: Any, field: str, surroundings: Surroundings) -> str | None:
+def _write_forward(definition: Any, field: str, context: DescriptionContext) -> str | None:
     """An address with the scheme it was sent with: .NET and Java send http or https."""
     path = getattr(definition, field)
     scheme = getattr(definition, f"{field}_scheme")
-    return None if path is None else f"{scheme}://{surroundings.host}/{path}"
+    return None if path is None else f"{scheme}://{context.host}/{path}"
 
 
-def _write_duration(definition: Any, field: str, _: Surroundings) -> str:
+def _write_duration(definition: Any, field: str, _: DescriptionContext) -> str:
     finer = dict(definition.finer_ticks)
     return format_duration(getattr(definition, field), finer.get(field, 0))
 
 
-def _write_max_size(definition: Any, field: str, surroundings: Surroundings) -> str:
+def _write_max_size(definition: Any, field: str, context: DescriptionContext) -> str:
     size = getattr(definition, field) or DEFAULT_MAX_SIZE_MEGABYTES
-    return str(size * surroundings.partition_count if definition.enable_partitioning else size)
+    return str(size * context.partition_count if definition.enable_partitioning else size)
 
 
 def _write_value(write: Callable[[Any], str | None]) -> Write:
     return lambda definition, field, _: write(getattr(definition, field))
 
 
-def _boolean(element: str) -> Property:
-    return Property(element, _read_boolean, _write_value(lambda value: str(value).lower()))
+def _boolean(element: str) -> DefinitionElement:
+    return DefinitionElement(element, _read_boolean, _write_value(lambda value: str(value).lower()))
 
 
-def _integer(element: str) -> Property:
-    return Property(element, _read_integer, _write_value(str))
+def _integer(element: str) -> DefinitionElement:
+    return DefinitionElement(element, _read_integer, _write_value(str))
 
 
-def _duration(element: str) -> Property:
-    return Property(element, str.strip, _write_duration)
+def _duration(element: str) -> DefinitionElement:
+    return DefinitionElement(element, str.strip, _write_duration)
 
 
-def _forward(element: str) -> Property:
-    return Property(element, _read_forward, _write_forward)
+def _forward(element: str) -> DefinitionElement:
+    return DefinitionElement(element, _read_forward, _write_forward)
 
 
 LOCK_DURATION = _duration("LockDuration")
-MAX_SIZE = Property("MaxSizeInMegabytes", _read_integer, _write_max_size)
+MAX_SIZE = DefinitionElement("MaxSizeInMegabytes", _read_integer, _write_max_size)
 DUPLICATE_DETECTION = _boolean("RequiresDuplicateDetection")
 SESSION = _boolean("RequiresSession")
 TIME_TO_LIVE = _duration("DefaultMessageTimeToLive")
@@ -142,28 +142,28 @@ DEAD_LETTER_EXPIRED = _boolean("DeadLetteringOnMessageExpiration")
 DUPLICATE_WINDOW = _duration("DuplicateDetectionHistoryTimeWindow")
 MAX_DELIVERY_COUNT = _integer("MaxDeliveryCount")
 BATCHED = _boolean("EnableBatchedOperations")
-STATUS = Property("Status", str.strip, _write_value(lambda value: str(value.value)))
+STATUS = DefinitionElement("Status", str.strip, _write_value(lambda value: str(value.value)))
 FORWARD_TO = _forward("ForwardTo")
 FORWARD_DEAD_LETTERS = _forward("ForwardDeadLetteredMessagesTo")
-USER_METADATA = Property("UserMetadata", str, _write_value(lambda value: value))
+USER_METADATA = DefinitionElement("UserMetadata", str, _write_value(lambda value: value))
 ORDERING = _boolean("SupportOrdering")
 IDLE = _duration("AutoDeleteOnIdle")
 PARTITIONING = _boolean("EnablePartitioning")
 EXPRESS = _boolean("EnableExpress")
-MAX_MESSAGE_SIZE = Property(
+MAX_MESSAGE_SIZE = DefinitionElement(
     "MaxMessageSizeInKilobytes",
     _read_integer,
-    lambda definition, field, surroundings: str(
-        getattr(definition, field) or surroundings.message_max_kilobytes
+    lambda definition, field, context: str(
+        getattr(definition, field) or context.message_max_kilobytes
     ),
     since="2021-05",
 )
 
 
-# --- facts -----------------------------------------------------------------------------------
+# --- read-only elements ------------------------------------------------------------------------
 
 
-def _counts(view: EntityView, _: Surroundings) -> str:
+def _counts(view: EntityView, _: DescriptionContext) -> str:
     """JavaScript wants exactly this: one prefix, declared on this very element."""
     details = {
         "ActiveMessageCount": view.active_count,
@@ -176,7 +176,7 @@ def _counts(view: EntityView, _: Surroundings) -> str:
     return f'<CountDetails xmlns:d2p1="{COUNTS}">{inner}</CountDetails>'
 
 
-def _message_count(view: EntityView, _: Surroundings) -> str:
+def _message_count(view: EntityView, _: DescriptionContext) -> str:
     """All there are: the deferred have no count of their own, and are in none of the others."""
     return str(
         view.active_count
@@ -188,30 +188,30 @@ def _message_count(view: EntityView, _: Surroundings) -> str:
     )
 
 
-def _always(text: str) -> Callable[[EntityView, Surroundings], str]:
-    return lambda _view, _surroundings: text
+def _always(text: str) -> Callable[[EntityView, DescriptionContext], str]:
+    return lambda _view, _context: text
 
 
-SIZE = Fact("SizeInBytes", lambda view, _: str(view.size_bytes))
-MESSAGE_COUNT = Fact("MessageCount", _message_count)
-CREATED = Fact("CreatedAt", lambda view, _: atom.timestamp(view.created_time_ms))
-UPDATED = Fact("UpdatedAt", lambda view, _: atom.timestamp(view.updated_time_ms))
-ACCESSED = Fact("AccessedAt", lambda view, _: atom.timestamp(view.accessed_time_ms))
+SIZE = ReadOnlyElement("SizeInBytes", lambda view, _: str(view.size_bytes))
+MESSAGE_COUNT = ReadOnlyElement("MessageCount", _message_count)
+CREATED = ReadOnlyElement("CreatedAt", lambda view, _: atom.timestamp(view.created_time_ms))
+UPDATED = ReadOnlyElement("UpdatedAt", lambda view, _: atom.timestamp(view.updated_time_ms))
+ACCESSED = ReadOnlyElement("AccessedAt", lambda view, _: atom.timestamp(view.accessed_time_ms))
 """A queue or topic that was never used shows `0001-01-01T00:00:00Z`; a subscription shows when it
 was created (recorded answers, and Go's test of `ListSubscriptionsRuntimeProperties`)."""
-SUBSCRIPTION_ACCESSED = Fact(
+SUBSCRIPTION_ACCESSED = ReadOnlyElement(
     "AccessedAt",
     lambda view, _: atom.timestamp(view.accessed_time_ms or view.created_time_ms),
 )
-AVAILABILITY = Fact("EntityAvailabilityStatus", _always("Available"))
-NOT_ANONYMOUS = Fact("IsAnonymousAccessible", _always("false"))
-COUNT_DETAILS = Part(_counts)
-AUTHORIZATION_RULES = Part(lambda view, _: authorization_rules_xml.write(view))
+AVAILABILITY = ReadOnlyElement("EntityAvailabilityStatus", _always("Available"))
+NOT_ANONYMOUS = ReadOnlyElement("IsAnonymousAccessible", _always("false"))
+COUNT_DETAILS = NestedElement(_counts)
+AUTHORIZATION_RULES = NestedElement(lambda view, _: authorization_rules_xml.write(view))
 
 
 # --- the kinds -------------------------------------------------------------------------------
 
-QUEUE: tuple[Line, ...] = (
+QUEUE: tuple[DescriptionLine, ...] = (
     LOCK_DURATION,
     MAX_SIZE,
     DUPLICATE_DETECTION,
@@ -241,7 +241,7 @@ QUEUE: tuple[Line, ...] = (
     MAX_MESSAGE_SIZE,
 )
 
-TOPIC: tuple[Line, ...] = (
+TOPIC: tuple[DescriptionLine, ...] = (
     TIME_TO_LIVE,
     MAX_SIZE,
     DUPLICATE_DETECTION,
@@ -258,9 +258,9 @@ TOPIC: tuple[Line, ...] = (
     ACCESSED,
     ORDERING,
     COUNT_DETAILS,
-    Fact("SubscriptionCount", lambda view, _: str(view.subscription_count)),
-    Fact("SqlFilterCount", lambda view, _: str(view.sql_filter_count), since="2024-05"),
-    Fact(
+    ReadOnlyElement("SubscriptionCount", lambda view, _: str(view.subscription_count)),
+    ReadOnlyElement("SqlFilterCount", lambda view, _: str(view.sql_filter_count), since="2024-05"),
+    ReadOnlyElement(
         "CorrelationFilterCount",
         lambda view, _: str(view.correlation_filter_count),
         since="2024-05",
@@ -268,12 +268,12 @@ TOPIC: tuple[Line, ...] = (
     IDLE,
     PARTITIONING,
     AVAILABILITY,
-    Fact("EnableSubscriptionPartitioning", _always("false")),
+    ReadOnlyElement("EnableSubscriptionPartitioning", _always("false")),
     EXPRESS,
     MAX_MESSAGE_SIZE,
 )
 
-SUBSCRIPTION: tuple[Line, ...] = (
+SUBSCRIPTION: tuple[DescriptionLine, ...] = (
     LOCK_DURATION,
     SESSION,
     TIME_TO_LIVE,
@@ -295,23 +295,25 @@ SUBSCRIPTION: tuple[Line, ...] = (
 )
 
 
-class Kind(NamedTuple):
+class DescriptionKind(NamedTuple):
     """A kind of entity: its description's element, its table, its definition."""
 
     element: str
-    lines: tuple[Line, ...]
+    lines: tuple[DescriptionLine, ...]
     definition: type[QueueDefinition | TopicDefinition | SubscriptionDefinition]
 
 
-KINDS: Mapping[str, Kind] = {
+DESCRIPTION_KINDS: Mapping[str, DescriptionKind] = {
     kind.element: kind
     for kind in (
-        Kind("QueueDescription", QUEUE, QueueDefinition),
-        Kind("TopicDescription", TOPIC, TopicDefinition),
-        Kind("SubscriptionDescription", SUBSCRIPTION, SubscriptionDefinition),
+        DescriptionKind("QueueDescription", QUEUE, QueueDefinition),
+        DescriptionKind("TopicDescription", TOPIC, TopicDefinition),
+        DescriptionKind("SubscriptionDescription", SUBSCRIPTION, SubscriptionDefinition),
     )
 }
-_KIND_OF: Mapping[type, Kind] = {kind.definition: kind for kind in KINDS.values()}
+_KIND_OF: Mapping[type, DescriptionKind] = {
+    kind.definition: kind for kind in DESCRIPTION_KINDS.values()
+}
 
 FIELDS: Mapping[type, Mapping[str, str]] = {
     definition: {one.name: one.field for one in properties}
@@ -323,7 +325,7 @@ DECIDED_ONCE = (SESSION, DUPLICATE_DETECTION, PARTITIONING)
 """An update may repeat these or leave them out; the core refuses to change them."""
 
 
-def kind_of(definition: EntityDefinition) -> Kind:
+def kind_of(definition: EntityDefinition) -> DescriptionKind:
     """The kind an entity is of."""
     return _KIND_OF[type(definition)]
 
@@ -331,19 +333,19 @@ def kind_of(definition: EntityDefinition) -> Kind:
 # --- out -------------------------------------------------------------------------------------
 
 
-def write(view: EntityView, surroundings: Surroundings) -> str:
+def write(view: EntityView, context: DescriptionContext) -> str:
     """The description of an entity."""
     kind = kind_of(view.definition)
     fields = FIELDS[kind.definition]
     parts: list[str] = []
     for line in kind.lines:
-        if isinstance(line, Part):
-            parts.append(line.tell(view, surroundings))
-        elif line.since <= surroundings.api_version:
-            if isinstance(line, Property):
-                text = line.write(view.definition, fields[line.element], surroundings)
+        if isinstance(line, NestedElement):
+            parts.append(line.write(view, context))
+        elif line.since <= context.api_version:
+            if isinstance(line, DefinitionElement):
+                text = line.write(view.definition, fields[line.element], context)
             else:
-                text = line.tell(view, surroundings)
+                text = line.write(view, context)
             if text is not None:
                 parts.append(atom.element(line.element, text))
     return atom.described(kind.element, "".join(parts))

@@ -14,7 +14,7 @@ from aiohttp import web
 from protocol.http import request_bodies
 
 if TYPE_CHECKING:
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 CLOCK = "/$peeklock/clock"
 BODY_MAX_BYTES = 4096
@@ -22,7 +22,7 @@ ADVANCE_MAX_MS = 100 * 365 * 24 * 3600 * 1000
 """A century: further ahead, dates stop being dates."""
 
 
-def add_routes(application: web.Application, services: Services) -> None:
+def add_routes(application: web.Application, services: BrokerServices) -> None:
     """Serve the clock."""
 
     async def clock(request: web.Request) -> web.Response:

@@ -13,12 +13,12 @@ from aiohttp import web
 from broker.core.contract.errors import BrokerError
 
 if TYPE_CHECKING:
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 PATH = "/$peeklock/topology"
 
 
-def add_routes(application: web.Application, services: Services) -> None:
+def add_routes(application: web.Application, services: BrokerServices) -> None:
     """Serve the topology."""
     read_topology = services.topology
     if read_topology is None:

@@ -36,15 +36,15 @@ from broker.core.contract.errors import (
 )
 from protocol.http import request_bodies, request_paths
 from protocol.http.data_plane import rest_messages
-from protocol.http.data_plane.rest_messages import Received
-from protocol.http.error_responses import BodyTooLarge, Gone, NoSuchLock
+from protocol.http.data_plane.rest_messages import ReceivedMessage
+from protocol.http.error_responses import BodyTooLarge, EntityGone, LockNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.core.contract.effects import Effect
     from broker.core.contract.message import Message
-    from protocol.http.application import Services
+    from protocol.http.application import BrokerServices
 
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
@@ -56,32 +56,34 @@ MODES = {"POST": ReceiveMode.PEEK_LOCK, "DELETE": ReceiveMode.RECEIVE_AND_DELETE
 SETTLEMENTS = {"DELETE": COMPLETE, "PUT": ABANDON}
 """What the verb on a locked message means; POST renews its lock."""
 
-Event = SenderAttached | ReceiverAttached | SendAccepted | Drained | Received | BrokerError
+Event = SenderAttached | ReceiverAttached | SendAccepted | Drained | ReceivedMessage | BrokerError
 Expected = TypeVar("Expected", SenderAttached, ReceiverAttached, SendAccepted)
 
 
 class DataPlane:
     """Serves the messages of entities."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._exchanges: set[Exchange] = set()
 
-    async def handle(self, request: web.Request, resource: request_paths.Runtime) -> web.Response:
+    async def handle(
+        self, request: web.Request, resource: request_paths.MessageResource
+    ) -> web.Response:
         """Answer a request about messages."""
         try:
             match resource:
-                case request_paths.Messages():
+                case request_paths.MessagesResource():
                     return await self._send(request, resource.path)
-                case request_paths.Head():
+                case request_paths.NextMessage():
                     return await self._receive(request, resource.path)
-                case request_paths.LockedMessage():
+                case request_paths.LockedMessageResource():
                     return await self._settle(request, resource)
         except EntityNotFound as error:
             missing = EntityNotFound(f"sb://{request.host}/{error.path}")
-            raise Gone(str(missing)) from None
+            raise EntityGone(str(missing)) from None
         except MessageLockLost as error:
-            raise NoSuchLock(str(error)) from None
+            raise LockNotFound(str(error)) from None
 
     async def stop(self, _application: web.Application) -> None:
         """The broker stops: whoever waits for a message is told so."""
@@ -140,7 +142,7 @@ class DataPlane:
         headers["Location"] = f"{base}/messages/{received.name}/{received.token}"
         return web.Response(status=201, body=received.body, headers=headers)
 
-    async def _first_message(self, exchange: Exchange, timeout_s: int) -> Received | None:
+    async def _first_message(self, exchange: Exchange, timeout_s: int) -> ReceivedMessage | None:
         try:
             # A drain is answered by the core, at once: the time-out is for waiting alone.
             async with asyncio.timeout(timeout_s or None):
@@ -148,10 +150,10 @@ class DataPlane:
         except TimeoutError:
             self._services.submit(commands.Credit(exchange, 1, drain=True))
             event = await exchange.next()
-        return event if isinstance(event, Received) else None
+        return event if isinstance(event, ReceivedMessage) else None
 
     async def _settle(
-        self, request: web.Request, locked: request_paths.LockedMessage
+        self, request: web.Request, locked: request_paths.LockedMessageResource
     ) -> web.Response:
         settlement = SETTLEMENTS.get(request.method)
         if settlement is None:

@@ -284,7 +284,7 @@ def _moment(name: str, value: Any) -> Timestamp:
 # --- out -------------------------------------------------------------------------------------
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A delivered message, ready to be an answer."""
 
     headers: Mapping[str, str]
@@ -295,7 +295,7 @@ class Received(NamedTuple):
     """The lock's; empty where there is none."""
 
 
-def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> Received:
+def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> ReceivedMessage:
     """A delivered message; to be called at once, since it changes afterwards."""
     sections = _sections(encode_message(message, lock_token, locked_until_ms))
     fields = [plain(field) for field in sections.get(PROPERTIES) or ()]
@@ -334,7 +334,7 @@ def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> R
     name = str(broker_properties.get("MessageId", ""))
     if not _PLAIN_IN_PATH.fullmatch(name):
         name = str(message.sequence_number)
-    return Received(headers, _body(sections), name, token)
+    return ReceivedMessage(headers, _body(sections), name, token)
 
 
 def _sections(data: bytes) -> dict[int, Any]:

@@ -9,7 +9,7 @@ from broker.app.network.amqp_transport import READ_PER_TURN_BYTES, UNREAD_MAX_BY
 from broker.app.network.shared_reading import SharedReading
 
 if TYPE_CHECKING:
-    from broker.app.network.amqp_transport import TransportOwner, Wire
+    from broker.app.network.amqp_transport import TransportOwner, ByteStream
     from protocol.amqp.connection import Connection
 
 
@@ -34,7 +34,7 @@ def transport(watched: Watched | Tap) -> AmqpTransport:
         60.0,
         SharedReading(),
     )
-    made.begin(cast("Wire", watched), "client")
+    made.begin(cast("ByteStream", watched), "client")
     return made
 
 

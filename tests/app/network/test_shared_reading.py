@@ -12,7 +12,7 @@ from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.network.shared_reading import PASS_S, TURN_S, SharedReading
 
 if TYPE_CHECKING:
-    from broker.app.network.amqp_transport import TransportOwner, Wire
+    from broker.app.network.amqp_transport import TransportOwner, ByteStream
     from protocol.amqp.connection import Connection
 
 S_PER_BYTE = 0.000_001
@@ -42,7 +42,7 @@ class Client:
         self.transport = AmqpTransport(
             cast("TransportOwner", self), lambda *_: cast("Connection", self), 60.0, sharing
         )
-        self.transport.begin(cast("Wire", self), "client")
+        self.transport.begin(cast("ByteStream", self), "client")
 
     def receive_data(self, data: bytes) -> None:
         if self.breaks:
