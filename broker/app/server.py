@@ -18,8 +18,9 @@ import structlog
 
 from broker.app.exit_codes import ExitCode
 from broker.app.network.amqp_clients import AmqpClients
+from broker.app.network.client_addresses import address_text, connection_string
 from broker.app.network.http_server import HttpServer
-from broker.app.network.listener import Listener, address_text
+from broker.app.network.listener import Listener
 from broker.app.observe.dead_letter_log import log_dead_letters
 from broker.app.observe.metrics import Metrics, count
 from broker.app.runtime.clock import Clock
@@ -56,8 +57,6 @@ times as much."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """SIGHUP is what a terminal sends when its window is closed."""
-
-SHOWN_AS_LOCALHOST = ("127.0.0.1", "0.0.0.0", "::", "::1")  # noqa: S104 -- what clients on this machine use
 
 
 class Server:
@@ -148,8 +147,6 @@ class Server:
     def _announce(self) -> None:
         settings = self._settings
         addresses = [address_text(settings.host, port) for port in self._ports]
-        shown = "localhost" if settings.host in SHOWN_AS_LOCALHOST else settings.host
-        endpoint = address_text(shown, self._ports[0]).removesuffix(":5672")
         log.info(
             "ready",
             text=READY_TEXT,
@@ -158,11 +155,7 @@ class Server:
             tls=addresses[2] if len(addresses) > 2 else None,
             storage=settings.storage,
             entities=sum(1 for _ in self._entity_views()),
-            connection_string=(
-                f"Endpoint=sb://{endpoint};"
-                f"SharedAccessKeyName={settings.shared_access_key_name};"
-                f"SharedAccessKey={settings.shared_access_key};UseDevelopmentEmulator=true;"
-            ),
+            connection_string=connection_string(settings, self._ports[0]),
         )
 
     # --- listening -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 
 def handler(application: web.Application, services: BrokerServices) -> Handler:

@@ -18,7 +18,7 @@ from protocol.identity.managed_identity import TokenRequest
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 PATH = "/msi/token"
 SECRET_HEADER = "X-IDENTITY-HEADER"  # noqa: S105 -- its name

@@ -15,7 +15,7 @@ from protocol.identity import LISTEN, MANAGE, SEND, TokenRefused
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 CLAIMS = {
     request_paths.MessagesResource: SEND,

@@ -14,7 +14,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 HEALTHY = '{"status":"healthy","message":"Service is healthy."}'
 UNHEALTHY = '{"status":"unhealthy","message":"Service not available. Please try after some time."}'

@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.http.application import BrokerServices, ByteReceiver
+    from protocol.http.broker_services import BrokerServices, ByteReceiver
 
 log = structlog.get_logger("peeklock.http")
 

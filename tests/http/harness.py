@@ -19,7 +19,8 @@ from broker.core.contract.commands import Tick
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import Unauthorized
 from config.model.limits import RELAXED, Limits, Tier
-from protocol.http.application import BrokerServices, build
+from protocol.http.application import build
+from protocol.http.broker_services import BrokerServices
 from tests.support.memory_broker import MemoryBroker
 from tests.support.protocol_sources import system_sources
 

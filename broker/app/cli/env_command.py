@@ -13,9 +13,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from broker.app.exit_codes import ExitCode
-from broker.app.network.listener import address_text
+from broker.app.network.client_addresses import (
+    address_text,
+    client_host,
+    connection_string,
+)
 from broker.app.security import tls
-from broker.app.server import SHOWN_AS_LOCALHOST
 from config.settings.settings import IdentityClients
 from protocol.http.identity_endpoint import PATH
 from protocol.identity.managed_identity import ManagedIdentity
@@ -52,16 +55,11 @@ def run(settings: Settings, form: str) -> int:
 
 
 def _variables(settings: Settings) -> dict[str, str]:
-    host = "localhost" if settings.host in SHOWN_AS_LOCALHOST else settings.host
-    key = (
-        f"SharedAccessKeyName={settings.shared_access_key_name};"
-        f"SharedAccessKey={settings.shared_access_key};UseDevelopmentEmulator=true;"
-    )
-    amqp = address_text(host, settings.amqp_port).removesuffix(":5672")
+    host = client_host(settings)
     http = address_text(host, settings.http_port)
     variables = {
-        "SERVICEBUS_CONNECTION_STRING": f"Endpoint=sb://{amqp};{key}",
-        "SERVICEBUS_ADMIN_CONNECTION_STRING": f"Endpoint=sb://{http};{key}",
+        "SERVICEBUS_CONNECTION_STRING": connection_string(settings, settings.amqp_port),
+        "SERVICEBUS_ADMIN_CONNECTION_STRING": connection_string(settings, settings.http_port),
         # SDKs do not take a port here: messaging goes to 5671, administration to 443 by itself.
         "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": host,
         "SERVICEBUS_ADMIN_FULLY_QUALIFIED_NAMESPACE": http,

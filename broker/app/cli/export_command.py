@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.app import topology_export
 from broker.app.cli.topology_fetch import BrokerAddress, ExportFailed, address_in, fetch
 from broker.app.exit_codes import ExitCode
+from broker.app.network.client_addresses import client_host
 from storage.contract import StorageError
 from storage.urls import store_for
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from broker.app.topology_export import ExportedFile
     from config.settings.settings import Settings
-
-EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 -- where it listens, not where it is asked
 
 
 def run(settings: Settings, options: Mapping[str, str]) -> int:
@@ -59,7 +58,7 @@ def _exported(
     settings: Settings, source: str | None, form: str, authority: Path | None
 ) -> ExportedFile:
     if source is None:
-        host = "localhost" if settings.host in EVERY_INTERFACE else settings.host
+        host = client_host(settings)
         name, key = settings.shared_access_key_name, settings.shared_access_key
         return fetch(BrokerAddress(host, settings.http_port, name, key, authority), form)
     if "=" in source.partition("://")[0]:  # Endpoint=sb://...

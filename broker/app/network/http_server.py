@@ -61,7 +61,8 @@ class HttpServer:
         from aiohttp import web
 
         from broker.app.network.http_connections import HttpConnections
-        from protocol.http.application import BrokerServices, build
+        from protocol.http.application import build
+        from protocol.http.broker_services import BrokerServices
         from protocol.http.error_responses import log_unreadable_request
 
         logging.getLogger("aiohttp.server").addFilter(log_unreadable_request)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from broker.app.network.client_addresses import address_text
 from protocol.repeated_events import repeats
 
 if TYPE_CHECKING:
@@ -172,11 +173,6 @@ def _bound(host: str, port: int) -> socket.socket:
         sentence = f"cannot listen on {address_text(host, port)}: {error.strerror}; {remedy}"
         raise OSError(error.errno, sentence) from error
     return bound
-
-
-def address_text(host: str, port: int) -> str:
-    """`127.0.0.1:5672`, `[::1]:5672`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class FirstBytes(asyncio.Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker import __version__
 from broker.app.observe.exposition import CONTENT_TYPE, Family, Histogram, escape, labels_of
@@ -20,7 +20,6 @@ from broker.core.contract.counting import DeadLetterCause, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from broker.app.network.amqp_clients import AmqpClients
     from broker.core.contract.counting import Counts
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
@@ -40,11 +39,26 @@ def count(turn: Turn) -> None:
         counts[what] = counts.get(what, 0) + number
 
 
+class ClientCounts(Protocol):
+    """Counts of AMQP clients."""
+
+    connections_total: int
+    """Connections since the start."""
+
+    @property
+    def connection_count(self) -> int:
+        """Connections at present."""
+
+    @property
+    def link_count(self) -> int:
+        """Links at present."""
+
+
 class Metrics:
     """All figures of one broker."""
 
     def __init__(
-        self, namespaces: Mapping[str, Namespace], clients: AmqpClients, refusals: Refusals
+        self, namespaces: Mapping[str, Namespace], clients: ClientCounts, refusals: Refusals
     ) -> None:
         self._namespaces = namespaces
         self._clients = clients

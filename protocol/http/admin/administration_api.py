@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command, Peer
     from config.model.definitions import EntityDefinition
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 
 FORWARDING_TOKENS = {

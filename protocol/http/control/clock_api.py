@@ -14,7 +14,7 @@ from aiohttp import web
 from protocol.http import request_bodies
 
 if TYPE_CHECKING:
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 CLOCK = "/$peeklock/clock"
 BODY_MAX_BYTES = 4096

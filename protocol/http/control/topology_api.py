@@ -13,7 +13,7 @@ from aiohttp import web
 from broker.core.contract.errors import BrokerError
 
 if TYPE_CHECKING:
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 PATH = "/$peeklock/topology"
 

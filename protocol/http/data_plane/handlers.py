@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.effects import Effect
     from broker.core.contract.message import Message
-    from protocol.http.application import BrokerServices
+    from protocol.http.broker_services import BrokerServices
 
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300

@@ -23,7 +23,7 @@ async def test_a_scrape_is_cut_into_parts(monkeypatch):
     dialogue = CoreDialogue()
     dialogue.namespace.declare({f"q{n}": QueueDefinition() for n in range(MANY)}, 1, Turn())
     clients = SimpleNamespace(connection_count=0, connections_total=0, link_count=0)
-    shown = Metrics({"ns": dialogue.namespace}, clients, Refusals(lambda: 0))  # type: ignore[arg-type]
+    shown = Metrics({"ns": dialogue.namespace}, clients, Refusals(lambda: 0))
     scrape = asyncio.get_running_loop().create_task(shown.render())
     passes = 0
     while not scrape.done():
