@@ -9,7 +9,7 @@ from broker.app.network.amqp_transport import READ_PER_TURN_BYTES, UNREAD_MAX_BY
 from broker.app.network.shared_reading import SharedReading
 
 if TYPE_CHECKING:
-    from broker.app.network.amqp_transport import TransportOwner, ByteStream
+    from broker.app.network.amqp_transport import ByteStream, TransportOwner
     from protocol.amqp.connection import Connection
 
 

@@ -12,7 +12,7 @@ from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.network.shared_reading import PASS_S, TURN_S, SharedReading
 
 if TYPE_CHECKING:
-    from broker.app.network.amqp_transport import TransportOwner, ByteStream
+    from broker.app.network.amqp_transport import ByteStream, TransportOwner
     from protocol.amqp.connection import Connection
 
 S_PER_BYTE = 0.000_001
