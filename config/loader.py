@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from config.files import emulator_reader, yaml_reader
 from config.files.document import Node, read_document
 from config.files.mistakes import ConfigError, Mistake, Report
-from config.files.shapes import SETTINGS
+from config.files.node_values import SETTINGS
+from config.settings.setting_sources import CONFIG_VARIABLE, read_settings
 from config.settings.setting_values import read_path
 from config.settings.settings import default_storage_of
-from config.settings.sources import CONFIG_VARIABLE, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config.files.shapes import RuleCheck
+    from config.files.node_values import RuleCheck
     from config.files.topology import Topology
     from config.settings.settings import Settings
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from config.files.mistakes import did_you_mean
+from config.files.node_values import SETTINGS, items, known_members, scalars, text
 from config.files.properties import PROPERTIES, read_properties
-from config.files.shapes import SETTINGS, items, known_members, scalars, text
 from config.files.topology import DeclaredEntity, Topology, assemble
 from config.model.definitions import (
     CORRELATION_FIELDS,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from config.files.document import Node
     from config.files.mistakes import Report
-    from config.files.shapes import RuleCheck
+    from config.files.node_values import RuleCheck
     from config.model.limits import Limits
 
 _D = TypeVar("_D", bound=EntityDefinition)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from config.files.node_values import SETTINGS, items, known_members, mapping, scalars, text
 from config.files.properties import PROPERTIES, read_properties
-from config.files.shapes import SETTINGS, items, known_members, mapping, scalars, text
 from config.files.topology import DeclaredEntity, Topology, assemble
 from config.model.authorization_keys import KEY_LENGTH, derived_secondary_key
 from config.model.definitions import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from config.files.document import Node
     from config.files.mistakes import Report
-    from config.files.shapes import RuleCheck
+    from config.files.node_values import RuleCheck
     from config.model.limits import Limits
 
 _D = TypeVar("_D", bound=EntityDefinition)

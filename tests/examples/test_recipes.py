@@ -128,7 +128,7 @@ def test_the_service_of_the_other_job_is_the_image() -> None:
 
 
 def _known_variables() -> set[str]:
-    from config.settings.sources import SETTINGS
+    from config.settings.setting_sources import SETTINGS
 
     return {one.variable for one in SETTINGS}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.app.cli.arguments import shown_default
+from config.settings.setting_sources import SETTINGS
 from config.settings.settings import Settings
-from config.settings.sources import SETTINGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 BEGIN, END = "<!-- settings -->", "<!-- /settings -->"

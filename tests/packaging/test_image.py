@@ -17,7 +17,7 @@ import yaml
 
 from broker.app.server import READY_TEXT
 from config.loader import EMULATOR_FILE
-from config.settings.sources import SETTINGS
+from config.settings.setting_sources import SETTINGS
 from peeklock.__main__ import PACKAGES
 from tests.conftest import UNAVAILABLE
 from tests.packaging.conftest import run

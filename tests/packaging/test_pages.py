@@ -24,7 +24,7 @@ from config.files.yaml_reader import TOP_LEVEL
 from config.loader import load
 from config.model.authorization_keys import KEY_LENGTH
 from config.model.definitions import UNLIMITED_MS, QueueDefinition
-from config.settings.sources import CONFIG_VARIABLE, SETTINGS
+from config.settings.setting_sources import CONFIG_VARIABLE, SETTINGS
 from tests.conftest import UNAVAILABLE
 from tests.packaging import limits_table, settings_table
 from tests.packaging.dockerfile import ROOT

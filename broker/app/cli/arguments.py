@@ -14,8 +14,8 @@ from broker.app.exit_codes import ExitCode
 from config.files.mistakes import did_you_mean
 from config.model.durations import format_duration
 from config.model.limits import MEBIBYTE
+from config.settings.setting_sources import CONFIG_VARIABLE, SETTINGS
 from config.settings.settings import Settings
-from config.settings.sources import CONFIG_VARIABLE, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from config.model.definitions import (
     EntityKind,
     SqlFilter,
 )
-from config.settings.sources import SETTINGS
+from config.settings.setting_sources import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,6 +11,7 @@ from config.files.emulator_reader import default_topology
 from config.files.mistakes import ConfigError
 from config.loader import load
 from config.model.limits import RELAXED, STRICT, Tier, relaxed, strict
+from config.settings.setting_sources import SETTINGS
 from config.settings.settings import (
     Authorization,
     IdentityClients,
@@ -20,7 +21,6 @@ from config.settings.settings import (
     Settings,
     UndeclaredEntities,
 )
-from config.settings.sources import SETTINGS
 from tests.config.reading import NOWHERE, any_rule
 
 
