@@ -46,7 +46,7 @@ log = structlog.get_logger("peeklock")
 READY_TEXT = "Emulator Service is Successfully Up!"
 """Scripts and test containers made for the official emulator wait for exactly this."""
 
-WATCH_INTERVAL_S = 0.5
+CHECK_INTERVAL_S = 0.5
 OTHER_DESCRIPTORS = 100
 """Files and sockets of the broker's own."""
 
@@ -92,7 +92,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, for example
-                loop.add_signal_handler(number, self._stop_asked, number)
+                loop.add_signal_handler(number, self._handle_stop_signal, number)
         try:
             await self._start()
         except (StorageError, OSError) as error:
@@ -103,7 +103,7 @@ class Server:
         await self._stop()
         return ExitCode.OK if self._failure is None else ExitCode.FAILED
 
-    def _stop_asked(self, number: signal.Signals) -> None:
+    def _handle_stop_signal(self, number: signal.Signals) -> None:
         """Stop in order; asked again, at once. What was accepted is stored either way."""
         if self._stopping.is_set():
             log.warning("stopped.at_once", signal=number.name)
@@ -112,7 +112,7 @@ class Server:
         self._stopping.set()
 
     async def _start(self) -> None:
-        _allow_descriptors(self._settings.limits.connections_max)
+        _raise_file_limit(self._settings.limits.connections_max)
         loop = asyncio.get_running_loop()
         opening = loop.create_task(self._core.open())
         try:
@@ -125,7 +125,7 @@ class Server:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._garbage.begin(loop.time())
         self._ready = True
-        self._watch = loop.call_later(WATCH_INTERVAL_S, self._look_after, loop.time())
+        self._watch = loop.call_later(CHECK_INTERVAL_S, self._check_periodically, loop.time())
         self._announce()
 
     async def _stop(self) -> None:
@@ -225,9 +225,9 @@ class Server:
         self._metrics.committed(seconds, records)
         self._clients.committed()
 
-    def forgotten(self, reason: str) -> None:
+    def restored_from_store(self, reason: str) -> None:
         """Everybody has to come again."""
-        self._clients.forget_all(reason)
+        self._clients.force_close_all(reason)
 
     def failed(self, error: Exception) -> None:
         """Stop, rather than serve from memory what the store does not have."""
@@ -241,18 +241,18 @@ class Server:
 
     # --- watching ------------------------------------------------------------------------------
 
-    def _look_after(self, scheduled_from_s: float) -> None:
+    def _check_periodically(self, scheduled_from_s: float) -> None:
         """Now and then: is there room on the disk, how late does the loop run, is it time to collect
         garbage?"""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        self._metrics.event_loop_lag_seconds = max(0.0, now_s - scheduled_from_s - WATCH_INTERVAL_S)
-        self._core.watch_room()
+        self._metrics.event_loop_lag_seconds = max(0.0, now_s - scheduled_from_s - CHECK_INTERVAL_S)
+        self._core.check_disk_space()
         repeats.write_summaries()
         turn_count = self._core.turn_count
-        self._garbage.look(now_s, is_calm=turn_count == self._turn_count)
+        self._garbage.collect_if_due(now_s, is_calm=turn_count == self._turn_count)
         self._turn_count = turn_count
-        self._watch = loop.call_later(WATCH_INTERVAL_S, self._look_after, now_s)
+        self._watch = loop.call_later(CHECK_INTERVAL_S, self._check_periodically, now_s)
 
     def _entity_views(self) -> Iterator[tuple[str, EntityView]]:
         for name, namespace in self._core.namespaces.items():
@@ -260,7 +260,7 @@ class Server:
                 yield name, view
 
 
-def _allow_descriptors(connections: int) -> None:
+def _raise_file_limit(connections: int) -> None:
     """Raise the soft limit of open files as far as the connections allowed need and it may go."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + OTHER_DESCRIPTORS

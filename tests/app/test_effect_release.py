@@ -51,7 +51,7 @@ def test_many_effects_are_told_in_parts_and_others_do_not_wait_for_the_last():
     assert "small" not in told.told
     while not told.release.is_done:
         before, began_s = len(told.told), told.now_s
-        told.release.go_on()
+        told.release.continue_release()
         parts.append(len(told.told) - before)
         assert told.now_s - began_s <= RELEASE_S + 2 * TELLING_S
     assert told.told.index("small") < parts[0] + 3
@@ -66,7 +66,7 @@ def test_what_comes_later_of_the_same_connection_stays_behind_and_of_another_doe
     told.release.release([Drained(second), Drained(other)])
     assert "other" == told.told[-1]
     while not told.release.is_done:
-        told.release.go_on()
+        told.release.continue_release()
     assert "second" == told.told[-1]
     assert 22 == len(told.told)
 
@@ -82,7 +82,7 @@ def test_when_too_many_wait_they_are_told_without_a_break(monkeypatch):
     monkeypatch.setattr(effect_release, "WAITING_MAX", 10)
     told = Told()
     told.release.release([Drained(told.peer("busy"))] * 1_000)
-    told.release.go_on()
+    told.release.continue_release()
     assert 1_000 - 10 <= len(told.told)
 
 

@@ -64,17 +64,17 @@ def test_everything_is_looked_at_when_its_time_has_come(
 ) -> None:
     interval_s = CALM_INTERVAL_S if is_calm else LONGEST_INTERVAL_S
     gc.collect(1)  # so something has become old
-    assert not garbage.look(interval_s - 1, is_calm=is_calm)
+    assert not garbage.collect_if_due(interval_s - 1, is_calm=is_calm)
     before = _full_collections()
-    assert garbage.look(interval_s, is_calm=is_calm)
+    assert garbage.collect_if_due(interval_s, is_calm=is_calm)
     assert _full_collections() == before + 1
     gc.collect(1)
-    assert not garbage.look(interval_s + 1, is_calm=is_calm)
+    assert not garbage.collect_if_due(interval_s + 1, is_calm=is_calm)
 
 
 def test_nothing_is_looked_at_again_if_nothing_has_become_old(garbage: GarbageCollection) -> None:
     gc.disable()
     try:
-        assert not garbage.look(2 * LONGEST_INTERVAL_S, is_calm=True)
+        assert not garbage.collect_if_due(2 * LONGEST_INTERVAL_S, is_calm=True)
     finally:
         gc.enable()

@@ -115,8 +115,8 @@ def end_connections() -> Iterator[None]:
     def receive_or_end(self: AmqpTransport, data: bytes) -> None:
         nonlocal reads
         reads += 1
-        if reads % READS_BETWEEN == 0 and self._wire is not None:
-            self._wire.abort()
+        if reads % READS_BETWEEN == 0 and self._stream is not None:
+            self._stream.abort()
         else:
             data_received(self, data)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.virtual_loop import VirtualLoop
     from tests.support.fake_store import FakeStore
 
-WATCH_INTERVAL_S = 0.5
+CHECK_INTERVAL_S = 0.5
 GRACE_S = 0.5
 POLL_S = 0.003
 
@@ -107,7 +107,7 @@ class SimulatedBroker:
         await self.core.begin()
         self._network.listen(self._accept, self._context)
         self.is_up = True
-        self._loop.call_later(WATCH_INTERVAL_S, self._watch)
+        self._loop.call_later(CHECK_INTERVAL_S, self._watch)
 
     def _accept(self, wire: BrokerWire) -> None:
         transport = self.clients.new_transport()
@@ -115,8 +115,8 @@ class SimulatedBroker:
         transport.connection_made(wire)  # type: ignore[arg-type]
 
     def _watch(self) -> None:
-        self.core.watch_room()
-        self._loop.call_later(WATCH_INTERVAL_S, self._watch)
+        self.core.check_disk_space()
+        self._loop.call_later(CHECK_INTERVAL_S, self._watch)
 
     async def ask(self, build: Callable[..., Any]) -> Any:
         """Run a request of administration. Raises its refusal, or `PeerFailed` if the process ends
@@ -167,8 +167,8 @@ class SimulatedBroker:
         del seconds, records
         self.clients.committed()
 
-    def forgotten(self, reason: str) -> None:
-        self.clients.forget_all(reason)
+    def restored_from_store(self, reason: str) -> None:
+        self.clients.force_close_all(reason)
 
     def failed(self, error: Exception) -> None:
         del error

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         loaded = load(
             {name: value for name, value in given.items() if name in names},
             os.environ,
-            _wrong_rule,
+            _rule_error,
         )
     except ConfigError as error:
         for warning in error.warnings:
@@ -58,7 +58,7 @@ def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
     logs.open_standard_streams()
     logs.configure(loaded.settings)
     for warning in loaded.warnings:
-        logs.warn_of_config(warning)
+        logs.log_config_warning(warning)
 
     from broker.app.server import run
 
@@ -72,7 +72,7 @@ def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
         found = _count(len(loaded.warnings), "warning")
         print(f"peeklock: {found}, and --strict takes none", file=sys.stderr)
         return ExitCode.MISUSED
-    print(f"{options['config']}: {_contents(loaded.topology)}")
+    print(f"{options['config']}: {_summary(loaded.topology)}")
     return ExitCode.OK
 
 
@@ -94,7 +94,7 @@ def _env(loaded: Loaded, options: Mapping[str, str]) -> int:
     return env_command.run(loaded.settings, options["form"])
 
 
-def _contents(topology: Topology) -> str:
+def _summary(topology: Topology) -> str:
     kinds = Counter(
         str(ENTITY_KINDS[type(definition)])
         for entities in topology.namespaces.values()
@@ -108,7 +108,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
+def _rule_error(rule: RuleDefinition, limits: Limits) -> str | None:
     if rule.action is None and not isinstance(rule.filter, SqlFilter):
         return None
     from broker.core.contract.errors import BrokerError

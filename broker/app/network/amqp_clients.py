@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.clients")
 
-CLOSE_PATIENCE_S = 1.0
+FORCED_CLOSE_TIMEOUT_S = 1.0
 """How long a client may take to say goodbye when the broker has to let it go."""
 
 
@@ -94,7 +94,9 @@ class AmqpClients:
             ConnectionServices(
                 enter=self._core.enter,
                 touch=lambda: self._core.turns.touch(transport),
-                wake_at=lambda at_ms: transport.wake_in(at_ms - self._access.now_ms()),
+                wake_at=lambda at_ms: transport.check_authorization_in(
+                    at_ms - self._access.now_ms()
+                ),
                 identity=self._access.identity,
                 has_entity=self._core.has_entity,
                 now_ms=self._access.now_ms,
@@ -113,7 +115,7 @@ class AmqpClients:
         """Flush this transport at the end of the next turn."""
         self._core.turns.touch(transport)
 
-    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
+    def note_bytes_read(self, transport: AmqpTransport, size_bytes: int) -> bool:
         """Account for bytes read; True asks the transport to stop reading for now."""
         self._bytes_taken_in += size_bytes
         if self._bytes_taken_in < self._limits.sender_bytes_in_flight_max:
@@ -124,7 +126,7 @@ class AmqpClients:
         self._paused.append(transport)
         return True
 
-    def left_unread(self, transport: AmqpTransport, size_bytes: int) -> None:
+    def note_unread_bytes(self, transport: AmqpTransport, size_bytes: int) -> None:
         """So much of what was written waits for the client to read it."""
         self._unread.note(transport, size_bytes)
 
@@ -134,7 +136,7 @@ class AmqpClients:
         if self._paused:
             paused, self._paused = self._paused, []
             for transport in paused:
-                transport.go_on_reading()
+                transport.resume_after_commit()
 
     def check_authorization(self) -> None:
         """The time, or the broker's keys, may have left clients with less than they had."""
@@ -157,7 +159,7 @@ class AmqpClients:
 
     # --- going ---------------------------------------------------------------------------------
 
-    def left(self, transport: AmqpTransport) -> None:
+    def transport_closed(self, transport: AmqpTransport) -> None:
         """The transport is gone."""
         self._transports.pop(transport, None)
         self._unread.note(transport, 0)
@@ -165,7 +167,7 @@ class AmqpClients:
             self._empty.set()
         self._core.turns.forget(transport)
 
-    def forget_all(self, reason: str) -> None:
+    def force_close_all(self, reason: str) -> None:
         """The core knows none of their links any more: they must come again."""
         self.committed()
         forced = ConnectionForced(f"The broker starts again from what it has stored: {reason}")
@@ -173,7 +175,7 @@ class AmqpClients:
         for transport in list(self._transports):
             transport.end(forced)
             transport.detach_from_core()
-            loop.call_later(CLOSE_PATIENCE_S, transport.abort)
+            loop.call_later(FORCED_CLOSE_TIMEOUT_S, transport.abort)
 
     async def close_all(self, grace_s: float) -> None:
         """Tell everybody that the broker stops, and wait for them to leave."""

@@ -66,13 +66,13 @@ class TransportOwner(Protocol):
     def touch(self, transport: AmqpTransport) -> None:
         """Flush this transport at the end of the next turn."""
 
-    def took_in(self, transport: AmqpTransport, size_bytes: int) -> bool:
+    def note_bytes_read(self, transport: AmqpTransport, size_bytes: int) -> bool:
         """Account for bytes read; True asks the transport to stop reading for now."""
 
-    def left_unread(self, transport: AmqpTransport, size_bytes: int) -> None:
+    def note_unread_bytes(self, transport: AmqpTransport, size_bytes: int) -> None:
         """So much of what was written waits for the client to read it."""
 
-    def left(self, transport: AmqpTransport) -> None:
+    def transport_closed(self, transport: AmqpTransport) -> None:
         """The transport is gone."""
 
 
@@ -90,14 +90,14 @@ class AmqpTransport(asyncio.Protocol):
         self._sharing = sharing
         self._connect = connect
         self._handshake_timeout_s = handshake_timeout_s
-        self._wire: ByteStream | None = None
+        self._stream: ByteStream | None = None
         self._socket: socket.socket | None = None
-        """Where the wire is one; a WebSocket has its own."""
+        """Where the stream is one; a WebSocket has its own."""
         self._handshaking = True
         self._read_bytes = 0
         """Since the last flush."""
         self._slice_bytes = SLICE_FIRST_BYTES
-        self._not_taken = b""
+        self._unprocessed = b""
         """What was read and is still to be given to the connection."""
         self._is_lost = False
         """The socket is gone, and what came before that may still have to be taken."""
@@ -116,37 +116,37 @@ class AmqpTransport(asyncio.Protocol):
         self._socket = transport.get_extra_info("socket")
         self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
 
-    def begin(self, wire: ByteStream, peer_name: str) -> None:
-        """Start on any wire."""
-        self._wire = wire
+    def begin(self, stream: ByteStream, peer_name: str) -> None:
+        """Start on any stream."""
+        self._stream = stream
         self.connection = self._connect(self, peer_name)
         if self.connection is None:
-            wire.abort()
+            stream.abort()
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._check_handshake)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
-        if self.connection is None or self._wire is None:
+        if self.connection is None or self._stream is None:
             return
-        is_waiting = bool(self._not_taken)
+        is_waiting = bool(self._unprocessed)
         if is_waiting:
-            self._not_taken += data  # what was on its way when reading was paused
-        elif not self._give(data, self._sharing.new_bytes_end_s()):
+            self._unprocessed += data  # what was on its way when reading was paused
+        elif not self._process(data, self._sharing.new_bytes_end_s()):
             return
-        if self._not_taken and not is_waiting:
+        if self._unprocessed and not is_waiting:
             self._sharing.add(self)
         self._owner.touch(self)
         self._read_bytes += len(data)
-        if self._owner.took_in(self, len(data)):
+        if self._owner.note_bytes_read(self, len(data)):
             self._waits_for_commit = True
-        if self._is_full and self._wire.get_write_buffer_size() > UNREAD_MAX_BYTES:
+        if self._is_full and self._stream.get_write_buffer_size() > UNREAD_MAX_BYTES:
             self._waits_for_client = True
         if not self._may_read:
-            self._wire.pause_reading()
+            self._stream.pause_reading()
 
-    def _give(self, data: bytes, ends_s: float) -> bool:
+    def _process(self, data: bytes, ends_s: float) -> bool:
         """Give bytes to the connection until this time and keep the rest; False if they broke it."""
         assert self.connection is not None
         taken = 0
@@ -168,28 +168,28 @@ class AmqpTransport(asyncio.Protocol):
         except Exception:
             # Whatever these bytes did, they did it to this connection alone.
             log.exception("connection.broken")
-            self._not_taken = b""
-            if self._wire is not None:
-                self._wire.abort()
+            self._unprocessed = b""
+            if self._stream is not None:
+                self._stream.abort()
             return False
-        self._not_taken = data[taken:]
+        self._unprocessed = data[taken:]
         if self._handshaking and self.connection.opened:
             self._end_handshake()
         return True
 
-    def give_more(self, ends_s: float) -> bool:
+    def process_more(self, ends_s: float) -> bool:
         """Give the connection more of what was read, until this time; whether there is still more."""
         if self.connection is None:
-            self._not_taken = b""
+            self._unprocessed = b""
             return False
-        was_taken = self._give(self._not_taken, ends_s)
+        was_taken = self._process(self._unprocessed, ends_s)
         if self._is_lost:
-            if not self._not_taken:
-                self._leave()
+            if not self._unprocessed:
+                self._close()
         elif was_taken:
             self._owner.touch(self)
-            self._read_on()
-        return bool(self._not_taken)
+            self._resume_reading()
+        return bool(self._unprocessed)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it asks for messages."""
@@ -200,8 +200,8 @@ class AmqpTransport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client caught up."""
         self._is_full = self._waits_for_client = False
-        self._owner.left_unread(self, 0)
-        self._read_on()
+        self._owner.note_unread_bytes(self, 0)
+        self._resume_reading()
         if self.connection is not None:
             self.connection.resume()
             self._owner.touch(self)
@@ -210,26 +210,26 @@ class AmqpTransport(asyncio.Protocol):
         """The socket is gone. What the client said before that is taken first, when it is its turn."""
         del exc
         self._is_lost = True
-        self._wire = None
-        if not self._not_taken or self.connection is None:
-            self._leave()
+        self._stream = None
+        if not self._unprocessed or self.connection is None:
+            self._close()
 
-    def _leave(self) -> None:
-        self._forget_connection()
-        self._owner.left(self)
+    def _close(self) -> None:
+        self._drop_connection()
+        self._owner.transport_closed(self)
 
     # --- for the server ------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Write what the connection has to say; close once it has said its last."""
-        connection, wire = self.connection, self._wire
-        if connection is None or wire is None or wire.is_closing():
+        connection, stream = self.connection, self._stream
+        if connection is None or stream is None or stream.is_closing():
             return
         output = connection.take_output()
         if output:
-            wire.write(output)
+            stream.write(output)
             if self._is_full:
-                self._owner.left_unread(self, wire.get_write_buffer_size())
+                self._owner.note_unread_bytes(self, stream.get_write_buffer_size())
         elif self._socket is not None:
             # No answer carries the acknowledgement of what was read, so send it on its own. Clients
             # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
@@ -238,24 +238,24 @@ class AmqpTransport(asyncio.Protocol):
         had_its_share = self._read_bytes >= READ_PER_TURN_BYTES
         self._read_bytes = 0
         if connection.finished:
-            self._finish(connection, wire)
+            self._finish(connection, stream)
         elif had_its_share:
-            self._read_on()
+            self._resume_reading()
 
-    def _finish(self, connection: Connection, wire: ByteStream) -> None:
+    def _finish(self, connection: Connection, stream: ByteStream) -> None:
         """Close the socket once everything is written. While the client may still be sending, take
         in what comes for a moment: closing a socket that has unread bytes resets it, and the client
         would lose what it was told."""
         if self._socket is None or not connection.client_may_write:
-            wire.close()
+            stream.close()
             return
-        self._forget_connection()
-        if wire.can_write_eof():
-            wire.write_eof()
-        wire.resume_reading()
-        self._timer = asyncio.get_running_loop().call_later(LINGER_S, wire.abort)
+        self._drop_connection()
+        if stream.can_write_eof():
+            stream.write_eof()
+        stream.resume_reading()
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, stream.abort)
 
-    def _forget_connection(self) -> None:
+    def _drop_connection(self) -> None:
         for timer in (self._timer, self._authorization_timer):
             if timer is not None:
                 timer.cancel()
@@ -264,10 +264,10 @@ class AmqpTransport(asyncio.Protocol):
             self.connection.lost()
             self.connection = None
 
-    def go_on_reading(self) -> None:
+    def resume_after_commit(self) -> None:
         """What was read has been committed."""
         self._waits_for_commit = False
-        self._read_on()
+        self._resume_reading()
 
     def end(self, error: BrokerError) -> None:
         """Close the connection and say why."""
@@ -282,10 +282,10 @@ class AmqpTransport(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the socket, whatever the client says."""
-        if self._wire is not None:
-            self._wire.abort()
+        if self._stream is not None:
+            self._stream.abort()
 
-    def wake_in(self, delay_ms: int) -> None:
+    def check_authorization_in(self, delay_ms: int) -> None:
         """Check after this long what the client may do; an earlier wish is forgotten."""
         if self._authorization_timer is not None:
             self._authorization_timer.cancel()
@@ -302,29 +302,29 @@ class AmqpTransport(asyncio.Protocol):
 
     @property
     def _may_read(self) -> bool:
-        waits = self._waits_for_commit or self._waits_for_client or self._not_taken
+        waits = self._waits_for_commit or self._waits_for_client or self._unprocessed
         return not waits and self._read_bytes < READ_PER_TURN_BYTES
 
-    def _read_on(self) -> None:
-        if self._may_read and self._wire is not None and not self._wire.is_closing():
-            self._wire.resume_reading()
+    def _resume_reading(self) -> None:
+        if self._may_read and self._stream is not None and not self._stream.is_closing():
+            self._stream.resume_reading()
 
     # --- time ----------------------------------------------------------------------------------
 
     def _check_handshake(self) -> None:
         """A client that has not opened by now is not going to: free its socket."""
         self._timer = None
-        if self._wire is not None:
-            self._wire.abort()
+        if self._stream is not None:
+            self._stream.abort()
 
     def _end_handshake(self) -> None:
         """From now on it is silence that ends a connection."""
         self._handshaking = False
         if self._timer is not None:
             self._timer.cancel()
-        self._mind_idleness()
+        self._tick_idle_timeout()
 
-    def _mind_idleness(self) -> None:
+    def _tick_idle_timeout(self) -> None:
         """Let the engine send empty frames and notice a silent client."""
         self._timer = None
         if self.connection is None:
@@ -335,4 +335,4 @@ class AmqpTransport(asyncio.Protocol):
         self.flush()
         if deadline_ms and self.connection is not None:
             delay_s = max(0.01, (deadline_ms - now_ms) / 1000)
-            self._timer = loop.call_later(delay_s, self._mind_idleness)
+            self._timer = loop.call_later(delay_s, self._tick_idle_timeout)

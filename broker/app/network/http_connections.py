@@ -61,7 +61,7 @@ class HttpConnections:
 
         application.middlewares.insert(0, note)
 
-    def over(self, connect: Callable[[], web.RequestHandler]) -> Callable[[], asyncio.Protocol]:
+    def wrap(self, connect: Callable[[], web.RequestHandler]) -> Callable[[], asyncio.Protocol]:
         """Wrap aiohttp's protocols so that each has its time limits."""
         return lambda: TimedConnection(self, connect())
 
@@ -141,14 +141,14 @@ class TimedConnection(asyncio.Protocol):
 
     def _wait(self, timeout_s: float) -> None:
         self._stop_waiting()
-        self._timer = self._loop.call_later(timeout_s, self._time_is_up)
+        self._timer = self._loop.call_later(timeout_s, self._close_after_timeout)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _time_is_up(self) -> None:
+    def _close_after_timeout(self) -> None:
         self._timer = None
         if self._transport is not None:
             self._transport.abort()  # type: ignore[attr-defined]

@@ -111,7 +111,7 @@ class HttpServer:
         self._runner = runner
         server = runner.server
         assert server is not None
-        return connections.over(server)
+        return connections.wrap(server)
 
     async def stop(self) -> None:
         """Let requests end."""

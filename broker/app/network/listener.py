@@ -58,7 +58,7 @@ class Listener:
         self._tls = tls
         self._first_byte_timeout_s = first_byte_timeout_s
         self._loop = asyncio.get_running_loop()
-        self._undecided: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._undetected: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._failing = False
         """The last try to take a client failed; told once."""
@@ -76,7 +76,7 @@ class Listener:
             self._resuming.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        for client in list(self._undecided):
+        for client in list(self._undetected):
             self._drop(client)
 
     def _accept(self) -> None:
@@ -93,10 +93,10 @@ class Listener:
                 log.info("listener.accepts_again", port=self.port)
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._undecided[client] = self._loop.call_later(
+            self._undetected[client] = self._loop.call_later(
                 self._first_byte_timeout_s, self._drop, client
             )
-            self._loop.add_reader(client, self._decide, client)
+            self._loop.add_reader(client, self._detect_protocol, client)
 
     def _pause(self, error: OSError) -> None:
         """Out of file descriptors or memory: let clients wait in the backlog for a moment.
@@ -114,7 +114,7 @@ class Listener:
         self._loop.remove_reader(self._socket)
         self._resuming = self._loop.call_later(ACCEPT_PAUSE_S, self.start)
 
-    def _decide(self, client: socket.socket) -> None:
+    def _detect_protocol(self, client: socket.socket) -> None:
         """The first bytes are there: look, leave them in the socket, and hand it on."""
         try:
             first = client.recv(1, socket.MSG_PEEK)
@@ -126,16 +126,18 @@ class Listener:
             self._drop(client)
             return
         self._loop.remove_reader(client)
-        self._undecided.pop(client).cancel()
-        task = self._loop.create_task(self._hand_on(client, is_tls=first[0] == TLS_HANDSHAKE))
+        self._undetected.pop(client).cancel()
+        task = self._loop.create_task(
+            self._start_connection(client, is_tls=first[0] == TLS_HANDSHAKE)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _hand_on(self, client: socket.socket, *, is_tls: bool) -> None:
+    async def _start_connection(self, client: socket.socket, *, is_tls: bool) -> None:
         try:
             tls = self._tls() if is_tls else None
             await self._loop.connect_accepted_socket(
-                lambda: FirstBytes(self._amqp, self._http, self._first_byte_timeout_s),
+                lambda: ProtocolDetection(self._amqp, self._http, self._first_byte_timeout_s),
                 client,
                 ssl=tls,
                 ssl_handshake_timeout=self._first_byte_timeout_s if tls else None,
@@ -145,7 +147,7 @@ class Listener:
             client.close()
 
     def _drop(self, client: socket.socket) -> None:
-        handle = self._undecided.pop(client, None)
+        handle = self._undetected.pop(client, None)
         if handle is not None:
             handle.cancel()
             self._loop.remove_reader(client)
@@ -175,7 +177,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return bound
 
 
-class FirstBytes(asyncio.Protocol):
+class ProtocolDetection(asyncio.Protocol):
     """Chooses between AMQP and HTTP, then steps aside."""
 
     def __init__(

@@ -24,7 +24,7 @@ TURN_S = 0.0015
 class WaitingClient(Protocol):
     """A client with bytes that were read and not yet looked at."""
 
-    def give_more(self, ends_s: float) -> bool:
+    def process_more(self, ends_s: float) -> bool:
         """Take of them until this time; whether any are left."""
 
 
@@ -57,7 +57,7 @@ class SharedReading:
         ends_s = now_s + PASS_S
         while self._waiting and now_s < ends_s and not self._is_held_up():
             client = self._waiting.popleft()
-            if client.give_more(min(ends_s, now_s + TURN_S)):
+            if client.process_more(min(ends_s, now_s + TURN_S)):
                 self._waiting.append(client)
             now_s = perf_counter()
         if self._waiting:

@@ -67,7 +67,7 @@ def configure(settings: Settings, output: TextIO | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
 
 
-def warn_of_config(warning: Mistake) -> None:
+def log_config_warning(warning: Mistake) -> None:
     """Report what may not be what the operator meant."""
     structlog.get_logger("peeklock.config").warning("config.doubtful", text=str(warning))
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.core")
 
-STARTING_AGAIN = "The broker is starting again; try again at once."
-VAIN_STARTS_MAX = 5
+RESTARTING_TEXT = "The broker is starting again; try again at once."
+FAILED_RESTARTS_MAX = 5
 """A broker that starts again so often without getting a single turn done stops."""
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
@@ -53,7 +53,7 @@ class CoreObserver(Protocol):
     def committed(self, seconds: float, records: int) -> None:
         """A commit took so long."""
 
-    def forgotten(self, reason: str) -> None:
+    def restored_from_store(self, reason: str) -> None:
         """Memory is given up: whoever is connected holds nothing any more."""
 
     def failed(self, error: Exception) -> None:
@@ -68,30 +68,34 @@ class DurableCore:
         settings: Settings,
         topology: Topology,
         clock: Clock,
-        watcher: CoreObserver,
+        observer: CoreObserver,
         store: Store | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._settings = settings
         self._topology = topology
         self._clock = clock
-        self._watcher = watcher
+        self._observer = observer
         self._store: Store = store_for(settings.storage) if store is None else store
         self._random_bytes = random_bytes
         self._reads = ThreadPoolExecutor(1, "read")
-        self._has_room = True
-        self._starting_again: asyncio.Task[None] | None = None
+        self._has_disk_space = True
+        self._restarting: asyncio.Task[None] | None = None
         self._restoring = False
-        self._vain_starts = 0
+        self._failed_restarts = 0
         """How often it started again since a turn was last released."""
         self.namespaces: dict[str, Namespace] = {}
         self.default_namespace = next(iter(topology.namespaces))
         self._rule_compiler = RuleCompiler(settings.limits)
         self.turns = TurnLoop(
-            self.namespaces, clock, self._read_payloads, self._start_again, self._rule_compiler
+            self.namespaces,
+            clock,
+            self._read_payloads,
+            self._restart_from_store,
+            self._rule_compiler,
         )
         self._committer = Committer(
-            self._store, self._release, self._commit_failed, watcher.committed
+            self._store, self._release, self._commit_failed, observer.committed
         )
         self.turns.attach(self._committer)
 
@@ -121,8 +125,8 @@ class DurableCore:
 
     async def settle(self) -> None:
         """Wait until everything asked so far is durable and answered."""
-        if self._starting_again is not None:
-            await self._starting_again
+        if self._restarting is not None:
+            await self._restarting
         await self._settle()
 
     async def _settle(self) -> None:
@@ -144,7 +148,7 @@ class DurableCore:
     @property
     def is_serving(self) -> bool:
         """False while memory is being restored from the store."""
-        return self._starting_again is None
+        return self._restarting is None
 
     @property
     def is_idle(self) -> bool:
@@ -183,7 +187,7 @@ class DurableCore:
         try:
             loop = asyncio.get_running_loop()
             restored = await loop.run_in_executor(self._reads, self._restored_namespaces)
-            self.turns.drop(STARTING_AGAIN)  # what came meanwhile was for the old namespaces
+            self.turns.drop(RESTARTING_TEXT)  # what came meanwhile was for the old namespaces
             self.namespaces.clear()
             self.namespaces.update(restored)
             now_ms = self._clock.now_ms()
@@ -223,9 +227,9 @@ class DurableCore:
 
     def _release(self, turn: Turn) -> None:
         if not self._restoring:
-            self._vain_starts = 0
+            self._failed_restarts = 0
         self.turns.release(turn.effects)
-        self._watcher.released(turn)
+        self._observer.released(turn)
 
     def _read_payloads(self, payload_ids: Sequence[int]) -> None:
         if not self._store.blocking:
@@ -235,7 +239,7 @@ class DurableCore:
         reading = loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
         reading.add_done_callback(
             lambda done: (
-                self._give_up(StorageError(str(done.exception())))
+                self._stop_process(StorageError(str(done.exception())))
                 if done.exception()
                 else self.turns.payloads_loaded(done.result())
             )
@@ -248,54 +252,56 @@ class DurableCore:
         if self._restoring:
             return  # `_restore` raises it
         if isinstance(error, StorageFull):
-            self._start_again(error)
+            self._restart_from_store(error)
         else:
-            self._give_up(error)
+            self._stop_process(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def _stop_process(self, error: Exception) -> None:
         """Answer nothing more, tell those who wait, and have the process stopped."""
         self.turns.suspend()
         self.turns.drop("The broker's store failed, and the broker stops.")
-        self._watcher.failed(error)
+        self._observer.failed(error)
 
-    def _start_again(self, error: Exception) -> None:
+    def _restart_from_store(self, error: Exception) -> None:
         """Memory is ahead of the store, or wrong: begin anew from what is durable.
 
         Nothing is lost by it: what was not stored was not accepted, and clients reconnect.
         """
-        if self._starting_again is None:
-            self._vain_starts += 1
-            if self._vain_starts > VAIN_STARTS_MAX:
-                self._give_up(error)  # it would fail like this for ever, and serve nobody
+        if self._restarting is None:
+            self._failed_restarts += 1
+            if self._failed_restarts > FAILED_RESTARTS_MAX:
+                self._stop_process(error)  # it would fail like this for ever, and serve nobody
                 return
             log.error("starting_again", reason=str(error))
             self.turns.suspend()
-            self._watcher.forgotten(str(error))
+            self._observer.restored_from_store(str(error))
             loop = asyncio.get_running_loop()
-            self._starting_again = loop.create_task(self._begin_anew(str(error)))
+            self._restarting = loop.create_task(self._restore_and_resume(str(error)))
 
-    async def _begin_anew(self, reason: str) -> None:
+    async def _restore_and_resume(self, reason: str) -> None:
         try:
             await self._settle()  # what is being written still counts
-            self.turns.drop(STARTING_AGAIN)
+            self.turns.drop(RESTARTING_TEXT)
             await self._restore()
-            self._has_room = True
-            self.watch_room()
+            self._has_disk_space = True
+            self.check_disk_space()
         except Exception as error:
             # Nothing can be served without the store, and nobody would ever be answered.
             log.exception("start_again.failed")
-            self._give_up(error)
+            self._stop_process(error)
             return
-        self._watcher.forgotten(reason)  # whoever came meanwhile came to the old namespaces
-        self._starting_again = None
+        self._observer.restored_from_store(
+            reason
+        )  # whoever came meanwhile came to the old namespaces
+        self._restarting = None
         self.turns.resume()
 
-    def watch_room(self) -> None:
+    def check_disk_space(self) -> None:
         """Refuse sends while the store has no room to spare; the client may try again."""
         has_room = self._store.has_room
-        if has_room == self._has_room:
+        if has_room == self._has_disk_space:
             return
-        self._has_room = has_room
+        self._has_disk_space = has_room
         refusal: BrokerError | None = None
         if has_room:
             log.info("storage.has_room", storage=self._settings.storage)

@@ -41,11 +41,11 @@ class EffectRelease:
         self._read_payloads = read_payloads
         self._waiting: dict[object, deque[Effect]] = {}
         self.waiting_count = 0
-        """How many effects wait for `go_on`."""
+        """How many effects wait for `continue_release`."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing waits for `go_on`."""
+        """Whether nothing waits for `continue_release`."""
         return not self._waiting
 
     def release(self, effects: Sequence[Effect]) -> None:
@@ -55,15 +55,15 @@ class EffectRelease:
         for effect in effects:
             if (is_over or self._waiting) and self._waits(effect, is_over=is_over):
                 continue
-            self._tell(effect)
+            self._send_to_peer(effect)
             is_over = is_over or self._stopwatch_s() > ends_s
 
-    def go_on(self) -> None:
+    def continue_release(self) -> None:
         """Tell some of what waits, of each connection in turn."""
         ends_s = self._stopwatch_s() + RELEASE_S
         while self._waiting:
             connection, line = next(iter(self._waiting.items()))
-            self._tell(line.popleft())
+            self._send_to_peer(line.popleft())
             self.waiting_count -= 1
             del self._waiting[connection]
             if line:
@@ -84,7 +84,7 @@ class EffectRelease:
         self.waiting_count += 1
         return True
 
-    def _tell(self, effect: Effect) -> None:
+    def _send_to_peer(self, effect: Effect) -> None:
         if isinstance(effect, PayloadsNeeded):
             self._read_payloads(effect.payload_ids)
             return

@@ -39,7 +39,7 @@ class GarbageCollection:
         gc.enable()
         self._note(now_s)
 
-    def look(self, now_s: float, *, is_calm: bool) -> bool:
+    def collect_if_due(self, now_s: float, *, is_calm: bool) -> bool:
         """Collect all garbage if it is time to; whether it was."""
         passed_s = now_s - self._last_s
         if passed_s < (CALM_INTERVAL_S if is_calm else LONGEST_INTERVAL_S):

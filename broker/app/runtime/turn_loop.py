@@ -177,7 +177,7 @@ class TurnLoop:
         await self._all_released.wait()
 
     def _release_more(self) -> None:
-        self._effects.go_on()
+        self._effects.continue_release()
         if self._effects.is_done:
             self._all_released.set()
         else:
@@ -211,8 +211,8 @@ class TurnLoop:
         self._scheduled = False
         if (self._inbox or self._unfinished) and not self._suspended:
             try:
-                self._hand_over(self._turn())
-                self._arm()
+                self._submit_turn(self._turn())
+                self._set_timer()
             except Exception as error:
                 # A turn half run, or run and not handed over: memory can no longer be trusted,
                 # what is stored can.
@@ -245,7 +245,7 @@ class TurnLoop:
             active[namespace] = None
             if self._clock.stopwatch_s() > ends_s:
                 break
-        self._go_on(now_ms, ends_s, turn, active)
+        self._continue_unfinished(now_ms, ends_s, turn, active)
         for namespace in active:
             namespace.dispatch(now_ms, turn)
         return turn
@@ -255,7 +255,7 @@ class TurnLoop:
         would be recorded, and contradict the store."""
         return self._namespaces.get(namespace.name) is namespace
 
-    def _hand_over(self, turn: Turn) -> None:
+    def _submit_turn(self, turn: Turn) -> None:
         if self._committer is None:
             return
         if turn:
@@ -290,7 +290,9 @@ class TurnLoop:
                 self._unfinished[peer] = deque(one for one in left if type(one[1]) is not Credit)
             namespace.apply(Credit(peer, 0), now_ms, turn)
 
-    def _go_on(self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]) -> None:
+    def _continue_unfinished(
+        self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]
+    ) -> None:
         """Do a part of what is left, one peer after the other: at least one part in a turn, unless
         the store has enough to do. Then the next part waits until the
         store is no longer loaded, or for `PART_INTERVAL_S`."""
@@ -323,7 +325,7 @@ class TurnLoop:
                 log.exception("flush.failed")
                 connection.abort()
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         """Keep one timer on the earliest deadline of all namespaces."""
         earliest_ms = 0
         for namespace in self._namespaces.values():

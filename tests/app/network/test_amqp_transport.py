@@ -43,8 +43,8 @@ async def test_it_looks_when_the_time_has_come():
     watched = Watched()
     one = transport(watched)
     began_s = asyncio.get_running_loop().time()
-    one.wake_in(60_000)
-    one.wake_in(20)
+    one.check_authorization_in(60_000)
+    one.check_authorization_in(20)
     looked_s = await asyncio.wait_for(watched.checks.get(), 5)
     assert 0.015 <= looked_s - began_s < 5
     assert watched.checks.empty()
@@ -55,7 +55,7 @@ async def test_what_is_due_already_is_looked_at_on_the_next_occasion():
     """The clock may have been moved past it."""
     watched = Watched()
     one = transport(watched)
-    one.wake_in(-1000)
+    one.check_authorization_in(-1000)
     await asyncio.wait_for(watched.checks.get(), 5)
     one.connection_lost(None)
 
@@ -63,7 +63,7 @@ async def test_what_is_due_already_is_looked_at_on_the_next_occasion():
 async def test_a_lost_connection_is_not_looked_at():
     """Its timers are gone with it."""
     one = transport(Watched())
-    one.wake_in(60_000)
+    one.check_authorization_in(60_000)
     timer = one._authorization_timer
     one.connection_lost(None)
     assert timer is not None
@@ -89,7 +89,7 @@ class Tap:
     def resume_reading(self) -> None:
         self._reading = True
 
-    def took_in(self, _transport: object, _size_bytes: int) -> bool:
+    def note_bytes_read(self, _transport: object, _size_bytes: int) -> bool:
         return self.held_up
 
     def get_write_buffer_size(self) -> int:
@@ -125,7 +125,7 @@ async def test_a_new_turn_does_not_hurry_the_store():
     one.data_received(b"x" * READ_PER_TURN_BYTES)
     one.flush()
     assert not tap.is_reading()
-    one.go_on_reading()
+    one.resume_after_commit()
     assert tap.is_reading()
     one.connection_lost(None)
 

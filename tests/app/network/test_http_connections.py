@@ -49,7 +49,7 @@ async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
     await runner.setup()
     assert runner.server is not None
     server = await asyncio.get_running_loop().create_server(
-        connections.over(runner.server), "127.0.0.1", 0
+        connections.wrap(runner.server), "127.0.0.1", 0
     )
     host.port = server.sockets[0].getsockname()[1]
     yield host

@@ -51,13 +51,13 @@ class Client:
         self._stopwatch.now_s += len(data) * S_PER_BYTE
         self.events.append("data")
 
-    def took_in(self, *_: object) -> bool:
+    def note_bytes_read(self, *_: object) -> bool:
         return False
 
     def lost(self) -> None:
         self.events.append("lost")
 
-    def left(self, _transport: object) -> None:
+    def transport_closed(self, _transport: object) -> None:
         self.events.append("left")
 
     def tick(self, _now_ms: int) -> int:
