@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,8 @@ class MemoryBroker:
         self.access = Access(checked, topology, self.namespaces, self.clock)
         self.memory = MemoryBudgets(limits)
         self.clients: list[MemoryClient] = []
+        self.commands: Counter[type[Command]] = Counter()
+        """How many commands of each kind have come."""
         self._inbox: list[tuple[Namespace, Command]] = []
         ids = MessageIds()
         for name, entities in topology.namespaces.items():
@@ -118,7 +121,13 @@ class MemoryBroker:
         return client
 
     def enter(self, name: str) -> Any:
-        return lambda command: self._inbox.append((self.namespaces[name], command))
+        """Returns what takes the commands for a namespace; they run with the next `run`."""
+
+        def take(command: Command) -> None:
+            self.commands[type(command)] += 1
+            self._inbox.append((self.namespaces[name], command))
+
+        return take
 
     def has_entity(self, name: str, path: str) -> bool:
         return self.namespaces[name].has_entity(path)
@@ -254,6 +263,13 @@ class MemoryClient(FrameClient):
             self.write(piece)
         self.broker.run()
         return self.listen()
+
+    def say_and_read_all(self, *data: bytes) -> list[Frame]:
+        """Write, and read until nothing more comes: what is read may let requests begin that waited."""
+        heard = self.say(*data)
+        while more := self.say():
+            heard += more
+        return heard
 
     def listen(self) -> list[Frame]:
         """Return the frames that have come since the last call."""

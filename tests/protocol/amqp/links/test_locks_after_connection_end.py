@@ -67,6 +67,18 @@ def break_the_protocol(client: DotNetClient, _: Receiver) -> None:
         pass
 
 
+def held_by_another(
+    setup: DotNetSetup, client: DotNetClient, *bodies: bytes
+) -> tuple[str, DotNetClient, Receiver, Received]:
+    """A new queue whose first message is locked through a connection of its own."""
+    queue = setup.queue()
+    send(client, queue, *bodies)
+    leaving = setup.client()
+    receiver = leaving.receiver(queue)
+    (held,) = receiver.receive()
+    return queue, leaving, receiver, held
+
+
 IN_ORDER = [close_in_order, close_and_leave, end_session_then_close, detach_then_close]
 BROKEN = [cut, shut_down_without_close, detach_then_cut, break_the_protocol]
 
@@ -83,11 +95,7 @@ def test_locks_of_a_closed_connection_stand(
     setup: DotNetSetup, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
 ) -> None:
     """Nobody else gets the message, and another connection settles it by its token."""
-    queue = setup.queue()
-    send(client, queue, b"held", b"free")
-    leaving = setup.client()
-    receiver = leaving.receiver(queue)
-    (held,) = receiver.receive()
+    queue, leaving, receiver, held = held_by_another(setup, client, b"held", b"free")
     end(leaving, receiver)
     assert [b"free"] == bodies(client.receiver(queue).receive())
     complete(client, queue, held)
@@ -98,11 +106,7 @@ def test_locks_of_a_closed_connection_expire_in_their_time(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """And then the delivery counts as failed."""
-    queue = setup.queue()
-    send(client, queue, b"held")
-    leaving = setup.client()
-    receiver = leaving.receiver(queue)
-    (held,) = receiver.receive()
+    queue, leaving, receiver, held = held_by_another(setup, client, b"held")
     close_in_order(leaving, receiver)
     setup.lock_expires()
     (again,) = client.receiver(queue).receive()
@@ -117,11 +121,7 @@ def test_locks_of_a_broken_connection_are_dropped_at_once(
     setup: DotNetSetup, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
 ) -> None:
     """Each a failed delivery; the token is worth nothing any more."""
-    queue = setup.queue()
-    send(client, queue, b"held")
-    leaving = setup.client()
-    receiver = leaving.receiver(queue)
-    (held,) = receiver.receive()
+    queue, leaving, receiver, held = held_by_another(setup, client, b"held")
     end(leaving, receiver)
     (again,) = client.receiver(queue).receive()
     assert (b"held", 1) == (again.body, again.delivery_count)
@@ -138,11 +138,7 @@ def test_locks_of_deferred_messages_end_alike(
     stands: bool,
 ) -> None:
     """What was fetched by number was locked through the connection too."""
-    queue = setup.queue()
-    send(client, queue, b"held")
-    leaving = setup.client()
-    receiver = leaving.receiver(queue)
-    (held,) = receiver.receive()
+    queue, leaving, receiver, held = held_by_another(setup, client, b"held")
     receiver.settle(held, DEFERRED)
     number = Long(held.annotations["x-opt-sequence-number"])
     fetch = {"sequence-numbers": Array(ArrayCode.LONG, [number]), "receiver-settle-mode": UInt(1)}

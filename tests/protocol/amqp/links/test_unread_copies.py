@@ -6,41 +6,25 @@ import pytest
 
 from broker.core.contract.commands import Peek
 from protocol.amqp.links.browsing_link import BROWSERS_AT_ONCE_MAX
-from protocol.codec import Described, Symbol, UInt, ULong, encode
+from protocol.codec import Symbol, UInt
 from tests.support import amqp_frames
 from tests.support.memory_broker import MemoryBroker, MemoryClient
+from tests.support.message_sections import DATA, section
 
 MESSAGES = 250
 
 
-class CountingBroker(MemoryBroker):
-    """Counts the peeks that reach it."""
-
-    def __init__(self, declared: str) -> None:
-        super().__init__(declared)
-        self.peeks = 0
-
-    def enter(self, name: str) -> object:
-        enter = super().enter(name)
-
-        def count(command: object) -> None:
-            self.peeks += isinstance(command, Peek)
-            enter(command)
-
-        return count
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return MemoryBroker("queues: {orders: }")
 
 
 @pytest.fixture
-def broker() -> CountingBroker:
-    return CountingBroker("queues: {orders: }")
-
-
-@pytest.fixture
-def client(broker: CountingBroker) -> MemoryClient:
+def client(broker: MemoryBroker) -> MemoryClient:
     """A client whose queue has messages."""
     client = broker.connect()
     assert client.attach_sender("orders") is None
-    message = encode(Described(ULong(0x75), b"x"))
+    message = section(DATA, b"x")
     handle = client.last_handle
     client.say(
         *(
@@ -60,35 +44,31 @@ def attach_browser(name: str, handle: int, address: str) -> bytes:
 
 def copies_seen(client: MemoryClient, *data: bytes) -> int:
     """How many the client is shown after it has said this."""
-    frames = client.say(*data)
-    while more := client.say():
-        frames += more
+    frames = client.say_and_read_all(*data)
     return sum(frame.name == "transfer" for frame in frames)
 
 
-def test_a_socket_that_takes_no_more_holds_copies_back(
-    broker: CountingBroker, client: MemoryClient
-):
+def test_a_socket_that_takes_no_more_holds_copies_back(broker: MemoryBroker, client: MemoryClient):
     """However much credit there is. Three browsers that nobody read from took 2.1 GB."""
     assert client.attach(attach_browser, "orders") is None
     client.connection.pause()
-    before = broker.peeks
+    before = broker.commands[Peek]
     assert 0 == copies_seen(client, amqp_frames.flow(1000, handle=client.last_handle))
-    assert before == broker.peeks
+    assert before == broker.commands[Peek]
     client.connection.resume()
     assert MESSAGES == copies_seen(client)
 
 
-def test_browsers_of_a_connection_take_turns(broker: CountingBroker, client: MemoryClient):
+def test_browsers_of_a_connection_take_turns(broker: MemoryBroker, client: MemoryClient):
     """All get everything, but only a few wait for their copies at the same time."""
     handles = []
     for _ in range(20):
         assert client.attach(attach_browser, "orders") is None
         handles.append(client.last_handle)
-    before = broker.peeks
+    before = broker.commands[Peek]
     for handle in handles:
         client.connection.receive_data(amqp_frames.flow(1000, handle=handle))
-    assert BROWSERS_AT_ONCE_MAX == broker.peeks - before
+    assert BROWSERS_AT_ONCE_MAX == broker.commands[Peek] - before
     assert 20 * MESSAGES == copies_seen(client)
 
 
