@@ -1,6 +1,6 @@
-"""Where core, protocol and storage meet: the process.
+"""The process: connects the core, the protocols and the storage.
 
-`server.py` opens the store, restores the namespaces and listens; `turn_loop.py` decides what happens
-when, `committer.py` when answers may leave, `amqp_transport.py` and `listener.py` do the IO, `metrics.py`
-and `logs.py` tell what is going on. Nothing here decides what a settlement or a send does.
+`server.py` starts and stops everything. `runtime/` runs commands and commits records, `network/` reads and
+writes sockets, `security/` checks tokens and provides certificates, `observe/` writes logs and metrics,
+`cli/` is the command line. The core decides what an operation does; nothing in this package does.
 """

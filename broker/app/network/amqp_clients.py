@@ -1,7 +1,7 @@
-"""The AMQP clients of this broker: how many there are, how fast they may send, how they are let go.
+"""All AMQP connections of the broker.
 
-Owns the set of transports and the account of what was read from them and is not yet committed.
-What a client says is its connection's.
+Creates their transports, limits how much may be read before it is committed, and closes them when the
+broker stops. `protocol/amqp/connection.py` handles what a client sends.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.clients")
 
 FORCED_CLOSE_TIMEOUT_S = 1.0
-"""How long a client may take to say goodbye when the broker has to let it go."""
+"""How long a client may take to answer the close before its socket is closed."""
 
 
 class ConnectionForced(BrokerError):
-    """The broker ends a connection that did nothing wrong."""
+    """The broker closes a connection for a reason of its own."""
 
     condition = "amqp:connection:forced"
     status = 503
@@ -57,7 +57,7 @@ class AmqpClients:
         self._sources = sources
         self._container_id = f"peeklock-{sources.new_uuid().hex[:12]}"
         self._transports: dict[AmqpTransport, None] = {}
-        """In the order they came, so that the same run happens again in a simulation."""
+        """A dict keeps the order, so that a simulation can repeat a run."""
         self._empty = asyncio.Event()
         self._empty.set()
         self._sharing = SharedReading(lambda: core.turns.is_behind)
@@ -68,10 +68,10 @@ class AmqpClients:
         self._bytes_taken_in = 0
         self.connections_total = 0
 
-    # --- coming --------------------------------------------------------------------------------
+    # --- new connections --------------------------------------------------------------------------------
 
     def new_transport(self) -> AmqpTransport:
-        """A transport for a client that has just said it speaks AMQP."""
+        """Returns a transport for a client whose first bytes are AMQP."""
         timeout_s = self._limits.handshake_timeout_ms / 1000
         transport = AmqpTransport(self, self._connect, timeout_s, self._sharing)
         self._transports[transport] = None
@@ -80,7 +80,7 @@ class AmqpClients:
         return transport
 
     def open_websocket(self, wire: asyncio.Transport) -> AmqpTransport:
-        """A transport over a WebSocket made to look like a socket."""
+        """Returns a transport over a WebSocket, which is an `asyncio.Transport`."""
         transport = self.new_transport()
         transport.begin(wire, "websocket")
         return transport
@@ -109,14 +109,14 @@ class AmqpClients:
             )
         )
 
-    # --- while they are here -------------------------------------------------------------------
+    # --- open connections -------------------------------------------------------------------
 
     def touch(self, transport: AmqpTransport) -> None:
-        """Flush this transport at the end of the next turn."""
+        """Flushes this transport at the end of the next turn."""
         self._core.turns.touch(transport)
 
     def note_bytes_read(self, transport: AmqpTransport, size_bytes: int) -> bool:
-        """Account for bytes read; True asks the transport to stop reading for now."""
+        """Counts bytes that were read. Returns True if the transport must pause reading."""
         self._bytes_taken_in += size_bytes
         if self._bytes_taken_in < self._limits.sender_bytes_in_flight_max:
             return False
@@ -127,11 +127,11 @@ class AmqpClients:
         return True
 
     def note_unread_bytes(self, transport: AmqpTransport, size_bytes: int) -> None:
-        """So much of what was written waits for the client to read it."""
+        """Records how many written bytes the client has not read."""
         self._unread.note(transport, size_bytes)
 
     def committed(self) -> None:
-        """What was taken in is durable: those who were held up may go on."""
+        """Everything that was read is durable. Resumes the transports that paused reading."""
         self._bytes_taken_in = 0
         if self._paused:
             paused, self._paused = self._paused, []
@@ -139,7 +139,7 @@ class AmqpClients:
                 transport.resume_after_commit()
 
     def check_authorization(self) -> None:
-        """The time, or the broker's keys, may have left clients with less than they had."""
+        """Checks the permissions of all clients again, after the clock or the keys have changed."""
         for transport in list(self._transports):
             transport.check_authorization()
 
@@ -150,17 +150,17 @@ class AmqpClients:
 
     @property
     def link_count(self) -> int:
-        """Links of all of them."""
+        """Links of all connections."""
         return sum(
             transport.connection.link_count
             for transport in self._transports
             if transport.connection is not None
         )
 
-    # --- going ---------------------------------------------------------------------------------
+    # --- closed connections ---------------------------------------------------------------------------------
 
     def transport_closed(self, transport: AmqpTransport) -> None:
-        """The transport is gone."""
+        """Removes a transport whose socket is closed."""
         self._transports.pop(transport, None)
         self._unread.note(transport, 0)
         if not self._transports:
@@ -168,7 +168,7 @@ class AmqpClients:
         self._core.turns.forget(transport)
 
     def force_close_all(self, reason: str) -> None:
-        """The core knows none of their links any more: they must come again."""
+        """Closes all connections, because the restored core does not know their links. Clients reconnect."""
         self.committed()
         forced = ConnectionForced(f"The broker starts again from what it has stored: {reason}")
         loop = asyncio.get_running_loop()

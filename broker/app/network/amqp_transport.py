@@ -1,9 +1,9 @@
-"""A socket and the sans-IO connection it feeds: the only IO there is for AMQP.
+"""Connects a socket to a sans-IO AMQP connection. All AMQP IO is here.
 
-Reads go into the connection as fast as it takes them, in slices between which others are served
-(`shared_reading.py`); writes happen once per turn. Reading pauses when a client has had its share of a
-turn, while too much of what was read is not yet committed, and while a client
-leaves too many answers unread; delivering pauses while the socket is full.
+Bytes are given to the connection in slices, and other clients are served between slices
+(`shared_reading.py`). Output is written once per turn. Reading pauses when a client has sent its share of
+a turn, while too many bytes are not committed yet, and while the client leaves too much output unread.
+Deliveries pause while the socket is full.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.transport")
 
 MAX_TIMER_S = 3600.0
-"""A far deadline is looked at again after this long: the clock may have been set meanwhile."""
+"""The longest timer. A later deadline is checked again then, because the clock may have changed."""
 
 READ_PER_TURN_BYTES = 256 * 1024
-"""A client that sends without end has others served in between, and what it is done with freed."""
+"""After so many bytes of one client, other clients are served and memory is freed."""
 
 SLICE_S = 0.001
-"""How long the bytes given to a connection at once should take, at least half and at most twice as long.
-How many bytes that is depends on what they say: an attach of a hundred bytes takes longer than a message
-of a hundred kilobytes."""
+"""How long one slice should take to process; between half and twice of it is accepted. The slice size in
+bytes adapts to that: an attach of a hundred bytes takes longer than a message of a hundred kilobytes."""
 SLICE_MIN_BYTES = 512
 SLICE_FIRST_BYTES = 4 * 1024
 SLICE_MAX_BYTES = 128 * 1024
 
 LINGER_S = 2.0
-"""How long a client that broke the protocol may take to read why, and to stop sending."""
+"""How long a client that violated the protocol may take to read the error and to stop sending."""
 
 UNREAD_MAX_BYTES = 16 * 1024 * 1024
-"""Answers a client may leave unread and still be listened to. Far more than any client lets pile up
-that reads now and then: two that both wait for the other to read would wait for ever."""
+"""If a client leaves more output unread than this, nothing more is read from it. The value is far above
+what a client that reads at all leaves unread: if both sides waited for the other to read, neither would
+continue."""
 
 
 class ByteStream(Protocol):
-    """What a transport needs underneath: an asyncio transport, or a WebSocket made to look so."""
+    """The part of `asyncio.Transport` that is used: of a socket or a WebSocket."""
 
     def write(self, data: bytes) -> None: ...
     def close(self) -> None: ...
@@ -61,19 +61,19 @@ class ByteStream(Protocol):
 
 
 class TransportOwner(Protocol):
-    """The server as a transport sees it."""
+    """What a transport needs from the owner of all transports."""
 
     def touch(self, transport: AmqpTransport) -> None:
-        """Flush this transport at the end of the next turn."""
+        """Flushes this transport at the end of the next turn."""
 
     def note_bytes_read(self, transport: AmqpTransport, size_bytes: int) -> bool:
-        """Account for bytes read; True asks the transport to stop reading for now."""
+        """Counts bytes that were read. Returns True if the transport must pause reading."""
 
     def note_unread_bytes(self, transport: AmqpTransport, size_bytes: int) -> None:
-        """So much of what was written waits for the client to read it."""
+        """Records how many written bytes the client has not read."""
 
     def transport_closed(self, transport: AmqpTransport) -> None:
-        """The transport is gone."""
+        """Removes the transport."""
 
 
 class AmqpTransport(asyncio.Protocol):
@@ -92,19 +92,19 @@ class AmqpTransport(asyncio.Protocol):
         self._handshake_timeout_s = handshake_timeout_s
         self._stream: ByteStream | None = None
         self._socket: socket.socket | None = None
-        """Where the stream is one; a WebSocket has its own."""
+        """None for a WebSocket."""
         self._handshaking = True
         self._read_bytes = 0
         """Since the last flush."""
         self._slice_bytes = SLICE_FIRST_BYTES
         self._unprocessed = b""
-        """What was read and is still to be given to the connection."""
+        """Bytes that were read and not processed yet."""
         self._is_lost = False
-        """The socket is gone, and what came before that may still have to be taken."""
+        """The socket is closed. Bytes that arrived before may not be processed yet."""
         self._waits_for_commit = False
         self._waits_for_client = False
         self._is_full = False
-        """The client reads more slowly than we write."""
+        """The client reads more slowly than the broker writes."""
         self._timer: asyncio.TimerHandle | None = None
         self._authorization_timer: asyncio.TimerHandle | None = None
         self.connection: Connection | None = None
@@ -112,12 +112,12 @@ class AmqpTransport(asyncio.Protocol):
     # --- asyncio.Protocol ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
+        """Called by asyncio for a new socket."""
         self._socket = transport.get_extra_info("socket")
         self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
 
     def begin(self, stream: ByteStream, peer_name: str) -> None:
-        """Start on any stream."""
+        """Starts an AMQP connection on a socket or a WebSocket."""
         self._stream = stream
         self.connection = self._connect(self, peer_name)
         if self.connection is None:
@@ -127,12 +127,12 @@ class AmqpTransport(asyncio.Protocol):
         self._timer = loop.call_later(self._handshake_timeout_s, self._check_handshake)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Processes bytes from the client."""
         if self.connection is None or self._stream is None:
             return
         is_waiting = bool(self._unprocessed)
         if is_waiting:
-            self._unprocessed += data  # what was on its way when reading was paused
+            self._unprocessed += data  # they were on their way when reading was paused
         elif not self._process(data, self._sharing.new_bytes_end_s()):
             return
         if self._unprocessed and not is_waiting:
@@ -147,14 +147,14 @@ class AmqpTransport(asyncio.Protocol):
             self._stream.pause_reading()
 
     def _process(self, data: bytes, ends_s: float) -> bool:
-        """Give bytes to the connection until this time and keep the rest; False if they broke it."""
+        """Gives bytes to the connection until this time and keeps the rest. Returns False if that failed."""
         assert self.connection is not None
         taken = 0
         began_s = perf_counter()
         try:
             while taken < len(data):
                 size = self._slice_bytes
-                piece = data[taken : taken + size]  # all of it is not copied
+                piece = data[taken : taken + size]  # a slice of everything is no copy
                 self.connection.receive_data(piece)
                 taken += len(piece)
                 now_s = perf_counter()
@@ -166,7 +166,7 @@ class AmqpTransport(asyncio.Protocol):
                     break
                 began_s = now_s
         except Exception:
-            # Whatever these bytes did, they did it to this connection alone.
+            # A bug of ours. It ends this connection, and no other.
             log.exception("connection.broken")
             self._unprocessed = b""
             if self._stream is not None:
@@ -178,7 +178,7 @@ class AmqpTransport(asyncio.Protocol):
         return True
 
     def process_more(self, ends_s: float) -> bool:
-        """Give the connection more of what was read, until this time; whether there is still more."""
+        """Processes more of the bytes that were read, until this time. Returns whether any are left."""
         if self.connection is None:
             self._unprocessed = b""
             return False
@@ -192,13 +192,13 @@ class AmqpTransport(asyncio.Protocol):
         return bool(self._unprocessed)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it asks for messages."""
+        """Stops deliveries: the client reads more slowly than it gives credit."""
         self._is_full = True
         if self.connection is not None:
             self.connection.pause()
 
     def resume_writing(self) -> None:
-        """The client caught up."""
+        """Continues deliveries: the client has read what was written."""
         self._is_full = self._waits_for_client = False
         self._owner.note_unread_bytes(self, 0)
         self._resume_reading()
@@ -207,7 +207,7 @@ class AmqpTransport(asyncio.Protocol):
             self._owner.touch(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is gone. What the client said before that is taken first, when it is its turn."""
+        """The socket is closed. Bytes that arrived before are still processed."""
         del exc
         self._is_lost = True
         self._stream = None
@@ -218,10 +218,10 @@ class AmqpTransport(asyncio.Protocol):
         self._drop_connection()
         self._owner.transport_closed(self)
 
-    # --- for the server ------------------------------------------------------------------------
+    # --- called by the server ------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what the connection has to say; close once it has said its last."""
+        """Writes the output of the connection, and closes the socket after the last output."""
         connection, stream = self.connection, self._stream
         if connection is None or stream is None or stream.is_closing():
             return
@@ -243,9 +243,8 @@ class AmqpTransport(asyncio.Protocol):
             self._resume_reading()
 
     def _finish(self, connection: Connection, stream: ByteStream) -> None:
-        """Close the socket once everything is written. While the client may still be sending, take
-        in what comes for a moment: closing a socket that has unread bytes resets it, and the client
-        would lose what it was told."""
+        """Closes the socket once everything is written. If the client may still send, read for a moment
+        first: closing a socket that has unread bytes resets it, and the client would lose the output."""
         if self._socket is None or not connection.client_may_write:
             stream.close()
             return
@@ -265,28 +264,28 @@ class AmqpTransport(asyncio.Protocol):
             self.connection = None
 
     def resume_after_commit(self) -> None:
-        """What was read has been committed."""
+        """Resumes reading: what was read is committed."""
         self._waits_for_commit = False
         self._resume_reading()
 
     def end(self, error: BrokerError) -> None:
-        """Close the connection and say why."""
+        """Closes the connection with an error."""
         if self.connection is not None:
             self.connection.close(error)
             self.flush()
 
     def detach_from_core(self) -> None:
-        """The core has dropped the links of this connection, so it is not told of their end."""
+        """Does not report the end of the links to the core, which has dropped them already."""
         if self.connection is not None:
             self.connection.detach_from_core()
 
     def abort(self) -> None:
-        """Close the socket, whatever the client says."""
+        """Closes the socket at once."""
         if self._stream is not None:
             self._stream.abort()
 
     def check_authorization_in(self, delay_ms: int) -> None:
-        """Check after this long what the client may do; an earlier wish is forgotten."""
+        """Checks the client's permissions after this long. Replaces an earlier call."""
         if self._authorization_timer is not None:
             self._authorization_timer.cancel()
         delay_s = min(max(0.0, delay_ms / 1000), MAX_TIMER_S)
@@ -294,7 +293,7 @@ class AmqpTransport(asyncio.Protocol):
         self._authorization_timer = loop.call_later(delay_s, self.check_authorization)
 
     def check_authorization(self) -> None:
-        """The time, or the broker's keys, may have left the client with less than it had."""
+        """Checks the client's permissions, after the clock or the keys have changed."""
         if self.connection is not None:
             self.connection.check_authorization()
 
@@ -312,20 +311,20 @@ class AmqpTransport(asyncio.Protocol):
     # --- time ----------------------------------------------------------------------------------
 
     def _check_handshake(self) -> None:
-        """A client that has not opened by now is not going to: free its socket."""
+        """Closes the socket of a client that has not opened its connection in time."""
         self._timer = None
         if self._stream is not None:
             self._stream.abort()
 
     def _end_handshake(self) -> None:
-        """From now on it is silence that ends a connection."""
+        """From now on the idle timeout applies instead of the handshake timeout."""
         self._handshaking = False
         if self._timer is not None:
             self._timer.cancel()
         self._tick_idle_timeout()
 
     def _tick_idle_timeout(self) -> None:
-        """Let the engine send empty frames and notice a silent client."""
+        """Lets the engine send empty frames and detect a client that sends nothing."""
         self._timer = None
         if self.connection is None:
             return

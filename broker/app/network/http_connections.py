@@ -1,8 +1,7 @@
-"""HTTP connections: how many there may be, and how long each may wait between requests.
+"""Limits the number of HTTP connections and the time between requests.
 
-A request head has to arrive within the head timeout, the first one and every later one; a
-connection without a request is closed after the keep-alive timeout. While a request is being
-answered no limit applies here: bodies have one of their own where they are read.
+Every request head must arrive within the head timeout. A connection without a request is closed after the
+keep-alive timeout. While a request is answered there is no limit here; `request_bodies.py` limits bodies.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class HttpConnections:
         self.head_timeout_s = head_timeout_s
         self.keep_alive_timeout_s = keep_alive_timeout_s
         self._is_full = is_full
-        """Whether this many HTTP connections are too many."""
+        """Returns whether this many HTTP connections are too many."""
         self._by_handler: dict[object, TimedConnection] = {}
 
     @property
@@ -46,7 +45,7 @@ class HttpConnections:
         return len(self._by_handler)
 
     def watch(self, application: web.Application) -> None:
-        """Learn when requests begin and end."""
+        """Adds a middleware that observes when requests begin and end."""
 
         @web.middleware
         async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -62,11 +61,11 @@ class HttpConnections:
         application.middlewares.insert(0, note)
 
     def wrap(self, connect: Callable[[], web.RequestHandler]) -> Callable[[], asyncio.Protocol]:
-        """Wrap aiohttp's protocols so that each has its time limits."""
+        """Wraps the protocol objects of aiohttp, so that each has its time limits."""
         return lambda: TimedConnection(self, connect())
 
     def opened(self, connection: TimedConnection, handler: object) -> bool:
-        """Count a connection; False if there are too many."""
+        """Counts a connection. Returns False if there are too many."""
         if self._is_full(self.count + 1):
             repeats.note(log.warning, "connections.too_many", "http", protocol="http")
             return False
@@ -74,12 +73,12 @@ class HttpConnections:
         return True
 
     def closed(self, handler: object) -> None:
-        """The connection is gone."""
+        """Removes a connection."""
         self._by_handler.pop(handler, None)
 
 
 class TimedConnection(asyncio.Protocol):
-    """Hands everything to aiohttp's protocol and ends the connection when its time is up."""
+    """Passes everything on to aiohttp's protocol, and closes the connection after a timeout."""
 
     def __init__(self, connections: HttpConnections, handler: web.RequestHandler) -> None:
         self._connections = connections
@@ -88,11 +87,11 @@ class TimedConnection(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._requests = 0
-        """Being answered now. A client may send the next before it has the answer."""
+        """Requests that are being answered. A client may send the next one before it has the answer."""
         self._in_head = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first head."""
+        """Starts the timeout of the first head."""
         self._transport = transport
         if not self._connections.opened(self, self._handler):
             transport.abort()  # type: ignore[attr-defined]
@@ -101,14 +100,14 @@ class TimedConnection(asyncio.Protocol):
         self._handler.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """The beginning of a head starts its time limit."""
+        """Starts the timeout of a head with its first bytes."""
         if not self._requests and not self._in_head:
             self._in_head = True
             self._wait(self._connections.head_timeout_s)
         self._handler.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The client sends no more."""
+        """The client sends nothing more."""
         self._handler.eof_received()
         return None
 
@@ -121,20 +120,20 @@ class TimedConnection(asyncio.Protocol):
         self._handler.resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self._stop_waiting()
         self._transport = None
         self._connections.closed(self._handler)
         self._handler.connection_lost(exc)
 
     def request_began(self) -> None:
-        """A head is there."""
+        """A request head has arrived."""
         self._requests += 1
         self._in_head = False
         self._stop_waiting()
 
     def request_ended(self) -> None:
-        """An answer is on its way; the next request may take a while to come."""
+        """A request is answered. The keep-alive timeout starts if there is no other."""
         self._requests -= 1
         if not self._requests and self._transport is not None:
             self._wait(self._connections.keep_alive_timeout_s)

@@ -1,6 +1,7 @@
-"""The HTTP side of the process: aiohttp, fed by the listeners and wired to the core.
+"""Runs the HTTP application of `protocol/http` in this process.
 
-What is served is `protocol.http`'s; here it gets what it needs of this broker.
+Gives the application access to the core, the clock and the access rules, and gives the listeners an aiohttp
+protocol for each HTTP connection.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from protocol.sources import ProtocolSources
 
 HEADER_MAX_BYTES = 65_536
-"""Broker properties of the REST API travel in one header."""
+"""The REST API has all broker properties in one header."""
 SHUTDOWN_TIMEOUT_S = 1.0
 
 
 class HttpServer:
-    """The application, and the protocol of every connection that speaks HTTP."""
+    """The HTTP application and its connections."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class HttpServer:
     async def start(
         self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[], asyncio.Protocol]:
-        """Build it; what is returned makes a protocol for one connection."""
+        """Builds the application. Returns a function that creates the protocol of one connection."""
         from aiohttp import web
 
         from broker.app.network.http_connections import HttpConnections
@@ -103,7 +104,7 @@ class HttpServer:
         runner = web.AppRunner(
             application,
             access_log=None,
-            handler_cancellation=True,  # a REST receiver that hangs up gives its lock back
+            handler_cancellation=True,  # a REST receiver that closes its connection releases its lock
             max_field_size=HEADER_MAX_BYTES,
             shutdown_timeout=SHUTDOWN_TIMEOUT_S,
         )
@@ -114,7 +115,7 @@ class HttpServer:
         return connections.wrap(server)
 
     async def stop(self) -> None:
-        """Let requests end."""
+        """Waits for running requests, for a moment."""
         if self._runner is not None:
             await self._runner.cleanup()  # type: ignore[attr-defined]
 
@@ -139,7 +140,7 @@ class HttpServer:
 
     def _identity_token(self, request: TokenRequest) -> dict[str, str]:
         token = self._access.identity_token(request)
-        # By the client's clock, which a test that moves the broker's does not move.
+        # In real time: a test that moves the broker's clock does not move the clock of the client.
         expires_on_s = self._clock.real_ms() // 1000 + LIFETIME_S
         return {
             "access_token": token,

@@ -1,7 +1,7 @@
-"""Listening sockets that understand everyone: the first byte tells what a client speaks.
+"""Listening sockets. Each accepts AMQP, HTTP and TLS, and detects the protocol by the first byte.
 
-AMQP begins with `AMQP`, TLS with 0x16, HTTP with a verb; a TLS client is unwrapped and looked at
-again. A client that says nothing is dropped after a while.
+AMQP begins with `AMQP`, TLS with 0x16, HTTP with a method. Inside TLS the protocol is detected again. A client
+that sends nothing is disconnected after a timeout.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TLS_HANDSHAKE = 0x16
 BACKLOG = 1024
 ACCEPTS_PER_WAKE_UP = 64
 ACCEPT_PAUSE_S = 0.2
-"""How long no client is taken after the process ran out of file descriptors."""
+"""How long no client is accepted after the process ran out of file descriptors."""
 SEGMENT_MAX_BYTES = 8192
-"""Loopback's segments are larger than the 8 KiB receive buffer that the older .NET SDK asks for: none
-ever fits into its window, and the kernel then sends some bytes every 200 ms. Other networks' segments
-are smaller than this anyway."""
+"""The segments of the loopback interface are larger than the 8 KiB receive buffer of the older .NET SDK: none
+fits into its window, and the kernel then sends some bytes every 200 ms. The segments of other networks are
+smaller than this."""
 
 REMEDIES = {
     errno.EADDRINUSE: "stop whatever uses that port, or choose another (0 picks a free one)",
@@ -61,17 +61,17 @@ class Listener:
         self._undetected: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._failing = False
-        """The last try to take a client failed; told once."""
+        """Whether the last accept failed. It is logged once."""
         self._resuming: asyncio.TimerHandle | None = None
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
 
     def start(self) -> None:
-        """Take clients from now on."""
+        """Starts to accept clients."""
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
-        """Take no more clients; those who have not said anything yet are dropped."""
+        """Accepts no more clients, and disconnects those that have sent nothing yet."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._loop.remove_reader(self._socket)
@@ -99,9 +99,9 @@ class Listener:
             self._loop.add_reader(client, self._detect_protocol, client)
 
     def _pause(self, error: OSError) -> None:
-        """Out of file descriptors or memory: let clients wait in the backlog for a moment.
+        """Leaves clients in the backlog for a moment, because file descriptors or memory ran out.
 
-        The listening socket stays readable, so the loop would call `_accept` without end.
+        The listening socket stays readable, so the loop would call `_accept` again and again.
         """
         if not self._failing:
             self._failing = True
@@ -115,7 +115,7 @@ class Listener:
         self._resuming = self._loop.call_later(ACCEPT_PAUSE_S, self.start)
 
     def _detect_protocol(self, client: socket.socket) -> None:
-        """The first bytes are there: look, leave them in the socket, and hand it on."""
+        """Looks at the first byte, leaves it in the socket, and starts the connection."""
         try:
             first = client.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -155,7 +155,7 @@ class Listener:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that listens; whoever connects from now on waits to be taken."""
+    """Returns a socket that listens. Clients that connect wait in its backlog."""
     bound = None
     try:
         family, _, _, _, address = socket.getaddrinfo(
@@ -164,7 +164,7 @@ def _bound(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setblocking(False)
-        # Those who connect inherit it.
+        # Accepted sockets inherit it.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_MAX_BYTES)
         bound.bind(address)
         bound.listen(BACKLOG)
@@ -178,7 +178,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 class ProtocolDetection(asyncio.Protocol):
-    """Chooses between AMQP and HTTP, then steps aside."""
+    """Detects AMQP or HTTP by the first bytes, then gives the transport to that protocol."""
 
     def __init__(
         self,
@@ -193,12 +193,12 @@ class ProtocolDetection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first byte, but not for ever."""
+        """Starts the timeout for the first byte."""
         self._transport = transport  # type: ignore[assignment]
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """The first bytes decide: only AMQP's header starts with `A`, and no HTTP verb does."""
+        """Chooses the protocol. The header of AMQP starts with `A`; no HTTP method does."""
         transport = self._transport
         if transport is None:
             return
@@ -209,7 +209,7 @@ class ProtocolDetection(asyncio.Protocol):
         chosen.data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Gone before it said anything."""
+        """The client disconnected before it sent anything."""
         del exc
         self._cancel()
 

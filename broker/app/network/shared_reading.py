@@ -1,8 +1,8 @@
-"""The time that clients' bytes may take, shared by those that have sent much.
+"""Shares the time for processing received bytes among the clients that have sent much.
 
-A client whose bytes take long waits here with the rest of them. In each pass of the event loop, those
-that wait take turns for some milliseconds in all, however many they are. A client that has sent little
-does not wait.
+A client whose bytes take long to process waits here with the rest of its bytes. In each pass of the event
+loop, the waiting clients take turns for some milliseconds in total, however many they are. A client that has
+sent little does not wait.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PASS_S = 0.003
-"""How long those that wait may keep everybody else waiting."""
+"""The time for all waiting clients in one pass of the event loop."""
 TURN_S = 0.0015
-"""How long one of them may keep the others waiting."""
+"""The time for one waiting client before the next one."""
 
 
 class WaitingClient(Protocol):
-    """A client with bytes that were read and not yet looked at."""
+    """A client with bytes that were read and not processed yet."""
 
     def process_more(self, ends_s: float) -> bool:
-        """Take of them until this time; whether any are left."""
+        """Processes some of them until this time. Returns whether any are left."""
 
 
 class SharedReading:
-    """Whose bytes are next."""
+    """Decides whose bytes are processed next."""
 
     def __init__(self, is_held_up: Callable[[], bool] = lambda: False) -> None:
         self._is_held_up = is_held_up
@@ -38,11 +38,11 @@ class SharedReading:
         self._scheduled = False
 
     def new_bytes_end_s(self) -> float:
-        """Until when a client that does not wait may take of its new bytes."""
+        """Returns until when a client that does not wait may process its new bytes."""
         return perf_counter() + (TURN_S if self._waiting else PASS_S)
 
     def add(self, client: WaitingClient) -> None:
-        """Have a client take the rest of its bytes when it is its turn."""
+        """Lets a client process the rest of its bytes when it is its turn."""
         self._waiting.append(client)
         self._schedule()
 

@@ -1,9 +1,8 @@
-"""What clients leave unread of all that was written to them, over all connections.
+"""Limits the output that clients have not read, over all connections.
 
-A client that reads slowly has nothing more delivered, and one that leaves much unread is not listened to
-any more (`amqp_transport.py`). With many such clients what each may leave unread adds up: this bounds the sum,
-at the expense of those that have stopped reading, the one that left most first. Clients that only read
-slowly are left alone: many that get a burst at once are no abuse.
+`amqp_transport.py` limits each connection. With many clients that do not read, the sum becomes too large: then
+the clients that have stopped reading are disconnected, the one with the most unread output first. Clients
+that only read slowly are not disconnected: a burst to many clients at once is no abuse.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.clients")
 
 STALLED_S = 5.0
-"""A client that has not caught up for so long may be cut off."""
+"""A client that has had unread output for so long may be disconnected."""
 
 
 class WrittenConnection(Protocol):
-    """A connection that is written to."""
+    """A connection with output."""
 
     def abort(self) -> None:
-        """Close the connection without sending anything more."""
+        """Closes the connection without sending anything more."""
 
 
 class UnreadBytes(NamedTuple):
-    """What waits on a connection."""
+    """The unread output of a connection."""
 
     size_bytes: int
     since_s: float
 
 
 class UnreadOutput:
-    """How much is left unread, by whom and since when.
+    """The unread output of all connections.
 
-    `now_s` is a clock that does not jump; `call_later` has `check` called after so many seconds.
+    `now_s` is a monotonic clock. `call_later` calls a function after a number of seconds.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class UnreadOutput:
         self.total_bytes = 0
 
     def note(self, writer: WrittenConnection, size_bytes: int) -> None:
-        """Record how many bytes wait to be read on a connection; 0 when the client has caught up."""
+        """Records how many bytes of a connection are unread; 0 if the client has read everything."""
         before = self._by_writer.pop(writer, None)
         if before is not None:
             self.total_bytes -= before.size_bytes
@@ -68,7 +67,7 @@ class UnreadOutput:
                 self._call_later(STALLED_S, self.check)
 
     def check(self) -> None:
-        """Make room at the expense of clients that have stopped reading."""
+        """Disconnects clients that have stopped reading, until the sum is below the limit."""
         self._will_check = False
         stalled_s = self._now_s() - STALLED_S
         stalled = [one for one, unread in self._by_writer.items() if unread.since_s <= stalled_s]
