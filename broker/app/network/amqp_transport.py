@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.runtime.clock import timer_delay_s
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
     from protocol.amqp.connection import Connection
 
 log = structlog.get_logger("peeklock.transport")
-
-MAX_TIMER_S = 3600.0
-"""The longest timer. A later deadline is checked again then, because the clock may have changed."""
 
 READ_PER_TURN_BYTES = 256 * 1024
 """After so many bytes of one client, other clients are served and memory is freed."""
@@ -288,8 +287,8 @@ class AmqpTransport(asyncio.Protocol):
         """Checks the client's permissions after this long. Replaces an earlier call."""
         if self._authorization_timer is not None:
             self._authorization_timer.cancel()
-        delay_s = min(max(0.0, delay_ms / 1000), MAX_TIMER_S)
         loop = asyncio.get_running_loop()
+        delay_s = timer_delay_s(delay_ms)
         self._authorization_timer = loop.call_later(delay_s, self.check_authorization)
 
     def check_authorization(self) -> None:

@@ -1,12 +1,20 @@
-"""The one source of time for the whole broker, and the only one that can be moved.
+"""The broker's clock, which tests can move.
 
-Locks, sessions, time-to-live, schedules, duplicate windows and idle deletion all follow it. Socket
-idle time-outs and tokens do not: those are about the real network and the clients' own clocks.
+Locks, sessions, time-to-live, schedules, duplicate windows and idle deletion use this clock. Idle timeouts of
+sockets and lifetimes of tokens use real time: they concern the network and the clocks of the clients.
 """
 
 from __future__ import annotations
 
 import time
+
+TIMER_MAX_S = 3600.0
+"""The longest timer. A later deadline is checked again then, because the system clock may have been set."""
+
+
+def timer_delay_s(delay_ms: int) -> float:
+    """Returns the delay of a timer for an event that is due in `delay_ms`."""
+    return min(max(0.0, delay_ms / 1000), TIMER_MAX_S)
 
 
 class Clock:
@@ -19,7 +27,7 @@ class Clock:
         self._last_ms = 0
 
     def now_ms(self) -> int:
-        """Now. A wall clock set back holds still until it has caught up."""
+        """Returns the time. If the system clock is set back, the last time is returned until it is passed."""
         now_ms = self.real_ms() + self._offset_ms
         if now_ms < self._last_ms:
             return self._last_ms
@@ -28,16 +36,16 @@ class Clock:
 
     @staticmethod
     def stopwatch_s() -> float:
-        """For measuring how long something takes; it is no time of day."""
+        """Returns a monotonic time for measuring durations."""
         return time.perf_counter()
 
     @staticmethod
     def real_ms() -> int:
-        """The time outside, wherever this clock was moved: clients date their tokens by it."""
+        """Returns the system time, even if this clock was moved. Clients date their tokens by it."""
         return time.time_ns() // 1_000_000
 
     def advance_ms(self, amount_ms: int) -> int:
-        """Jump ahead; everything that would have become due becomes due now."""
+        """Moves the clock ahead and returns the new time. Everything due until then becomes due now."""
         if amount_ms < 0:
             raise ValueError("the clock can only be moved forward")
         self._offset_ms += amount_ms

@@ -1,8 +1,8 @@
-"""Group commit: effects wait until the records they rest on are durable.
+"""Group commit: effects wait until the records of their turn are durable.
 
-While one commit runs, the next turns wait and then go into the store together; there is no timer and
-no await per message. A batch has a limit, so that nobody waits long for the commit before his own.
-Batches are committed and released strictly in order.
+While a commit runs, the next turns wait, and then they are committed together. There is no timer and no await
+per message. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
+are committed and released in order.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = structlog.get_logger("peeklock.commit")
 BATCH_WEIGHT = 4_096
 """A batch takes turns until it has so many rows and effects: some twenty milliseconds of commit."""
 LOADED_WEIGHT = 1_024
-"""With more than this on its way into the store, what can wait should not add to it: see `is_loaded`."""
+"""If more than this waits for the store, long work should wait as well: see `is_loaded`."""
 
 
 class Committer:
-    """Hands turns to the store, then to `release`, which lets their effects go."""
+    """Commits turns, and then calls `release` with them."""
 
     def __init__(
         self,
@@ -49,29 +49,29 @@ class Committer:
         """Turns and their weights."""
         self._waiting_weight = 0
         self._running_weight = 0
-        """Of the batch that is being committed."""
+        """The weight of the batch that is being committed."""
         self._submitted = 0
         self._released = 0
         """Turns submitted and turns released so far; both count from the start of the process."""
         self.failure: Exception | None = None
-        """Why a commit failed: nothing is released any more until `restart`."""
+        """Why a commit failed. Nothing is released after that until `restart`."""
         self._running: asyncio.Task[None] | None = None
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
-        """Who waits until so many turns are released, the fewest first."""
+        """Numbers of turns, ascending, and who waits until so many turns are released."""
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
 
     def submit(self, turn: Turn) -> None:
-        """Take a turn; its effects leave once it and everything before it is durable."""
+        """Commits a turn. Its effects are released once it and all earlier turns are durable."""
         self._submitted += 1
         if self.failure is not None:
-            return  # it rests on records that were never stored
+            return  # it depends on records that were not stored
         if self._running is None and (self._thread is None or not turn.records):
-            self._commit_at_once(turn)  # nothing waits that it could overtake
+            self._commit_at_once(turn)  # no earlier turn waits
             return
         try:
             weight = turn.weight
             self._waiting.append((turn, weight))
-        except Exception as error:  # noqa: BLE001 -- without it nothing later may be stored
+        except Exception as error:  # noqa: BLE001 -- a later turn may not be stored without this one
             self._fail(error)
             return
         self._waiting_weight += weight
@@ -80,38 +80,38 @@ class Committer:
 
     @property
     def idle(self) -> bool:
-        """True when nothing waits for the store."""
+        """Whether nothing waits for the store."""
         return self._running is None
 
     @property
     def is_loaded(self) -> bool:
-        """True while so much is on its way into the store that heavy work should not add to it: it
-        takes memory, and the commits of everybody else come after it."""
+        """Whether so much waits for the store that long work should not add to it: it takes memory, and
+        the commits of other clients come after it."""
         return self._running_weight + self._waiting_weight > LOADED_WEIGHT
 
     @property
     def submitted(self) -> int:
-        """How many turns were submitted. A turn is the last one of this count at that moment."""
+        """How many turns were submitted since the start of the process."""
         return self._submitted
 
     def has_released(self, turn_count: int) -> bool:
-        """Whether the first `turn_count` turns are durable and released."""
+        """Returns whether the first `turn_count` turns are durable and released."""
         return self._released >= turn_count
 
     def restart(self) -> None:
-        """Take turns again after a failure: memory holds what the store holds."""
+        """Accepts turns again after a failure, once memory is restored from the store."""
         self.failure = None
 
     async def settle(self) -> None:
-        """Wait until everything submitted so far is durable and released, and no longer: under
-        load there is always something that came later."""
+        """Waits until everything submitted so far is durable and released. Does not wait for later
+        turns: under load there are always some."""
         if self._running is not None:
             settled = asyncio.get_running_loop().create_future()
             self._settling.append((self._submitted, settled))
             await settled
 
     def close(self) -> None:
-        """End the commit thread."""
+        """Ends the commit thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 
@@ -148,7 +148,7 @@ class Committer:
             self._wake()
 
     def _next_batch(self) -> tuple[Turn, int]:
-        """As many of the waiting turns as a batch takes, and how many they are."""
+        """Returns a batch of waiting turns, and how many they are."""
         batch = Turn()
         weight = turn_count = 0
         while self._waiting and (not turn_count or weight + self._waiting[0][1] <= BATCH_WEIGHT):
@@ -161,17 +161,16 @@ class Committer:
         return batch, turn_count
 
     def _wake(self) -> None:
-        """Those whose turns are released go on."""
+        """Wakes those whose turns are released."""
         while self._settling and self._settling[0][0] <= self._released:
             _, future = self._settling.pop(0)
             if not future.done():
                 future.set_result(None)
 
     def _fail(self, error: Exception) -> None:
-        """Memory is ahead of the store, or answers went astray, so nothing more may be answered.
+        """Releases nothing more: memory contains changes that the store does not have, or effects were lost.
 
-        That holds for every exception, expected or not. The owner restores memory from the store
-        or stops the process.
+        This applies to every exception. The owner restores memory from the store, or stops the process.
         """
         self.failure = error
         self._waiting.clear()

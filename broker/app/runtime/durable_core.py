@@ -1,7 +1,7 @@
-"""The namespaces in memory, the store behind them, and the turns between: one durable whole.
+"""The namespaces in memory, the store, and the turns between them.
 
-Owns restoring at start, reading bodies back, a full disk, and starting again from the store when
-memory can no longer be trusted. What it answers has been stored.
+Restores the namespaces at start, reads bodies from the store, handles a full disk, and restores the
+namespaces again if memory may be wrong. Effects are released only after their records are stored.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ log = structlog.get_logger("peeklock.core")
 
 RESTARTING_TEXT = "The broker is starting again; try again at once."
 FAILED_RESTARTS_MAX = 5
-"""A broker that starts again so often without getting a single turn done stops."""
+"""After so many restorations without a released turn between them, the process stops."""
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
 class CoreObserver(Protocol):
-    """Who wants to know what becomes of the core."""
+    """Called about events of the core."""
 
     def released(self, turn: Turn) -> None:
-        """Its effects are on their way to their peers, and all it rests on is durable."""
+        """A turn is durable, and its effects are released."""
 
     def committed(self, seconds: float, records: int) -> None:
-        """A commit took so long."""
+        """A commit is done."""
 
     def restored_from_store(self, reason: str) -> None:
-        """Memory is given up: whoever is connected holds nothing any more."""
+        """The namespaces are replaced by what the store holds. Existing links are invalid."""
 
     def failed(self, error: Exception) -> None:
-        """The store, or this process, cannot go on."""
+        """The store failed, and the process must stop."""
 
 
 class DurableCore:
-    """Commands in; effects out, once durable."""
+    """Takes commands, and releases their effects once they are durable."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DurableCore:
         self._restarting: asyncio.Task[None] | None = None
         self._restoring = False
         self._failed_restarts = 0
-        """How often it started again since a turn was last released."""
+        """Restorations since a turn was last released."""
         self.namespaces: dict[str, Namespace] = {}
         self.default_namespace = next(iter(topology.namespaces))
         self._rule_compiler = RuleCompiler(settings.limits)
@@ -99,14 +99,14 @@ class DurableCore:
         )
         self.turns.attach(self._committer)
 
-    # --- life ----------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Take the store. Raises `StoreUnusable`."""
+        """Opens the store. Raises `StoreUnusable`."""
         await asyncio.get_running_loop().run_in_executor(self._reads, self._store.open)
 
     async def begin(self) -> None:
-        """Bring memory to what the store holds and the configuration declares, durably."""
+        """Restores the namespaces from the store, and stores what the configuration declares."""
         await self._restore()
         turn = Turn()
         undeclared_entities.handle_undeclared_entities(
@@ -124,7 +124,7 @@ class DurableCore:
             raise self._committer.failure
 
     async def settle(self) -> None:
-        """Wait until everything asked so far is durable and answered."""
+        """Waits until all commands so far are durable and answered."""
         if self._restarting is not None:
             await self._restarting
         await self._settle()
@@ -134,8 +134,8 @@ class DurableCore:
         await self.turns.settle()
 
     async def close(self) -> None:
-        """Give the store back. What came too late for it was not answered, so it may be dropped;
-        what is on its way into the store gets there."""
+        """Commits what waits for the store, and closes the store. Commands that have not run are dropped;
+        they were not answered."""
         self.turns.stop()
         self.turns.suspend()
         await self._committer.settle()
@@ -147,47 +147,49 @@ class DurableCore:
 
     @property
     def is_serving(self) -> bool:
-        """False while memory is being restored from the store."""
+        """Whether commands are run; not while the namespaces are restored from the store."""
         return self._restarting is None
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing waits for the store."""
+        """Whether nothing waits for the store."""
         return self._committer.idle
 
     @property
     def turn_count(self) -> int:
-        """How many turns there were since the start."""
+        """How many turns were submitted since the start."""
         return self._committer.submitted
 
-    # --- asking --------------------------------------------------------------------------------
+    # --- commands --------------------------------------------------------------------------------
 
     def enter(self, name: str) -> Callable[[Command], None]:
-        """How commands reach a namespace."""
+        """Returns a function that submits commands to a namespace."""
         return functools.partial(self.turns.submit, self.namespaces[name])
 
     def has_entity(self, name: str, path: str) -> bool:
-        """Whether a link to this path of a namespace could find an entity there or below it."""
+        """Returns whether a namespace has an entity with this path or below it."""
         namespace = self.namespaces.get(name)
         return namespace is not None and namespace.has_entity(path)
 
     async def ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
-        """Run a request and wait for its answer; raises its refusal."""
+        """Runs a request command and returns its answer. Raises its error."""
         return await self.turns.ask(self.namespaces[name], build)
 
     # --- memory and store ----------------------------------------------------------------------
 
     async def _restore(self) -> None:
-        """Replace the namespaces by what the store holds, then store the declared topology.
+        """Replaces the namespaces by what the store holds, then stores the declared topology.
 
-        The store is read in a thread of its own, so that a live broker goes on answering probes
-        and telling its clients why they have to wait. Raises what keeps the store from it.
+        A thread reads the store, so that the broker answers probes and refuses clients meanwhile. Raises the
+        error of the store.
         """
         self._restoring = True
         try:
             loop = asyncio.get_running_loop()
             restored = await loop.run_in_executor(self._reads, self._restored_namespaces)
-            self.turns.drop(RESTARTING_TEXT)  # what came meanwhile was for the old namespaces
+            self.turns.drop(
+                RESTARTING_TEXT
+            )  # commands that came meanwhile were for the old namespaces
             self.namespaces.clear()
             self.namespaces.update(restored)
             now_ms = self._clock.now_ms()
@@ -245,10 +247,10 @@ class DurableCore:
             )
         )
 
-    # --- when it goes wrong --------------------------------------------------------------------
+    # --- failures --------------------------------------------------------------------
 
     def _commit_failed(self, error: Exception) -> None:
-        """With a full disk, clients can still make room by receiving; otherwise stop."""
+        """If the disk is full, clients can still receive, which frees space. Any other failure stops the process."""
         if self._restoring:
             return  # `_restore` raises it
         if isinstance(error, StorageFull):
@@ -257,20 +259,20 @@ class DurableCore:
             self._stop_process(error)
 
     def _stop_process(self, error: Exception) -> None:
-        """Answer nothing more, tell those who wait, and have the process stopped."""
+        """Runs nothing more, refuses waiting requests, and stops the process."""
         self.turns.suspend()
         self.turns.drop("The broker's store failed, and the broker stops.")
         self._observer.failed(error)
 
     def _restart_from_store(self, error: Exception) -> None:
-        """Memory is ahead of the store, or wrong: begin anew from what is durable.
+        """Restores the namespaces from the store, because memory is ahead of it or wrong.
 
-        Nothing is lost by it: what was not stored was not accepted, and clients reconnect.
+        No accepted operation is lost: what was not stored was not accepted. Clients reconnect.
         """
         if self._restarting is None:
             self._failed_restarts += 1
             if self._failed_restarts > FAILED_RESTARTS_MAX:
-                self._stop_process(error)  # it would fail like this for ever, and serve nobody
+                self._stop_process(error)  # it would fail in the same way again and again
                 return
             log.error("starting_again", reason=str(error))
             self.turns.suspend()
@@ -280,24 +282,24 @@ class DurableCore:
 
     async def _restore_and_resume(self, reason: str) -> None:
         try:
-            await self._settle()  # what is being written still counts
+            await self._settle()  # what is being written becomes durable
             self.turns.drop(RESTARTING_TEXT)
             await self._restore()
             self._has_disk_space = True
             self.check_disk_space()
         except Exception as error:
-            # Nothing can be served without the store, and nobody would ever be answered.
+            # Without the store nothing can be served.
             log.exception("start_again.failed")
             self._stop_process(error)
             return
         self._observer.restored_from_store(
             reason
-        )  # whoever came meanwhile came to the old namespaces
+        )  # clients that connected meanwhile attached to the old namespaces
         self._restarting = None
         self.turns.resume()
 
     def check_disk_space(self) -> None:
-        """Refuse sends while the store has no room to spare; the client may try again."""
+        """Refuses sends while the disk is nearly full. Clients may retry."""
         has_room = self._store.has_room
         if has_room == self._has_disk_space:
             return

@@ -1,8 +1,8 @@
-"""Durable effects on their way to their peers, for some milliseconds at a time.
+"""Gives durable effects to their peers, for some milliseconds at a time.
 
-Telling a peer takes time: an answer to an attach is a frame that has to be built. If a batch of the
-committer has more to tell than that time allows, the rest waits by connection, and connections take turns.
-So a client with one answer does not wait for another's thousand. On each connection the order is kept.
+An effect takes time: the answer to an attach, for instance, is a frame that has to be built. If a batch has
+more effects than that time allows, the others wait by connection, and connections take turns. So a client
+with one answer does not wait for the thousand answers of another. Each connection keeps its order.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.turn")
 
 RELEASE_S = 0.003
-"""After so long others are read from and written to."""
+"""After so long, sockets are read and written."""
 WAITING_FEW = 1_000
-"""With more effects waiting than this, clients that have sent much are not read from."""
+"""If more effects wait than this, nothing is read from clients that have sent much."""
 WAITING_MAX = 10_000
-"""With more effects waiting than this, they are told without a break: they take memory."""
+"""If more effects wait than this, they are given to their peers without a break, because they take memory."""
 
 
 class EffectRelease:
-    """Tells peers what is durable."""
+    """Gives durable effects to their peers."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class EffectRelease:
         return not self._waiting
 
     def release(self, effects: Sequence[Effect]) -> None:
-        """Tell these, after those of the same connection that wait; the last may have to wait, too."""
+        """Gives effects to their peers, after the waiting effects of the same connection. Some may have to wait."""
         ends_s = self._stopwatch_s() + RELEASE_S
         is_over = False
         for effect in effects:
@@ -59,7 +59,7 @@ class EffectRelease:
             is_over = is_over or self._stopwatch_s() > ends_s
 
     def continue_release(self) -> None:
-        """Tell some of what waits, of each connection in turn."""
+        """Gives some of the waiting effects to their peers, of each connection in turn."""
         ends_s = self._stopwatch_s() + RELEASE_S
         while self._waiting:
             connection, line = next(iter(self._waiting.items()))
@@ -67,7 +67,7 @@ class EffectRelease:
             self.waiting_count -= 1
             del self._waiting[connection]
             if line:
-                self._waiting[connection] = line  # behind the others
+                self._waiting[connection] = line  # after the other connections
             if self._stopwatch_s() > ends_s and self.waiting_count <= WAITING_MAX:
                 break
 
@@ -91,6 +91,5 @@ class EffectRelease:
         try:
             effect.to.receive(effect)
         except Exception:
-            # One peer's trouble is not another's: what is durable stays so, and its connection
-            # finds out for itself.
+            # A bug of ours with one peer. The others get their effects, and what is durable stays so.
             log.exception("effect.failed", effect=type(effect).__name__)

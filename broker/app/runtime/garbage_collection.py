@@ -1,10 +1,10 @@
-"""When the garbage collector runs, and for how long.
+"""Decides when the garbage collector runs, and for how long.
 
 Python frees an object with its last reference; the collector only finds objects that refer to each
 other in a cycle. Messages are many and hold no cycles, and a connection leaves none behind, so almost
 everything that the collector looks at stays. A collection stops the whole process for as long as it
-takes to look at its objects. So new objects are looked at in small numbers, and all of them only when
-nobody waits.
+takes to look at its objects. So new objects are examined in small numbers, and all objects only when
+the broker is idle.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 import gc
 
 NEW_OBJECTS = 5_000
-"""About a millisecond of looking. In smaller numbers it costs no less in all."""
+"""Examining them takes about a millisecond. Smaller numbers cost as much in total."""
 COLLECTIONS_OF_NEW = 5
-"""After so many, those that survived are looked at once more: some five milliseconds."""
+"""After so many collections, the survivors are examined again, in some five milliseconds."""
 NEVER = 1 << 30
-"""A million messages take a quarter of a second to look at, so Python may not do that by itself."""
+"""Examining a million messages takes a quarter of a second, so Python must not do that by itself."""
 
 CALM_INTERVAL_S = 600.0
-"""How long after the last full collection the next one is done, if the broker is idle then."""
+"""How long after the last full collection the next one is done, if the broker is idle."""
 LONGEST_INTERVAL_S = 6 * 3600.0
-"""And if it never is."""
+"""The same, if the broker is not idle."""
 
 
 class GarbageCollection:
@@ -33,14 +33,14 @@ class GarbageCollection:
         """How often objects had become old at the last full collection."""
 
     def begin(self, now_s: float) -> None:
-        """What was made so far stays for as long as the process; look at what comes."""
+        """Enables collection. Objects created so far live as long as the process, and are not examined."""
         gc.freeze()
         gc.set_threshold(NEW_OBJECTS, COLLECTIONS_OF_NEW, NEVER)
         gc.enable()
         self._note(now_s)
 
     def collect_if_due(self, now_s: float, *, is_calm: bool) -> bool:
-        """Collect all garbage if it is time to; whether it was."""
+        """Collects all garbage if it is time to. Returns whether it did."""
         passed_s = now_s - self._last_s
         if passed_s < (CALM_INTERVAL_S if is_calm else LONGEST_INTERVAL_S):
             return False

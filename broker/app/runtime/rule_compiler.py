@@ -1,6 +1,6 @@
 """Compiles long SQL texts of rules in a thread, so that the event loop does not wait.
 
-Owns the thread; `broker.core.rules` does the compiling. A text within the service's own limit takes
+`broker/core/routing/compiled_rule.py` compiles; this module has the thread. A text within the service's own limit takes
 a few milliseconds and is compiled in the turn. A longer text, up to the relaxed limits, takes up to
 some tenths of a second. It is compiled here first, and the turn gets the compiled rule or its
 refusal.
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.rules")
 
 COMPILED_IN_TURN_CHARACTERS = 1_024
-"""Of one rule. 1,024 characters are the most the service takes, and compile within 5 ms."""
+"""For the rules of one command. 1,024 characters are the limit of the service; they compile within 5 ms."""
 
 HAVE_RULES = frozenset({AddRule, CreateEntity})
-"""The commands to ask about."""
+"""The commands that have rules."""
 
 
 class RuleCompiler:
@@ -45,8 +45,8 @@ class RuleCompiler:
         self._thread: ThreadPoolExecutor | None = None
 
     def start(self, command: Command, finished: Callable[[Command], None]) -> bool:
-        """Begin to compile the rules of a command; False if there is no need: they are short, or
-        have been compiled. `finished` is called on the event loop, with the command to run."""
+        """Starts to compile the rules of a command. Returns False if they are short or compiled already.
+        `finished` is called on the event loop, with the command to run."""
         rules = _rules_of(command)
         if sum(_sql_characters(rule) for rule in rules) <= COMPILED_IN_TURN_CHARACTERS:
             return False
@@ -60,7 +60,7 @@ class RuleCompiler:
         return True
 
     def close(self) -> None:
-        """Cancel what has not begun, and wait for the rule that is being compiled."""
+        """Cancels what has not begun, and waits for the rule that is being compiled."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -74,8 +74,7 @@ class RuleCompiler:
         except BrokerError as refusal:
             return refusal
         except Exception:
-            # A mistake of ours, or no memory. The thread has nobody above it to tell: the client
-            # that waits is told, and nothing has changed.
+            # A bug of ours, or no memory. The client gets a refusal, and nothing has changed.
             log.exception("rule.not_compiled", rule=rule.name)
             return BrokerError("The rule could not be compiled.")
 

@@ -1,9 +1,9 @@
-"""The turn loop: what came in since the last turn becomes one turn, as far as its time allows.
+"""Runs commands in turns, one turn per pass of the event loop.
 
-Sockets, timers and HTTP requests only submit; commands run here, one turn per pass of the event
-loop, then their records go to the committer and their effects, once durable, to their peers. Each
-touched connection is flushed once. A turn ends after some milliseconds; the rest runs in the next,
-in order. A command with much to do runs in parts, and only its own peer waits for the last.
+Sockets, timers and HTTP requests submit commands, and only this module runs them. The records of a turn go to
+the committer; its effects go to their peers once the records are durable. Each connection with output is
+flushed once. A turn ends after some milliseconds; the remaining commands run in the next turn, in order. A
+command with much work runs in parts, and only its own peer waits for the last part.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.runtime.clock import timer_delay_s
 from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
@@ -34,20 +35,17 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.turn")
 
-MAX_TIMER_S = 3600.0
-"""A far deadline is looked at again after this long: the clock may have been set meanwhile."""
-
 TURN_S = 0.005
-"""After so long a turn ends, between two commands: others are read, answered and written to."""
+"""After so long a turn ends, between two commands, so that sockets are read and written."""
 
 PART_WEIGHT = 1_024
-"""With so much to write a turn goes on with nothing that was begun before."""
+"""A turn with more rows and effects than this does not continue unfinished commands."""
 
 PART_INTERVAL_S = 0.1
 """While the store is loaded, one part of long work is done after so long: see `_part_due_s`."""
 
 COMMIT_POLL_S = 0.002
-"""How soon to look again when something is due in the middle of a commit."""
+"""How soon to check again if something is due during a commit."""
 
 
 class Flushable(Protocol):
@@ -56,11 +54,11 @@ class Flushable(Protocol):
     def flush(self) -> None: ...
 
     def abort(self) -> None:
-        """End it without another word."""
+        """Closes the connection without sending anything more."""
 
 
 class TurnLoop:
-    """Owns the order in which things happen."""
+    """Runs all commands of all namespaces, in order."""
 
     def __init__(
         self,
@@ -77,12 +75,12 @@ class TurnLoop:
         self._committer: Committer | None = None
         self._inbox: deque[tuple[Namespace, Command]] = deque()
         self._unfinished: dict[Peer, deque[tuple[Namespace, Command]]] = {}
-        """What is left to do of peers that asked for much, in their order."""
+        """Commands that have been done in part, and later commands of the same peers, in order."""
         self._part_due_s = 0.0
         """From this time on one part is done even if the store is loaded. Other clients may keep the
         store loaded for as long as they like."""
         self._touched: dict[Flushable, None] = {}
-        """Ordered, so that the same run happens again in a simulation."""
+        """A dict keeps the order, so that a simulation can repeat a run."""
         self._loop = asyncio.get_running_loop()
         self._effects = EffectRelease(clock.stopwatch_s, read_payloads)
         self._all_released = asyncio.Event()
@@ -93,16 +91,16 @@ class TurnLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tick_turns = 0
-        """How many turns had been submitted when the last timer's tick had run."""
+        """How many turns had been submitted after the tick of the last timer."""
         self._tick_is_new = False
 
     def attach(self, committer: Committer) -> None:
-        """Complete the pair: the committer releases through this loop."""
+        """Sets the committer, which releases effects through this loop."""
         self._committer = committer
 
     def submit(self, namespace: Namespace, command: Command) -> None:
-        """Run a command in the next turn. One with long rules is compiled first, and runs in the
-        turn after that."""
+        """Runs a command in the next turn. If its rules are long, they are compiled first, and the command
+        runs in a turn after that."""
         if type(command) in HAVE_RULES and self._compile(namespace, command):
             return
         self._inbox.append((namespace, command))
@@ -114,7 +112,7 @@ class TurnLoop:
             self._loop.call_soon(self._run)
 
     def _compile(self, namespace: Namespace, command: Command) -> bool:
-        """Whether the command waits for its rules to be compiled."""
+        """Returns whether the command waits until its rules are compiled."""
 
         def run(compiled: Command) -> None:
             if self._is_current(namespace):
@@ -123,31 +121,31 @@ class TurnLoop:
         return self._rule_compiler is not None and self._rule_compiler.start(command, run)
 
     def touch(self, connection: Flushable) -> None:
-        """Flush this connection at the end of the next turn."""
+        """Flushes this connection at the end of the next turn."""
         self._touched[connection] = None
         self._schedule()
 
     def forget(self, connection: Flushable) -> None:
-        """The connection is gone."""
+        """Removes a closed connection."""
         self._touched.pop(connection, None)
 
     def payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
-        """Bodies are back from the store; a namespace ignores those it did not ask for."""
+        """Passes bodies from the store to all namespaces. A namespace ignores those it did not request."""
         for namespace in self._namespaces.values():
             self.submit(namespace, PayloadsLoaded(payloads))
 
     def clock_moved(self) -> None:
-        """Act on what has become due, and set the timer by the new time: it runs in real time."""
+        """Runs what is due now and sets the timer again, because timers run in real time."""
         self.stop()
         self.tick()
 
     def tick(self) -> None:
-        """Act on whatever is due, for every namespace."""
+        """Runs everything that is due, in every namespace."""
         for namespace in self._namespaces.values():
             self.submit(namespace, Tick())
 
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
-        """Run a request command and wait for its answer; raises its refusal."""
+        """Runs a request command and returns its answer. Raises its error."""
         asker = _AwaitedRequest(self._loop.create_future())
         self._asking[asker] = None
         try:
@@ -157,8 +155,8 @@ class TurnLoop:
             self._asking.pop(asker, None)
 
     def release(self, effects: list[Effect]) -> None:
-        """Hand durable effects to their peers, in the order of each connection, and write once per
-        connection. If they are many, the last are handed over in the next passes of the loop."""
+        """Gives durable effects to their peers, in the order of each connection, and flushes each connection
+        once. If there are many effects, some follow in the next passes of the event loop."""
         self._effects.release(effects)
         if not self._effects.is_done and self._all_released.is_set():
             self._all_released.clear()
@@ -173,7 +171,7 @@ class TurnLoop:
         return self._effects.waiting_count > WAITING_FEW
 
     async def settle(self) -> None:
-        """Wait until all that was released is handed over."""
+        """Waits until all released effects are given to their peers."""
         await self._all_released.wait()
 
     def _release_more(self) -> None:
@@ -185,24 +183,24 @@ class TurnLoop:
         self._flush()
 
     def suspend(self) -> None:
-        """Run nothing more; what has been run may still be on its way into the store."""
+        """Runs no more commands. Turns that have run may still be committed."""
         self._suspended = True
 
     def drop(self, reason: str) -> None:
-        """What has not been run never will be: the namespaces it was asked of are going. Those who
-        still want it ask again."""
+        """Drops all commands that have not run, because their namespaces are replaced or closed. Requests are
+        refused with `ServerBusy`, and clients retry them."""
         self._inbox.clear()
         self._unfinished.clear()
         for asker in self._asking:
             asker.refuse(ServerBusy(reason))
 
     def resume(self) -> None:
-        """Go on, with the new namespaces."""
+        """Runs commands again, in the new namespaces."""
         self._suspended = False
         self.tick()
 
     def stop(self) -> None:
-        """No more timers."""
+        """Cancels the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -214,8 +212,7 @@ class TurnLoop:
                 self._submit_turn(self._turn())
                 self._set_timer()
             except Exception as error:
-                # A turn half run, or run and not handed over: memory can no longer be trusted,
-                # what is stored can.
+                # The turn ran in part, or was not submitted: memory may be wrong, the store is right.
                 log.exception("turn.failed")
                 self._failed(error)
                 return
@@ -251,8 +248,8 @@ class TurnLoop:
         return turn
 
     def _is_current(self, namespace: Namespace) -> bool:
-        """False for memory that was replaced by what the store holds. What a command changed there
-        would be recorded, and contradict the store."""
+        """Returns False for a namespace that was replaced by what the store holds. Records of changes to
+        it would contradict the store."""
         return self._namespaces.get(namespace.name) is namespace
 
     def _submit_turn(self, turn: Turn) -> None:
@@ -311,7 +308,7 @@ class TurnLoop:
                 namespace.apply(command, now_ms, turn)
                 active[namespace] = None
             if waiting:
-                self._unfinished[peer] = waiting  # behind the others
+                self._unfinished[peer] = waiting  # after the other peers
             if self._clock.stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
                 return
 
@@ -321,12 +318,12 @@ class TurnLoop:
             try:
                 connection.flush()
             except Exception:
-                # A bug on one connection ends that one; the others get their answers.
+                # A bug of ours on one connection ends that connection, and no other.
                 log.exception("flush.failed")
                 connection.abort()
 
     def _set_timer(self) -> None:
-        """Keep one timer on the earliest deadline of all namespaces."""
+        """Sets one timer to the earliest deadline of all namespaces."""
         earliest_ms = 0
         for namespace in self._namespaces.values():
             deadline_ms = namespace.next_deadline_ms()
@@ -334,18 +331,18 @@ class TurnLoop:
                 earliest_ms = deadline_ms
         if self._timer is not None:
             if not earliest_ms or self._timer_at_ms <= earliest_ms:
-                return  # it fires early, finds nothing due and is set anew: cheaper than moving it
+                return  # it fires early, finds nothing due and is set again: cheaper than moving it
             self._timer.cancel()
             self._timer = None
         if earliest_ms:
             self._timer_at_ms = earliest_ms
-            delay_s = max(0.0, (earliest_ms - self._clock.now_ms()) / 1000)
-            self._timer = self._loop.call_later(min(delay_s, MAX_TIMER_S), self._due)
+            delay_s = timer_delay_s(earliest_ms - self._clock.now_ms())
+            self._timer = self._loop.call_later(delay_s, self._due)
 
     def _due(self) -> None:
-        # What becomes due at once may be a million messages; they are activated in parts. The next
-        # part waits until the one before is durable, so that they do not pile up in front of the
-        # store. It does not wait for an idle store: time goes on under any load.
+        # A million messages may be due at once. They are activated in parts. Each part waits until the
+        # part before it is durable, so that not too many records wait for the store. It does not wait
+        # for an idle store: under constant load, the store is never idle.
         if self._committer is not None and not self._committer.has_released(self._tick_turns):
             self._timer = self._loop.call_later(COMMIT_POLL_S, self._due)
             return
@@ -355,7 +352,7 @@ class TurnLoop:
 
 
 def _refuse(command: Command, reason: str) -> None:
-    """Tell whoever awaits the answer that there is none. Clients' connections have been ended."""
+    """Refuses an awaited request. The connections of AMQP clients are closed anyway."""
     peer = getattr(command, "peer", None)
     if isinstance(peer, _AwaitedRequest):
         peer.refuse(ServerBusy(reason))
