@@ -1,7 +1,7 @@
-"""The broker process: start, serve, stop.
+"""Starts, runs and stops the broker process.
 
-Ready means that every listener accepts and every entity can be used, not before. Stopping takes no
-more clients, lets what was asked become durable, tells clients why, and gives the store back.
+The broker is ready when every listener accepts clients and every entity can be used. To stop, it accepts no
+more clients, commits what clients have asked for, closes connections with a reason, and closes the store.
 """
 
 from __future__ import annotations
@@ -44,19 +44,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock")
 
 READY_TEXT = "Emulator Service is Successfully Up!"
-"""Scripts and test containers made for the official emulator wait for exactly this."""
+"""Scripts and test containers for the official emulator wait for exactly this text."""
 
 CHECK_INTERVAL_S = 0.5
 OTHER_DESCRIPTORS = 100
-"""Files and sockets of the broker's own."""
+"""Files and sockets that are no connections of clients."""
 
 SWITCH_INTERVAL_S = 0.000_5
-"""How long a thread waits for the interpreter before it asks for it. A commit needs the interpreter
-some twenty times, and beside a busy event loop it waits so long each time; Python's default is ten
-times as much."""
+"""How long a thread waits before it requests the interpreter lock. A commit needs the lock some twenty times,
+and waits so long each time if the event loop is busy. Python's default is ten times as long."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""SIGHUP is what a terminal sends when its window is closed."""
+"""A terminal sends SIGHUP when its window is closed."""
 
 
 class Server:
@@ -75,7 +74,7 @@ class Server:
         self._metrics = Metrics(self._core.namespaces, self._clients, sources.refusals)
         self._listeners: list[Listener] = []
         self._ports: list[int] = []
-        """Of AMQP, HTTP and, if there is one, TLS."""
+        """The ports of AMQP, HTTP and, if it is set, TLS."""
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
         self._failure: Exception | None = None
@@ -83,12 +82,12 @@ class Server:
         self._watch: asyncio.TimerHandle | None = None
         self._garbage = GarbageCollection()
         self._turn_count = 0
-        """When this was last looked at."""
+        """The number of turns at the last check."""
 
-    # --- life ----------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Serve until told to stop; the exit code."""
+        """Serves until a signal or a failure. Returns the exit code."""
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, for example
@@ -104,7 +103,7 @@ class Server:
         return ExitCode.OK if self._failure is None else ExitCode.FAILED
 
     def _handle_stop_signal(self, number: signal.Signals) -> None:
-        """Stop in order; asked again, at once. What was accepted is stored either way."""
+        """Stops in order; at the second signal, at once. What was accepted is stored in both cases."""
         if self._stopping.is_set():
             log.warning("stopped.at_once", signal=number.name)
             os._exit(ExitCode.FAILED)
@@ -166,7 +165,9 @@ class Server:
         for port in (settings.amqp_port, settings.http_port, settings.tls_port):
             if port is None:
                 continue
-            listener = by_port.get(port)  # every listener serves all: one port can be for all
+            listener = by_port.get(
+                port
+            )  # every listener accepts all protocols, so one port can be used for all
             if listener is None:
                 listener = Listener(
                     settings.host,
@@ -184,7 +185,7 @@ class Server:
             listener.start()
 
     def _prepare_tls(self) -> None:
-        """Tell now what would fail the first client. Making a context of our own can wait for it."""
+        """Reports a wrong certificate at start. The context of our own certificate is created for the first client."""
         settings = self._settings
         if settings.tls_certificate is not None:
             self._tls_context()
@@ -199,7 +200,7 @@ class Server:
             log.warning("tls.unavailable", reason=sentence)
 
     def _tls_context(self) -> ssl.SSLContext:
-        """Made when the first client wants it."""
+        """Returns the context, which is created for the first client."""
         if self._tls is None:
             self._tls = tls.server_context(self._certificate_files())
         return self._tls
@@ -212,25 +213,25 @@ class Server:
             )
         return tls.own_certificate(settings.tls_folder, settings.tls_names)
 
-    # --- what the core tells -------------------------------------------------------------------
+    # --- called by the core -------------------------------------------------------------------
 
     def released(self, turn: Turn) -> None:
-        """Count and log what was done."""
+        """Counts operations and logs dead letters."""
         count(turn)
         if turn.dead_lettered:
             log_dead_letters(turn.dead_lettered)
 
     def committed(self, seconds: float, records: int) -> None:
-        """Measure it, and let those who were held up go on."""
+        """Measures a commit, and resumes clients that wait for it."""
         self._metrics.committed(seconds, records)
         self._clients.committed()
 
     def restored_from_store(self, reason: str) -> None:
-        """Everybody has to come again."""
+        """Closes all AMQP connections; clients reconnect."""
         self._clients.force_close_all(reason)
 
     def failed(self, error: Exception) -> None:
-        """Stop, rather than serve from memory what the store does not have."""
+        """Stops the process: memory contains changes that the store does not have."""
         log.error("storage.failed", error=str(error) or repr(error))
         self._failure = self._failure or error
         self._ready = False
@@ -239,11 +240,11 @@ class Server:
     def _is_ready(self) -> bool:
         return self._ready and self._core.is_serving
 
-    # --- watching ------------------------------------------------------------------------------
+    # --- periodic checks ------------------------------------------------------------------------------
 
     def _check_periodically(self, scheduled_from_s: float) -> None:
-        """Now and then: is there room on the disk, how late does the loop run, is it time to collect
-        garbage?"""
+        """Measures the delay of the event loop, checks the disk space, writes summaries of repeated events, and
+        collects garbage if it is time to."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         self._metrics.event_loop_lag_seconds = max(0.0, now_s - scheduled_from_s - CHECK_INTERVAL_S)
@@ -261,7 +262,7 @@ class Server:
 
 
 def _raise_file_limit(connections: int) -> None:
-    """Raise the soft limit of open files as far as the connections allowed need and it may go."""
+    """Raises the soft limit of open files for the allowed number of connections, up to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + OTHER_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:
@@ -277,14 +278,14 @@ def _failed_to_start(error: Exception) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """What an operator needs to read: the words, not the number."""
+    """Returns the text of an error for the operator, without its number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def run(settings: Settings, topology: Topology) -> int:
-    """Serve until told to stop; the exit code."""
+    """Runs a broker until it stops. Returns the exit code."""
     import uvloop
 
     async def main() -> int:

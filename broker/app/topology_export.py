@@ -1,7 +1,7 @@
-"""The entities of a broker as a config file: of one that runs, or of what a store remembers.
+"""Exports the entities of a running broker or of a store as a config file.
 
-Owns gathering them; the forms are `config`'s. Serving the file on an empty store gives the same
-entities, rules and keys.
+`config/files` writes the forms. A broker that starts with the file and an empty store has the same entities,
+rules and keys.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ExportedFile(NamedTuple):
 
     document: dict[str, Any]
     losses: list[str]
-    """What this form cannot say, what the emulator would not take, or what no file may."""
+    """One sentence for each thing that the form cannot express, or that a broker or the emulator would refuse."""
 
 
 def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> ExportedFile:
-    """A topology as the content of a file, for brokers with this default of lock durations."""
+    """Returns a topology as the content of a file, for brokers with this default lock duration."""
     if form == EMULATOR:
         document, losses = emulator_form(topology)
         losses += beyond_emulator(topology)
@@ -48,7 +48,7 @@ def in_form(topology: Topology, form: str, default_lock_duration_ms: int) -> Exp
 
 
 def _dangling(topology: Topology) -> Iterator[str]:
-    """Forwarding to what has been deleted: a broker lives with it, a file must not say it."""
+    """Yields entities that forward to a deleted entity. A broker accepts that; a config file must not contain it."""
     for entities in topology.namespaces.values():
         known = {path.casefold() for path in entities}
         for path, definition in entities.items():
@@ -59,7 +59,7 @@ def _dangling(topology: Topology) -> Iterator[str]:
 
 
 def _misnamed(topology: Topology) -> Iterator[str]:
-    """Queues that their first user created by an address that is no name for a file."""
+    """Yields queues that were created on first use with a name that a file must not contain."""
     for entities in topology.namespaces.values():
         for path, definition in entities.items():
             if isinstance(definition, SubscriptionDefinition):
@@ -69,7 +69,7 @@ def _misnamed(topology: Topology) -> Iterator[str]:
 
 
 def as_text(document: dict[str, Any], form: str) -> str:
-    """The text of a file."""
+    """Returns the text of the file."""
     if form == EMULATOR:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     import yaml
@@ -77,11 +77,11 @@ def as_text(document: dict[str, Any], form: str) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
 
 
-# --- where from --------------------------------------------------------------------------------
+# --- sources --------------------------------------------------------------------------------
 
 
 def of_namespaces(namespaces: Mapping[str, Namespace], declared: Topology) -> Topology:
-    """What a broker serves now, with the keys of whole namespaces it was started with."""
+    """Returns the entities of a running broker, and the keys of namespaces from its configuration."""
     entities = {
         name: _in_order((view.path, view.definition) for view in namespace.views())
         for name, namespace in namespaces.items()
@@ -90,7 +90,7 @@ def of_namespaces(namespaces: Mapping[str, Namespace], declared: Topology) -> To
 
 
 def of_store(store: Store) -> Topology:
-    """What a store remembers. Raises `StorageError` if it cannot be opened."""
+    """Returns the entities in a store. Raises `StorageError` if it cannot be opened."""
     store.open()
     try:
         snapshot = store.load()
@@ -108,7 +108,7 @@ def of_store(store: Store) -> Topology:
 def _in_order(
     entities: Iterable[tuple[str, EntityDefinition]],
 ) -> dict[str, EntityDefinition]:
-    """Topics before their subscriptions, and by name, whatever order they were made in."""
+    """Returns the entities sorted by name, topics before subscriptions."""
     return dict(
         sorted(entities, key=lambda one: (isinstance(one[1], SubscriptionDefinition), one[0]))
     )

@@ -1,8 +1,6 @@
-"""`peeklock env`: prints the variables that a shell needs, so that clients find and trust a local
-broker.
+"""`peeklock env`: prints environment variables with which clients find and trust a local broker.
 
-Everything is derived from the settings: the broker is not asked and need not run. The output
-contains keys.
+Everything is derived from the settings; the broker need not run. The output contains keys.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ if TYPE_CHECKING:
 
 
 TLS_PORT = 5671
-"""Where SDKs go that are given a host name and a credential."""
+"""SDKs with a host name and a credential connect to this port."""
 
 _NEEDS_QUOTES = re.compile(r"[\s#$'\"\\]")
 
 
 def run(settings: Settings, form: str) -> int:
-    """Print the variables; return the exit code."""
+    """Prints the variables. Returns the exit code."""
     if 0 in (settings.amqp_port, settings.http_port, settings.tls_port):
         sys.stderr.write("peeklock: port 0 is whichever is free; name the port the broker has\n")
         return ExitCode.MISUSED

@@ -1,7 +1,6 @@
-"""`peeklock export`: chooses where from and writes the file.
+"""`peeklock export`: writes the entities of a running broker or of a store as a config file.
 
-Gathering is `topology_export.py`'s, asking a running broker `topology_fetch.py`'s. What the file cannot say goes
-to standard error, one line each; the file is written all the same.
+What the file cannot express is written to standard error, one line each.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(settings: Settings, options: Mapping[str, str]) -> int:
-    """Write the file; the exit code."""
+    """Writes the file. Returns the exit code."""
     form = options["form"]
     try:
         authority = _authority(options)
@@ -66,7 +65,7 @@ def _exported(
     store = store_for(source)
     path = getattr(store, "path", None)
     if path is not None and not path.is_file():
-        raise StorageError(f"there is no store at {path}")  # opening it would make one
+        raise StorageError(f"there is no store at {path}")  # opening it would create one
     return topology_export.in_form(
         topology_export.of_store(store), form, settings.default_lock_duration_ms
     )

@@ -1,7 +1,8 @@
-"""`peeklock tls`: where the authority of this machine's brokers is, and how clients trust it.
+"""`peeklock tls`: prints where the certificate authority of the brokers on this machine is, and how clients can
+trust it.
 
-Makes it if there is none yet, so that it can be trusted before the first start. Says, and does not
-do: whose trust is changed, and how, is the developer's decision.
+Creates the authority if there is none yet, so that it can be trusted before the first start. Changes no trust
+settings: that is the developer's decision.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ for all of them. From a container: docker cp CONTAINER:/data/tls/ca.pem .
 
 
 def run(settings: Settings, *, only_path: bool) -> int:
-    """Print the instructions; return the exit code."""
+    """Prints the instructions. Returns the exit code."""
     if settings.tls_certificate is not None:
         sys.stdout.write(OWN_CERTIFICATE.format(certificate=settings.tls_certificate))
         return ExitCode.OK

@@ -1,7 +1,6 @@
-"""Asking a running broker for all of its entities, as a client.
+"""Fetches all entities from a running broker over HTTP, as a config file.
 
-Owns reading connection strings and the request; what comes back is a config file already. Nothing
-here changes anything on the broker.
+Parses the connection string and makes the request. It changes nothing on the broker.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ DEFAULT_PORT = 5300
 
 
 class ExportFailed(Exception):
-    """The sentence says why."""
+    """The entities could not be fetched. The text says why."""
 
 
 class BrokerAddress(NamedTuple):
-    """Where a broker's administration is, and the key for it."""
+    """The address of the administration API of a broker, and a key."""
 
     host: str
     port: int
     key_name: str
     key: str
     authority: Path | None = None
-    """Whom to trust, where it is asked over TLS; None: plain HTTP."""
+    """File of the trusted certificates, for TLS. None for plain HTTP."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
     def connect(self) -> http.client.HTTPConnection:
-        """A connection, not opened yet."""
+        """Returns a connection that is not open yet."""
         if self.authority is None:
             return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
         context = ssl.create_default_context(cafile=str(self.authority))
@@ -51,7 +50,7 @@ class BrokerAddress(NamedTuple):
 
 
 def address_in(connection_string: str, authority: Path | None = None) -> BrokerAddress:
-    """Read a connection string. Raises `ExportFailed`."""
+    """Returns the address in a connection string. Raises `ExportFailed`."""
     parts = dict(
         part.partition("=")[::2] for part in connection_string.strip().split(";") if part.strip()
     )
@@ -71,7 +70,7 @@ def address_in(connection_string: str, authority: Path | None = None) -> BrokerA
 
 
 def fetch(address: BrokerAddress, form: str) -> ExportedFile:
-    """Ask a running broker. Raises `ExportFailed`."""
+    """Fetches the entities from a running broker. Raises `ExportFailed`."""
     token = sas.make(
         f"sb://{address.host}", address.key_name, address.key, int(time.time()) + TOKEN_LIFETIME_S
     )

@@ -25,26 +25,26 @@ class Family:
         self._name = name
         self._packed = [f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode()]
         self.lines: list[str] = []
-        """Samples as they are written."""
+        """Formatted samples that are not encoded yet."""
 
     def add(self, value: float, labels: str = "") -> None:
-        """Add a sample. Labels are written as `labels_of` does."""
+        """Adds a sample. `labels_of` formats labels."""
         self.lines.append(sample(self._name, labels, value))
 
     def pack(self) -> None:
-        """Encode the lines so far. Encoding very many lines at the end would block the event loop."""
+        """Encodes the lines so far. Encoding very many lines at the end would block the event loop."""
         if self.lines:
             self._packed.append("\n".join((*self.lines, "")).encode())
             self.lines.clear()
 
     def content(self) -> list[bytes]:
-        """The encoded family, in parts. A family without samples is announced, too."""
+        """Returns the encoded family, in parts. A family without samples has a header, too."""
         self.pack()
         return self._packed
 
 
 class Histogram:
-    """Counts by upper bound, kept without locks: only the event loop writes."""
+    """Counts values by upper bound. It needs no lock, because only the event loop writes."""
 
     __slots__ = ("_name", "_text", "bounds", "counts", "total")
 
@@ -56,7 +56,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Add one value."""
+        """Adds one value."""
         self.total += value
         for position, bound in enumerate(self.bounds):
             if value <= bound:
@@ -65,7 +65,7 @@ class Histogram:
         self.counts[-1] += 1
 
     def content(self) -> list[bytes]:
-        """The histogram as Prometheus reads it: each bucket includes the smaller ones."""
+        """Returns the encoded histogram. Each bucket includes the smaller ones."""
         family = Family(self._name, "histogram", self._text)
         running = 0
         limits = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
@@ -78,17 +78,17 @@ class Histogram:
 
 
 def sample(name: str, labels: str, value: float) -> str:
-    """One line."""
+    """Returns the line of a sample."""
     return f"{name}{labels} {float(value)!r}"
 
 
 def labels_of(labels: Iterable[tuple[str, str]]) -> str:
-    """Labels as they are written behind a name."""
+    """Returns labels in braces."""
     return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in labels) + "}"
 
 
 def escape(label: str) -> str:
-    """The value of a label as it is written between its quotes."""
+    """Returns the value of a label, escaped."""
     if _NEEDS_ESCAPE.isdisjoint(label):
         return label
     return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

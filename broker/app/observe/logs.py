@@ -1,7 +1,6 @@
-"""Set up structlog, once, and send the standard library's logging the same way.
+"""Configures structlog, and sends the records of the standard library's logging to the same output.
 
-Formats and filters; what is worth an event is decided where it happens. Lines go to standard output
-whole, a line that cannot be written is dropped, and secrets never get that far.
+Each event is one line on standard output. A line that cannot be written is dropped. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ _SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload",
 
 
 def open_standard_streams() -> None:
-    """Have descriptors 0 to 2 open, on nothing if need be.
+    """Opens descriptors 0 to 2 on the null device if they are closed.
 
-    A process can be started with them closed. The next files and sockets would get their numbers,
-    and whatever libraries print would be written into those.
+    A process can be started with closed descriptors. The next files and sockets would get these numbers, and
+    the output of libraries would be written into them.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number, which is this one
 
 
 def configure(settings: Settings, output: TextIO | None = None) -> None:
-    """Call once, before the first event: loggers keep what they find then."""
+    """Configures logging. Must be called before the first event: loggers cache the configuration."""
     output = output or sys.stdout or io.StringIO()
     level = logging.getLevelNamesMapping()[settings.log_level.name]
     before: Sequence[Processor] = (
@@ -68,13 +67,13 @@ def configure(settings: Settings, output: TextIO | None = None) -> None:
 
 
 def log_config_warning(warning: Mistake) -> None:
-    """Report what may not be what the operator meant."""
+    """Logs a warning about the configuration."""
     structlog.get_logger("peeklock.config").warning("config.doubtful", text=str(warning))
 
 
 def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
     if log_format is LogFormat.JSON:
-        # Tracebacks as text: the structured kind shows local variables, and bodies are among them.
+        # Tracebacks as text: structured tracebacks contain local variables, such as message bodies.
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)
     return (
         structlog.dev.ConsoleRenderer(
@@ -86,7 +85,7 @@ def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
 
 
 class _LineWriter:
-    """Where a logger's lines end up."""
+    """Writes the lines of a logger to the output."""
 
     def __init__(self, output: TextIO, name: str = "peeklock") -> None:
         self._output = output
@@ -97,11 +96,10 @@ class _LineWriter:
             self._descriptor = None  # in memory
 
     def msg(self, line: str) -> None:
-        """Write a line, or drop it: a reader that went away, or a full disk behind the log, must
-        not stop the broker.
+        """Writes a line, or drops it: a closed pipe or a full disk must not stop the broker.
 
-        Not through Python's buffer where there is a descriptor: it keeps what could not be written
-        and fails the end of the process with it.
+        Writes to the descriptor if there is one. Python's buffer would keep what could not be written, and
+        the process would fail with it at its end.
         """
         try:
             if self._descriptor is None:
@@ -117,7 +115,7 @@ class _LineWriter:
 
 
 class _LineHandler(logging.Handler):
-    """The standard library's logging, written the same way."""
+    """Writes the records of the standard library's logging."""
 
     def __init__(self, lines: _LineWriter) -> None:
         super().__init__()

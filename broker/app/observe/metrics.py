@@ -1,8 +1,8 @@
-"""What the broker counts and measures, and how Prometheus reads it.
+"""Metrics of the broker, in the format of Prometheus.
 
-The counts of messages are kept by the queues themselves (`broker/core/contract/counting.py`), so a series
-ends with its entity and no name that a client makes up becomes one. Labels are namespace, entity and
-a few fixed words, never a message or a client.
+The queues keep the counts of messages (`broker/core/contract/counting.py`), so a series ends with its entity, and
+a name that a client invents does not become a series. Labels are the namespace, the entity and a few fixed
+words, never a message or a client.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
 
 SLICE_S = 0.005
-"""How long a scrape may keep everybody else waiting at once."""
+"""After so long, a scrape lets the event loop serve others."""
 
 
 def count(turn: Turn) -> None:
-    """Add what a turn did to the counts of its queues: it is durable."""
+    """Adds the counts of a durable turn to the counts of its queues."""
     for counts, what, number in turn.counts:
         counts[what] = counts.get(what, 0) + number
 
@@ -55,7 +55,7 @@ class ClientCounts(Protocol):
 
 
 class Metrics:
-    """All figures of one broker."""
+    """All metrics of one broker."""
 
     def __init__(
         self, namespaces: Mapping[str, Namespace], clients: ClientCounts, refusals: Refusals
@@ -72,15 +72,15 @@ class Metrics:
         self.event_loop_lag_seconds = 0.0
 
     def committed(self, seconds: float, records: int) -> None:
-        """A commit is durable."""
+        """Records the duration and the size of a commit."""
         self._commit_seconds.observe(seconds)
         self._commit_records.observe(records)
 
     async def render(self) -> tuple[bytes, str]:
-        """The Prometheus exposition and its content type.
+        """Returns the metrics as text, and its content type.
 
-        There may be a hundred thousand entities, so others are served between parts of them. An
-        entity that is deleted meanwhile may still be shown.
+        There may be a hundred thousand entities, so the event loop serves others in between. An entity that is
+        deleted meanwhile may still be shown.
         """
         of_entities = _EntityFamilies()
         resume_s = time.perf_counter() + SLICE_S
@@ -134,7 +134,7 @@ class Metrics:
 
 
 class _EntityFamilies:
-    """What each entity has. Lines are put together by hand: there are very many."""
+    """The metrics of entities. Lines are formatted here, because there are very many."""
 
     def __init__(self) -> None:
         self._depths = Family("peeklock_messages", "gauge", "Messages in an entity by state.")
@@ -159,11 +159,11 @@ class _EntityFamilies:
             family.pack()
 
     def families(self) -> tuple[Family, ...]:
-        """All of them."""
+        """Returns all families."""
         return self._depths, self._sizes, self._operations, self._dead_letters, self._unmatched
 
     def add(self, namespace: str, entity: Entity) -> None:
-        """An entity: how much is in it, and what has happened there."""
+        """Adds the depth, the size and the counts of an entity."""
         view = entity.view()
         labels = f'entity="{escape(view.path)}",namespace="{escape(namespace)}"'
         start = f"peeklock_messages{{{labels},state="
@@ -181,7 +181,7 @@ class _EntityFamilies:
                 self.add_counts(namespace, queue.path, queue.counts)
 
     def add_counts(self, namespace: str, path: str, counts: Counts) -> None:
-        """What has happened to messages: of a queue, a sub-queue, or of no entity."""
+        """Adds the counts of a queue, of a sub-queue, or of operations on missing entities."""
         labels = f'entity="{escape(path)}",namespace="{escape(namespace)}"'
         for what, number in counts.items():
             if isinstance(what, DeadLetterCause):

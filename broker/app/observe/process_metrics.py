@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def process_families() -> Iterator[Family]:
-    """Time, memory and descriptors of this process."""
+    """Yields the CPU time, memory and open files of this process."""
     from prometheus_client import ProcessCollector
 
     for metric in ProcessCollector(registry=None).collect():

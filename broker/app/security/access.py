@@ -1,7 +1,7 @@
-"""Who may do what on this broker: the keys it was started with and those its entities have now.
+"""Finds the authorization rules that apply, and authorizes HTTP requests.
 
-Owns finding rules and the HTTP side of authorization; verifying is `protocol.identity`'s. A rule that
-administration adds, changes or removes counts from the next look.
+Rules are those of the settings, of namespaces in the config file, and of entities. `protocol/identity` verifies
+tokens. A change of a rule applies from the next check.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BEARER = "bearer "
 
 
 class Rules:
-    """Every authorization rule: of the broker, of its namespaces, and of their entities."""
+    """All authorization rules: of the broker, of its namespaces and of their entities."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Rules:
         self._namespaces = namespaces
 
     def named(self, key_name: str, namespace: str | None) -> Iterator[KeyRule]:
-        """Every rule of a name that holds in a namespace, or, for None, in any of them."""
+        """Yields the rules with a name that are valid in a namespace, or in any namespace if it is None."""
         name = key_name.lower()
         if name == self._everywhere.name.lower():
             yield KeyRule(self._everywhere)
@@ -63,7 +63,7 @@ class Rules:
 
 
 class Access:
-    """Decides who is let in, and where to."""
+    """Authorizes clients."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Access:
         self._revision = 0
         strict = settings.authorization is Authorization.STRICT
         self.now_ms = clock.now_ms if strict else clock.real_ms
-        """By which tokens run out. A test that moves the clock by days must not lock out clients
-        who date their tokens by their own, unless it is strictness that is tested."""
+        """The time by which tokens expire. Clients date their tokens in real time, so a test that moves the
+        clock by days must not make them expire, except in strict mode, which such tests check."""
         self.managed_identity = ManagedIdentity(settings.shared_access_key)
         self._identity_clients = settings.identity_clients or (
             IdentityClients.LOOPBACK if strict else IdentityClients.ANY
@@ -103,9 +103,9 @@ class Access:
     def authorize_http(
         self, header: str | None, path: str, claim: str, host: str = "", entity: str | None = None
     ) -> str:
-        """The namespace a request is for; raises `Unauthorized` if it may not do that there.
+        """Returns the namespace of a request. Raises `Unauthorized`.
 
-        A token has to be for the path, and a rule's key has to hold on the entity that it is about.
+        The token must be valid for the path. The key of a rule must be valid on the entity.
         """
         identity = self.identity
         namespace = identity.namespace_of_host(host)
@@ -120,7 +120,7 @@ class Access:
         return namespace or grant.namespace or identity.default_namespace
 
     def authorize_everything(self, header: str | None, host: str = "") -> None:
-        """Raise `Unauthorized` unless this is a key to the whole broker."""
+        """Raises `Unauthorized` unless the token is made with the key of the whole broker."""
         self.authorize_http(header, "", MANAGE, host)
         if header is None:
             return
@@ -128,8 +128,8 @@ class Access:
             raise Unauthorized("The whole broker is for the key that may do everything.")
 
     def authorize_metrics(self, header: str | None, host: str = "") -> None:
-        """Raise `Unauthorized` unless this may see the names and counts of every entity. A scraper
-        should not hold a key that can do more: Listen will do, if there is one namespace."""
+        """Raises `Unauthorized` unless the token allows to read the metrics of all entities. A scraper needs no
+        key that allows more than Listen, if there is one namespace."""
         if not self.identity.strict:
             return
         self.authorize_http(header, "", LISTEN, host)
@@ -137,7 +137,7 @@ class Access:
             self.authorize_everything(header, host)
 
     def authorize_clock(self, header: str | None, host: str = "") -> None:
-        """Raise `Unauthorized` unless this may move the time of every client."""
+        """Raises `Unauthorized` unless the token allows to move the clock, which all clients share."""
         if self.identity.strict:
             self.authorize_everything(header, host)
 
@@ -153,13 +153,13 @@ class Access:
 
     @property
     def issues_identity_tokens(self) -> bool:
-        """Whether anybody can get one."""
+        """Whether the managed identity endpoint issues tokens."""
         return self._identity_clients is not IdentityClients.NONE
 
     def identity_token(self, request: TokenRequest) -> str:
-        """A token for whoever shows the secret; raises `Unauthorized` or `ArgumentError`.
+        """Returns a token if the request has the right secret. Raises `Unauthorized` or `ArgumentError`.
 
-        It grants everything, as the key does that the secret is derived from.
+        The token allows everything, as the key from which the secret is derived.
         """
         if not request.is_local and self._identity_clients is not IdentityClients.ANY:
             raise Unauthorized(
@@ -183,7 +183,7 @@ class Access:
         return self._verify_other_bearer(token, now_ms)
 
     def rules_changed(self) -> bool:
-        """Whether any rule came, changed or went since this was last asked."""
+        """Returns whether any rule was added, changed or removed since the last call."""
         revision = sum(namespace.keys.revision for namespace in self._namespaces.values())
         changed = revision != self._revision
         self._revision = revision

@@ -1,6 +1,6 @@
-"""Certificates of our own: an authority that a developer trusts once, and servers under it.
+"""Creates a certificate authority, which a developer trusts once, and server certificates of it.
 
-Only imported when something has to be made, since the library behind it is slow to load.
+Imported only when a certificate has to be created, because the cryptography library is slow to load.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
 CERTIFICATE_LIFETIME = timedelta(days=397)
-"""Some clients refuse certificates that live longer."""
+"""Some clients refuse certificates that are valid longer."""
 BACKDATED = timedelta(days=1)
-"""For machines whose clocks disagree a little."""
+"""For machines whose clocks differ a little."""
 
 
 class Authority:
@@ -33,7 +33,7 @@ class Authority:
 
     @classmethod
     def new(cls, now: datetime) -> Authority:
-        """An authority nobody trusts yet."""
+        """Returns a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Peeklock CA {now:%Y-%m-%d}")
         usage = x509.KeyUsage(
@@ -60,7 +60,7 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes, now: datetime) -> Authority | None:
-        """An authority from its files; None if they are broken or it ends too soon to be of use."""
+        """Returns the authority in these files; None if they are broken or it expires too soon."""
         try:
             loaded = x509.load_pem_x509_certificate(certificate)
             loaded_key = serialization.load_pem_private_key(key, None)
@@ -74,16 +74,16 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """What clients have to trust."""
+        """The certificate, which clients trust."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def key_pem(self) -> bytes:
-        """What nobody else may have."""
+        """The private key."""
         return _key_pem(self._key)
 
     def issue(self, names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
-        """A server certificate with its chain, and its key."""
+        """Returns a server certificate with its chain, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             _builder(_name("Peeklock"), self._certificate.subject, key, now, CERTIFICATE_LIFETIME)

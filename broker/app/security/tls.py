@@ -1,7 +1,7 @@
-"""TLS for clients that insist on it: the operator's certificate, or one of our own making.
+"""TLS, with the operator's certificate or one that the broker creates.
 
-Without a certificate given, an authority is made once and kept in a folder, so that a developer
-trusts it once; a server certificate is made from it whenever names change or time runs out.
+If no certificate is set, a certificate authority is created once and kept in a folder, so that a developer trusts
+it once. A new server certificate is created when the names change or the old one expires.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ SYSTEM_BUNDLES = (
     Path("/etc/ssl/ca-bundle.pem"),  # openSUSE
     Path("/etc/ssl/cert.pem"),  # macOS
 )
-"""Where systems keep the certificates they trust, in one file."""
+"""Files with the certificates that a system trusts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where a certificate and its key are."""
+    """The files of a certificate and its key."""
 
     certificate: Path
     key: Path
     authority: Path | None = None
-    """What a client must trust, if we made it."""
+    """The authority that clients must trust, if the broker created it."""
 
 
 def own_certificate(
     folder: Path, names: Sequence[str], now: datetime | None = None
 ) -> CertificateFiles:
-    """A certificate for these names from the authority in this folder, both made if need be."""
+    """Returns a certificate for these names from the authority in this folder. Creates both if needed."""
     now = now or datetime.now(UTC)
     files = CertificateFiles(folder / "server.pem", folder / "server.key", folder / "ca.pem")
     if not _is_current(folder, files, names, now):
@@ -52,10 +52,10 @@ def own_certificate(
 
 
 def bundle_with_system(authority: Path) -> Path:
-    """A file beside the authority's that holds it and all that this machine trusts.
+    """Returns a file with the authority and all certificates that this machine trusts.
 
-    For variables such as SSL_CERT_FILE, which replace what a program trusts: with the authority alone,
-    it would trust nobody else any more.
+    For variables such as SSL_CERT_FILE, which replace the trusted certificates of a program: with the authority
+    alone, it would trust no other server.
     """
     path = authority.with_name("ca-bundle.pem")
     system = next((one for one in SYSTEM_BUNDLES if one.is_file()), None)
@@ -68,7 +68,7 @@ def bundle_with_system(authority: Path) -> Path:
 
 
 def server_context(files: CertificateFiles) -> ssl.SSLContext:
-    """A context to serve with; a file that cannot be used is named."""
+    """Returns a server context. Raises OSError, with the names of the files, if they cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -81,7 +81,7 @@ def server_context(files: CertificateFiles) -> ssl.SSLContext:
 
 
 def _is_current(folder: Path, files: CertificateFiles, names: Sequence[str], now: datetime) -> bool:
-    """Judged by a note beside the files: reading certificates would slow every start."""
+    """Returns whether the certificate is current, by a JSON file beside it: parsing certificates is slow."""
     try:
         note = json.loads((folder / "server.json").read_text())
         made = datetime.fromisoformat(note["made"])
@@ -113,7 +113,7 @@ def _make(folder: Path, files: CertificateFiles, names: Sequence[str], now: date
 
 
 def _write(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Whole or not at all: another broker may be reading."""
+    """Writes a file completely or not at all, because another broker may read it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
