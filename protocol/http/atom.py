@@ -1,7 +1,7 @@
-"""Atom as the administration API speaks it: entries and feeds out, one description in.
+"""Writes Atom entries and feeds, and parses the entries in requests.
 
-Knows XML and envelopes, not what a queue is. Text from outside is parsed without document types,
-entities or deep nesting; text that leaves is always well-formed XML.
+Knows XML, but no entities. Document types, XML entities and deep nesting are refused. Output is always well-formed
+XML.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CONTENT_TYPE_ENTRY = "application/atom+xml;type=entry;charset=utf-8"
 CONTENT_TYPE_FEED = "application/atom+xml;type=feed;charset=utf-8"
 
 BODY_MAX_BYTES = 1024 * 1024
-"""A description with its longest texts stays far below."""
+"""Far above the longest description."""
 DEPTH_MAX = 16
-"""Entry, content, description, filter, properties, pair, value: seven is the deepest there is."""
+"""The deepest description has seven levels: entry, content, description, filter, properties, pair, value."""
 ELEMENTS_MAX = 20_000
 
 NEVER = "0001-01-01T00:00:00Z"
@@ -63,17 +63,17 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def child(self, name: str) -> Element | None:
-        """The first child of a name."""
+        """Returns the first child with a name."""
         return next((child for child in self.children if child.name == name), None)
 
     def text_of(self, name: str) -> str | None:
-        """Text of a child; None where it is missing or nil."""
+        """Returns the text of a child; None if it is missing or nil."""
         child = self.child(name)
         return None if child is None or child.is_nil else child.text
 
 
 def parse(body: bytes) -> Element:
-    """The root of a request's document; raises `ArgumentError`."""
+    """Returns the root of the document in a request. Raises `ArgumentError`."""
     reader = _Reader()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -89,7 +89,7 @@ def parse(body: bytes) -> Element:
 
 
 def description(body: bytes, name: str) -> Element:
-    """The description of a kind inside an entry; raises `ArgumentError`."""
+    """Returns the description in an entry, which must have this name. Raises `ArgumentError`."""
     found = any_description(body)
     if found.name != name:
         raise _Malformed(f"it holds a {found.name} where a {name} is meant")
@@ -97,7 +97,7 @@ def description(body: bytes, name: str) -> Element:
 
 
 def any_description(body: bytes) -> Element:
-    """Whatever the entry's content holds; raises `ArgumentError`."""
+    """Returns the description in an entry. Raises `ArgumentError`."""
     entry = parse(body)
     content = entry.child("content") if entry.name == "entry" else None
     if content is None or not content.children:
@@ -106,7 +106,7 @@ def any_description(body: bytes) -> Element:
 
 
 class _Reader:
-    """Builds elements from expat's events."""
+    """Builds elements from the events of expat."""
 
     def __init__(self) -> None:
         self.root = Element("")
@@ -147,17 +147,17 @@ def _local(name: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as XML character data or attribute value; what XML cannot carry is replaced."""
+    """Returns text as XML character data or attribute value. Characters that XML does not allow are replaced."""
     return text.translate(_ESCAPES)
 
 
 def element(name: str, text: str) -> str:
-    """An element around text that still has to be escaped."""
+    """Returns an element with this text, escaped."""
     return f"<{name}>{escape(text)}</{name}>"
 
 
 def timestamp(time_ms: int) -> str:
-    """ISO 8601 in UTC; 0 is the service's way to say never."""
+    """Returns a time as ISO 8601 in UTC; for 0 the time by which the service says never."""
     if time_ms == 0:
         return NEVER
     moment = _EPOCH + timedelta(milliseconds=time_ms)
@@ -165,7 +165,7 @@ def timestamp(time_ms: int) -> str:
 
 
 class Entry(NamedTuple):
-    """One thing of the namespace: `name` is its title, `href` its absolute address."""
+    """An Atom entry: `name` is its title, `href` its absolute address."""
 
     name: str
     href: str
@@ -177,9 +177,9 @@ class Entry(NamedTuple):
 
 
 def entry(one: Entry) -> str:
-    """An entry document."""
+    """Returns an entry document."""
     href = escape(one.href)
-    # JavaScript reads names out of the id, .NET, Go and Java out of the title: both must be right.
+    # The JavaScript SDK reads names from the id, those of .NET, Go and Java from the title.
     return (
         f'<entry xmlns="{ATOM}"><id>{href}</id><title type="text">{escape(one.name)}</title>'
         f"<published>{timestamp(one.created_time_ms)}</published>"
@@ -193,10 +193,10 @@ def entry(one: Entry) -> str:
 def feed(
     title: str, href: str, next_href: str | None, now_ms: int, entries: Iterable[Entry]
 ) -> str:
-    """A feed document."""
+    """Returns a feed document."""
     links = f'<link rel="self" href="{escape(href)}"/>'
     if next_href is not None:
-        # Python takes the second of exactly two links for the next page.
+        # The Python SDK takes the second of exactly two links for the next page.
         links += f'<link rel="next" href="{escape(next_href)}"/>'
     return (
         f'<feed xmlns="{ATOM}"><title type="text">{escape(title)}</title>'
@@ -206,7 +206,7 @@ def feed(
 
 
 def public_feed(now_ms: int, feed_id: UUID) -> str:
-    """The empty list that the service shows where there is no entity. Go knows it by its title."""
+    """Returns the empty feed of the service for a missing entity. The Go SDK recognises it by its title."""
     return (
         f'<feed xmlns="{ATOM}"><title type="text">Publicly Listed Services</title>'
         '<subtitle type="text">This is the list of publicly-listed services currently available.'
@@ -216,5 +216,5 @@ def public_feed(now_ms: int, feed_id: UUID) -> str:
 
 
 def described(name: str, content: str) -> str:
-    """A description element: unprefixed, in its own default namespace, with `i` declared on it."""
+    """Returns a description element, without prefix, in its own default namespace, with `i` declared on it."""
     return f'<{name} xmlns="{SERVICE_BUS}" xmlns:i="{SCHEMA_INSTANCE}">{content}</{name}>'

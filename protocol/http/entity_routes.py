@@ -1,7 +1,6 @@
-"""Everything whose path is an entity's: one route, two ways to treat it.
+"""Routes requests with the path of an entity to administration or to the data plane.
 
-Administration and the data plane share paths, so the choice is made here, by what the path names and
-the verb. Nothing is looked at before the client may do what it asks.
+Both share paths, so the path and the method decide. A request is authorized before anything else is read.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def handler(application: web.Application, services: BrokerServices) -> Handler:
-    """What serves every path that no other route takes."""
+    """Returns the handler of all paths that have no route of their own."""
     served: dict[str, tuple[AdministrationApi, DataPlane]] = {}
 
     async def stop(application: web.Application) -> None:
@@ -46,7 +45,7 @@ def handler(application: web.Application, services: BrokerServices) -> Handler:
                 resource, request_paths.EntityResource | request_paths.NamespaceRoot
             ):
                 raise
-            # Whoever may do anything here may see that there is no such entity.
+            # A client with any claim here may learn that the entity does not exist.
             administration, _ = planes(permission.namespace_of(services, request, resource))
             if await administration.exists(resource):
                 raise

@@ -1,7 +1,7 @@
-"""How a refusal leaves over HTTP: status, sub-code and a sentence, in the Atom API's error body.
+"""Answers errors over HTTP: status, sub-code and a sentence, in the error body of the Atom API.
 
-Which refusals exist is `broker.core.errors`' business; `protocol.refusals` words and logs them.
-Every answer of 400 and above from the entity routes has this body, whatever went wrong.
+`broker/core/contract/errors.py` defines the refusals; `protocol/refusals.py` writes their text and logs them. Every
+answer of 400 and above from the entity routes has this body.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ log = structlog.get_logger("peeklock.http")
 
 
 class BodyTooLarge(BrokerError):
-    """The request is bigger than anything that could be meant here."""
+    """The request body is too large."""
 
     condition = "amqp:link:message-size-exceeded"
     status = 413
 
 
 class RequestTooSlow(BrokerError):
-    """The rest of the request does not come."""
+    """The rest of the request does not arrive in time."""
 
     condition = "com.microsoft:timeout"
     status = 408
 
 
 class MethodNotAllowed(BrokerError):
-    """The thing is there, but not for this verb."""
+    """The resource does not support this method."""
 
     condition = "amqp:not-allowed"
     status = 405
 
 
 class InvalidVerb(BrokerError):
-    """What the service says of every attempt to manage a part of an entity, such as its
-    dead-letter queue. .NET makes an argument error of it, because it is 400."""
+    """The answer of the service to every attempt to manage a part of an entity, such as its dead-letter queue.
+    The .NET SDK raises an argument error, because the status is 400."""
 
     condition = "amqp:not-allowed"
     status = 400
@@ -64,14 +64,14 @@ class InvalidVerb(BrokerError):
 
 
 class EntityGone(BrokerError):
-    """What the data plane says of an entity that does not exist."""
+    """The answer of the data plane for an entity that does not exist."""
 
     condition = "amqp:not-found"
     status = 410
 
 
 class LockNotFound(BrokerError):
-    """What the data plane says of a lock that is not, or no longer, held."""
+    """The answer of the data plane for a lock that does not exist."""
 
     condition = "com.microsoft:message-lock-lost"
     status = 404
@@ -100,7 +100,7 @@ def middleware(sources: ProtocolSources) -> Middleware:
             return _answer(error.status, refusal.text)
         except ConnectionResetError:
             log.info("http.client_gone", method=request.method, path=request.path)
-            return _answer(500, "The client has gone.")  # which nobody reads
+            return _answer(500, "The client has gone.")  # the client does not read it
         except Exception:
             tracking_id = str(sources.new_uuid())
             log.exception(
@@ -126,25 +126,25 @@ def log_unreadable_request(record: logging.LogRecord) -> bool:
 
 
 class _Unserved(BrokerError):
-    """Refused by the HTTP server itself, which chose the status."""
+    """The HTTP server refused the request, and chose the status."""
 
 
 def _with_host(error: BrokerError, host: str) -> BrokerError:
-    """A missing entity is called `sb://host/path`, as the service calls it."""
+    """Returns the error with `sb://host/path` as the name of a missing entity, as the service writes it."""
     if isinstance(error, EntityNotFound) and "://" not in error.path:
         return EntityNotFound(f"sb://{host}/{error.path.strip('/')}")
     return error
 
 
 def _answer(status: int, sentence: str) -> web.Response:
-    """.NET and JavaScript look for the sub-code in the detail."""
+    """Returns an error with a sub-code in its detail, where the SDKs of .NET and JavaScript look for it."""
     # The service names the reason for other codes, but not for 400.
     reason = "" if status == HTTPStatus.BAD_REQUEST else f"{HTTPStatus(status).phrase}. "
     return _error(status, f"SubCode={status}00. {reason}{sentence}")
 
 
 def _error(status: int, detail: str) -> web.Response:
-    """The shape every SDK reads."""
+    """Returns the error body that all SDKs read."""
     detail = atom.escape(detail)
     return web.Response(
         status=status,

@@ -1,8 +1,8 @@
-"""The managed identity endpoint: where `DefaultAzureCredential` gets its token.
+"""The managed identity endpoint, from which `DefaultAzureCredential` gets its token.
 
-Speaks as Azure App Service does (`IDENTITY_ENDPOINT`, `IDENTITY_HEADER`, api-version 2019-08-01). Who may
-ask and what the token grants is decided elsewhere. The path carries no `$`, which shells and `.env` files
-would replace; a request that shows no identity header means an entity of that name.
+Uses the protocol of Azure App Service (`IDENTITY_ENDPOINT`, `IDENTITY_HEADER`, api-version 2019-08-01).
+`broker/app/security/access.py` decides who gets a token. The path contains no `$`, which shells and `.env` files would
+replace. A request without the identity header is about an entity with that name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
 def add_routes(application: web.Application, services: BrokerServices, entities: Handler) -> None:
-    """Serve tokens; `entities` gets the requests that mean an entity."""
+    """Adds the route of tokens. `entities` handles the requests that are about an entity."""
     issue = services.identity_token
 
     async def token(request: web.Request) -> web.StreamResponse:
@@ -45,7 +45,7 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
 
 
 def is_local(request: web.Request) -> bool:
-    """Whether a request was made on this machine, and not passed on by a proxy that runs here."""
+    """Returns whether a request was made on this machine, and not forwarded by a proxy on it."""
     if any(name in request.headers for name in _FORWARDED):
         return False
     try:

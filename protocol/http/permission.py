@@ -1,7 +1,7 @@
-"""Who may manage what over HTTP, and what the service says to those who may not.
+"""Decides which claim an HTTP request needs, and writes the refusals of the service.
 
-Verifying tokens is `protocol.identity`'s. The sentences are the service's own: tests of the Go SDK
-look for them (`TestAdminClient_LackPermissions_Queue` and its neighbours).
+`protocol/identity` verifies tokens. The sentences are those of the service: tests of the Go SDK look for them
+(`TestAdminClient_LackPermissions_Queue` and others beside it).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLAIMS = {
     request_paths.NextMessage: LISTEN,
     request_paths.LockedMessageResource: LISTEN,
 }
-"""What the data plane asks for; all else is administration and asks for Manage."""
+"""The claims of the data plane. Everything else is administration and needs Manage."""
 
 _ACTIONS = {"PUT": "EntityWrite", "DELETE": "EntityDelete"}
 _OPERATIONS = {
@@ -39,11 +39,11 @@ _OPERATIONS = {
     },
     request_paths.RuleList: {"GET": "EnumerateRules"},
 }
-"""What the service calls an operation on a subscription or rule, by method."""
+"""The service's names of operations on subscriptions and rules, by method."""
 
 
 class MissingManage(Unauthorized):
-    """The token is good, but does not allow to manage this. The text is the whole detail."""
+    """The token is valid, but does not have the claim Manage. The text is the whole detail of the answer."""
 
     has_own_sub_code = True
 
@@ -53,7 +53,7 @@ def authorize(
     request: web.Request,
     resource: request_paths.ManagedResource | request_paths.MessageResource,
 ) -> str:
-    """The namespace a request is for; raises `Unauthorized` if it may not be made."""
+    """Returns the namespace of a request. Raises `Unauthorized` if the request is not allowed."""
     claim = CLAIMS.get(type(resource), MANAGE)
     try:
         return _authorize(services, request, resource, claim)
@@ -70,7 +70,7 @@ def namespace_of(
     request: web.Request,
     resource: request_paths.ManagedResource | request_paths.MessageResource,
 ) -> str:
-    """The namespace of a client that may do anything there at all; raises `Unauthorized`."""
+    """Returns the namespace of a request if the client has any claim on the resource. Raises `Unauthorized`."""
     try:
         return _authorize(services, request, resource, LISTEN)
     except TokenRefused:

@@ -1,8 +1,8 @@
-"""What orchestrators and scrapers ask: is it up, and how is it doing.
+"""`/health` for orchestrators and `/metrics` for Prometheus.
 
-`/health` answers word for word as the official emulator does, for scripts written against it, and asks
-for no token; `/metrics` names every entity, and asks for one in strict mode. With an `api-version`
-the same path means an entity of that name.
+`/health` has the same body as the official emulator, for scripts written for it, and needs no token. `/metrics`
+contains the names of all entities, and needs a token in strict mode. A request with an `api-version` is about an
+entity with that name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNHEALTHY = '{"status":"unhealthy","message":"Service not available. Please try 
 
 
 def add_routes(application: web.Application, services: BrokerServices, entities: Handler) -> None:
-    """Serve `/health` and `/metrics`; `entities` gets the requests that mean an entity."""
+    """Adds `/health` and `/metrics`. `entities` handles the requests that are about an entity."""
 
     async def health(request: web.Request) -> web.StreamResponse:
         if _means_entity(request):

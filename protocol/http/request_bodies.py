@@ -1,6 +1,6 @@
-"""Request bodies, read whole but never more than is allowed, and not at any pace.
+"""Reads request bodies, with a limit on their size and a minimum speed.
 
-Counts what arrives, so that neither a false Content-Length nor a compressed body gets past.
+The limit applies to the bytes that arrive, so a wrong Content-Length or a compressed body does not pass it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from broker.core.contract.errors import ArgumentError
 from protocol.http.error_responses import BodyTooLarge, RequestTooSlow
 
 SILENCE_MAX_S = 30.0
-"""How long a body may stand still."""
+"""How long no byte of a body may arrive."""
 SLOWEST_BYTES_PER_S = 1024
-"""A body that arrives more slowly than this, a byte now and then, is not waited for."""
+"""A body that arrives more slowly than this is refused."""
 
 
 async def read(request: web.Request, max_bytes: int) -> bytes:
-    """The body; raises `BodyTooLarge`, `RequestTooSlow`, or `ArgumentError` where it is garbled."""
+    """Returns the body. Raises `BodyTooLarge`, `RequestTooSlow`, or `ArgumentError` if it is malformed."""
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()

@@ -1,7 +1,7 @@
-"""Which thing a request's path names: an entity, a rule, a list, or messages.
+"""Parses the path of a request: it names an entity, a rule, a list, or messages.
 
-Every SDK spells paths in its own way (`Subscriptions` or `subscriptions`, a slash at the end or
-none, `a/b` or `a%2Fb`); the spelling ends here. Whether the thing exists is not known here.
+SDKs write paths in different ways (`Subscriptions` or `subscriptions`, with or without a slash at the end, `a/b` or
+`a%2Fb`). Whether the resource exists is not checked here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MESSAGES = "messages"
 
 
 class NamespaceRoot(NamedTuple):
-    """The namespace's own address."""
+    """The root of the namespace."""
 
 
 class SubQueueResource(NamedTuple):
-    """A sub-queue or another part of an entity, which nobody manages by itself."""
+    """A sub-queue or another part of an entity, which cannot be managed."""
 
     path: str
 
@@ -36,7 +36,7 @@ class EntityList(NamedTuple):
 
 
 class EntityResource(NamedTuple):
-    """A queue or topic: which of the two, the path does not tell."""
+    """A queue or topic. The path does not say which."""
 
     path: str
 
@@ -55,7 +55,7 @@ class SubscriptionResource(NamedTuple):
 
     @property
     def path(self) -> str:
-        """As the core addresses it."""
+        """The path in the core."""
         return names.subscription_path(self.topic, self.name)
 
 
@@ -73,7 +73,7 @@ class RuleResource(NamedTuple):
 
 
 class MessagesResource(NamedTuple):
-    """Where messages are sent to."""
+    """The messages of an entity, to which new ones are sent."""
 
     path: str
 
@@ -85,7 +85,7 @@ class NextMessage(NamedTuple):
 
 
 class LockedMessageResource(NamedTuple):
-    """A message that was received under this lock."""
+    """A message with this lock."""
 
     path: str
     lock_token: bytes
@@ -106,7 +106,7 @@ MessageResource = MessagesResource | NextMessage | LockedMessageResource
 
 
 def entity_of(resource: ManagedResource | MessageResource) -> str:
-    """The path of the entity that a resource is or belongs to; empty for the namespace."""
+    """Returns the path of the entity of a resource; empty for the namespace."""
     match resource:
         case NamespaceRoot() | NamespaceInfo() | EntityList():
             return ""
@@ -126,7 +126,7 @@ _LISTS = {
 
 
 def parse(path: str, method: str) -> ManagedResource | MessageResource:
-    """What a decoded path names."""
+    """Returns the resource that a decoded path names."""
     segments = [segment for segment in path.split("/") if segment]
     if not segments:
         return NamespaceRoot()
@@ -145,7 +145,7 @@ def parse(path: str, method: str) -> ManagedResource | MessageResource:
 
 
 def _runtime(segments: list[str], keywords: list[str], method: str) -> MessageResource | None:
-    """The data plane's paths are also possible entity names: the verb has to fit as well."""
+    """Returns a resource of the data plane. Its paths are also possible names of entities, so the method must match."""
     if method == "POST" and len(segments) > 1 and keywords[-1] == MESSAGES:
         return MessagesResource("/".join(segments[:-1]))
     if method in {"POST", "DELETE"} and len(segments) > 2 and keywords[-2:] == [MESSAGES, "head"]:
@@ -160,7 +160,7 @@ def _runtime(segments: list[str], keywords: list[str], method: str) -> MessageRe
 
 
 def _managed(segments: list[str], keywords: list[str]) -> ManagedResource:
-    """Read from the right: a topic's name may hold slashes, a subscription's or rule's may not."""
+    """Parses from the right: the name of a topic may contain slashes, that of a subscription or rule may not."""
     match keywords:
         case [_, *_, "subscriptions", _, "rules", _]:
             topic = "/".join(segments[:-4])

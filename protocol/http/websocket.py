@@ -1,7 +1,7 @@
-"""AMQP over WebSocket: the frames' content is one stream of bytes, fed to an AMQP connection.
+"""AMQP over WebSocket: the content of the messages is the byte stream of an AMQP connection.
 
-Makes a WebSocket look like an asyncio transport; frame boundaries mean nothing in either direction.
-Neither side can make the other's bytes pile up: both directions pause.
+`WebSocketTransport` is an asyncio transport over a WebSocket. Boundaries of messages have no meaning. Both
+directions pause, so that neither side can fill the memory of the other.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ log = structlog.get_logger("peeklock.http")
 
 PATH = "/$servicebus/websocket"
 SUBPROTOCOLS = ("AMQPWSB10", "amqp")
-"""The service's own name for it, and the standard's, which the Go SDK's documentation tells to use."""
+"""The name that the service uses, and that of the standard, which the documentation of the Go SDK recommends."""
 
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
-"""Of one WebSocket message: clients put at most what one write of theirs held into it."""
+"""The limit of one WebSocket message. A client sends at most the content of one write in a message."""
 CHUNK_BYTES = 64 * 1024
 HIGH_WATER_BYTES = 256 * 1024
 LOW_WATER_BYTES = 64 * 1024
@@ -32,7 +32,7 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 def add_routes(application: web.Application, services: BrokerServices) -> None:
-    """Serve the path, with or without the slash that .NET puts at its end."""
+    """Adds the route, with and without the slash that the .NET SDK adds at the end."""
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         return await serve(request, services.open_amqp)
@@ -44,7 +44,7 @@ def add_routes(application: web.Application, services: BrokerServices) -> None:
 async def serve(
     request: web.Request, open_amqp: Callable[[asyncio.Transport], ByteReceiver]
 ) -> web.StreamResponse:
-    """Serve one client until either side ends it."""
+    """Serves one client until either side closes the WebSocket."""
     socket = web.WebSocketResponse(
         protocols=SUBPROTOCOLS,
         max_msg_size=MESSAGE_MAX_BYTES,
@@ -57,26 +57,26 @@ async def serve(
     if socket.ws_protocol is None:
         await socket.close(code=1002, message=b"the subprotocol must be AMQPWSB10 or amqp")
         return socket
-    wire = WebSocketTransport(socket, request.transport)
-    connection = open_amqp(wire)
-    wire.attach(connection)
+    transport = WebSocketTransport(socket, request.transport)
+    connection = open_amqp(transport)
+    transport.attach(connection)
     try:
         async with asyncio.TaskGroup() as tasks:
-            sender = tasks.create_task(wire.send_all())
-            await wire.receive_all()
-            if not wire.is_closing():
+            sender = tasks.create_task(transport.send_all())
+            await transport.receive_all()
+            if not transport.is_closing():
                 sender.cancel()
     except Exception:
-        # The answer has begun long ago: an error page would only garble the stream.
+        # A bug of ours. The response has begun, so an error page would corrupt the stream.
         log.exception("websocket.failed")
-        wire.abort()
+        transport.abort()
     finally:
         connection.connection_lost(None)
     return socket
 
 
 class WebSocketTransport(asyncio.Transport):
-    """A WebSocket, made to look like the socket an AMQP connection expects."""
+    """An asyncio transport over a WebSocket."""
 
     def __init__(self, socket: web.WebSocketResponse, underneath: asyncio.Transport | None) -> None:
         super().__init__()
@@ -92,13 +92,13 @@ class WebSocketTransport(asyncio.Transport):
         self._is_closing = False
 
     def attach(self, connection: ByteReceiver) -> None:
-        """Whom to feed, and to tell when the client reads too slowly."""
+        """Sets the connection that receives bytes, and that is paused if the client reads too slowly."""
         self._connection = connection
 
     # --- as asyncio.Transport ------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send in order, soon."""
+        """Queues bytes to be sent in order."""
         if self._is_closing or not data:
             return
         self._waiting.append(bytes(data))
@@ -110,37 +110,37 @@ class WebSocketTransport(asyncio.Transport):
                 self._connection.pause_writing()
 
     def close(self) -> None:
-        """Send what is waiting, then close."""
+        """Sends queued bytes, then closes."""
         self._is_closing = True
         self._has_output.set()
         self._may_read.set()
 
     def abort(self) -> None:
-        """Close the socket underneath at once."""
+        """Closes the underlying socket at once."""
         self._waiting.clear()
         self.close()
         if self._underneath is not None:
             self._underneath.abort()
 
     def is_closing(self) -> bool:
-        """True once `close` or `abort` was called."""
+        """Returns whether `close` or `abort` was called."""
         return self._is_closing
 
     def pause_reading(self) -> None:
-        """Leave what the client sends in its socket."""
+        """Stops reading from the client."""
         if not self._is_closing:
             self._may_read.clear()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Continues reading."""
         self._may_read.set()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that have not been sent."""
+        """Returns the number of queued bytes."""
         return self._waiting_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known about the socket underneath."""
+        """Returns information about the underlying socket."""
         if self._underneath is None:
             return default
         return self._underneath.get_extra_info(name, default)
@@ -148,7 +148,7 @@ class WebSocketTransport(asyncio.Transport):
     # --- the two directions --------------------------------------------------------------------
 
     async def receive_all(self) -> None:
-        """Feed the connection until the client leaves or the connection closes."""
+        """Passes bytes to the connection until the client or the connection closes."""
         assert self._connection is not None
         while True:
             await self._may_read.wait()
@@ -163,7 +163,7 @@ class WebSocketTransport(asyncio.Transport):
                 return
 
     async def send_all(self) -> None:
-        """Send what is written until the connection closes or the client is gone."""
+        """Sends queued bytes until the connection closes or the client disconnects."""
         assert self._connection is not None
         try:
             while self._waiting or not self._is_closing:
@@ -180,4 +180,4 @@ class WebSocketTransport(asyncio.Transport):
                         self._connection.resume_writing()
             await self._socket.close()
         except ConnectionError:
-            self.abort()  # the receiving side notices and ends the connection
+            self.abort()  # `receive_all` then ends the connection

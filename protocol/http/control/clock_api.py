@@ -1,7 +1,7 @@
-"""The testing API: a clock that tests can move instead of sleeping.
+"""The testing API, with which tests move the clock instead of sleeping.
 
-Off unless the operator switched it on. In strict mode it asks for the key that may do everything, since
-the clock is everybody's.
+Off unless the setting `testing_api` is on. In strict mode it needs the key of the whole broker, because all
+clients share the clock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 CLOCK = "/$peeklock/clock"
 BODY_MAX_BYTES = 4096
 ADVANCE_MAX_MS = 100 * 365 * 24 * 3600 * 1000
-"""A century: further ahead, dates stop being dates."""
+"""A century. Later dates may not be representable."""
 
 
 def add_routes(application: web.Application, services: BrokerServices) -> None:
-    """Serve the clock."""
+    """Adds the route of the clock."""
 
     async def clock(request: web.Request) -> web.Response:
         advance_clock = services.advance_clock

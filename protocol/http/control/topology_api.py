@@ -1,7 +1,6 @@
-"""Every entity of the broker in one answer: what `peeklock export` asks a running broker for.
+"""All entities of the broker in one answer, for `peeklock export`.
 
-Says what it is told and checks the form that was asked for. It shows keys, so it is for the key that
-may do everything.
+The answer contains keys, so the request needs the key of the whole broker.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PATH = "/$peeklock/topology"
 
 
 def add_routes(application: web.Application, services: BrokerServices) -> None:
-    """Serve the topology."""
+    """Adds the route of the topology."""
     read_topology = services.topology
     if read_topology is None:
         return
