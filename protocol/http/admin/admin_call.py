@@ -1,7 +1,4 @@
-"""A request to the administration API, reduced to what administration looks at.
-
-Reads the query and the headers that matter, and makes the absolute addresses of the answer.
-"""
+"""A request to the administration API: its query, its headers, and the absolute addresses of the answer."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ PAGE_MAX_ENTITIES = 100
 NEWEST_API_VERSION = "2024-05"
 
 PLAIN_IN_PATHS = "/$~!'()*+,;=:"
-"""Kept as they are in addresses: JavaScript takes names from there, and decodes nothing."""
+"""Not escaped in addresses: the JavaScript SDK reads names from addresses without decoding them."""
 
 
 class Call(NamedTuple):
-    """A request, reduced to what administration looks at."""
+    """A request to the administration API."""
 
     request: web.Request
     base: str
-    """Scheme and host as the client addressed us: absolute addresses start with it."""
+    """Scheme and host of the request, with which absolute addresses start."""
     host: str
     api_version: str
 
@@ -53,7 +50,7 @@ class Call(NamedTuple):
 
     @property
     def page_size(self) -> int:
-        """How many entities the answer may hold."""
+        """How many entities the answer may contain."""
         top = self.number("$top", PAGE_MAX_ENTITIES)
         if top == 0:
             raise ArgumentOutOfRange("$top must be at least 1.")

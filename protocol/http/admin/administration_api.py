@@ -1,7 +1,7 @@
-"""The administration API: Atom requests become entity commands, views become entries and feeds.
+"""The administration API: translates Atom requests into entity commands, and answers into entries and feeds.
 
-Reads and checks what was asked, words what was answered; what happens to an entity is the core's.
-There are no ETags: `If-Match` with anything in it means update, without it PUT means create.
+Checks requests and writes answers; the core decides what happens to an entity. There are no ETags: a PUT with any
+`If-Match` updates, a PUT without it creates.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AdministrationApi:
     async def handle(
         self, request: web.Request, resource: request_paths.ManagedResource
     ) -> web.Response:
-        """Answer a request for something that can be managed."""
+        """Answers a request to the administration API."""
         if isinstance(resource, request_paths.SubQueueResource):
             raise InvalidVerb(request.method)
         operation = self._operations.get((type(resource), request.method))
@@ -97,10 +97,10 @@ class AdministrationApi:
         call: Call,
         resource: request_paths.EntityResource | request_paths.SubscriptionResource,
     ) -> web.Response:
-        """An entity, or the list that the service shows where there is no queue or topic.
+        """Answers with an entity, or with an empty feed, as the service does for a missing queue or topic.
 
-        All SDKs take the list for a missing entity: .NET, Java and Python because it is no entry,
-        JavaScript because it has none, Go because of its title.
+        All SDKs take the feed for a missing entity: .NET, Java and Python because it is no entry, JavaScript
+        because it has no entries, Go because of its title.
         """
         try:
             view = await self._view(resource.path)
@@ -115,7 +115,7 @@ class AdministrationApi:
     async def exists(
         self, resource: request_paths.EntityResource | request_paths.NamespaceRoot
     ) -> bool:
-        """Whether there is such a queue or topic."""
+        """Returns whether the queue or topic exists."""
         if isinstance(resource, request_paths.NamespaceRoot):
             return False
         try:
@@ -128,7 +128,7 @@ class AdministrationApi:
         return self.public_feed()
 
     def public_feed(self) -> web.Response:
-        """What the service shows at its root, and where there is no queue or topic."""
+        """Returns the answer of the service for its root and for a missing queue or topic."""
         text = atom.public_feed(self._services.now_ms(), self._services.sources.new_uuid())
         return _atom_response(text, atom.CONTENT_TYPE_FEED, 200)
 
@@ -192,9 +192,9 @@ class AdministrationApi:
     def _forwarding_refusals(
         self, call: Call, definition: EntityDefinition
     ) -> dict[str, BrokerError]:
-        """By field, why the client may not have messages sent where it wants them: it must be
-        allowed to send there, by the token of the request, or by the one that SDKs add for this.
-        Whether that matters is known when the request runs: a target may be repeated."""
+        """Returns, by field, why the client may not forward to a target. It needs the claim Send on the target, in
+        the token of the request or in the one that SDKs add for this. The core ignores the refusal if the
+        target does not change."""
         refusals: dict[str, BrokerError] = {}
         headers = call.request.headers
         for name, header in FORWARDING_TOKENS.items() if self._services.is_strict else ():
@@ -227,7 +227,7 @@ class AdministrationApi:
 
     async def _list(self, call: Call, kind: EntityKind, topic: str | None) -> web.Response:
         skip, top = call.number("$skip", 0), call.page_size
-        # One more than fits: if it comes, there is a next page.
+        # One more than the page has: if there is one, there is a next page.
         views = await self._ask(
             list,
             lambda peer, mark: commands.ListEntities(peer, mark, kind, topic, skip, top + 1),

@@ -1,7 +1,6 @@
-"""The keys of an entity as XML, and back.
+"""Writes and reads the authorization rules of an entity as XML.
 
-Owns how one is written and what a request must say of it; who may use a key for what is decided
-where it is presented. Answers show keys as they are: whoever reads them may manage the entity.
+Answers contain the keys: a client that reads them has the claim Manage.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)
 
 
 def write(view: EntityView) -> str:
-    """All of an entity's. What a rule has not is left out: .NET fails on an empty key, and with it
-    its list of all entities; Go compares the times with those it sent."""
+    """Returns all rules of an entity. Empty values are left out: the .NET SDK fails on an empty key, and then cannot
+    list entities. The tests of the Go SDK compare the times with those they sent."""
     rules: tuple[AuthorizationRule, ...] = getattr(view.definition, "authorization_rules", ())
     inner = []
     for rule in rules:
@@ -48,7 +47,7 @@ def _element(name: str, text: str) -> str:
 
 
 def read(rules: atom.Element, limits: Limits) -> tuple[AuthorizationRule, ...]:
-    """What a description says; raises `ArgumentError`."""
+    """Returns the rules in a description. Raises `ArgumentError`."""
     if len(rules.children) > limits.authorization_rules_per_entity_max:
         raise ArgumentError(
             f"An entity may have {limits.authorization_rules_per_entity_max} authorization rules."

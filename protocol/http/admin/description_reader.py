@@ -1,7 +1,7 @@
-"""What a description in a request says of a queue, topic or subscription.
+"""Reads the description of a queue, topic or subscription in a request.
 
-Reads by the tables of `descriptions.py`; what a value may be is `config.properties`' business.
-Requests may bring elements in any order, with read-only and unknown ones among them.
+`descriptions.py` has the tables of elements, `config/files/properties.py` checks values. A request may have its elements
+in any order, with read-only and unknown ones among them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Definition = TypeVar("Definition", QueueDefinition, TopicDefinition, Subscriptio
 
 MINUTE_MS = 60_000
 _DURATIONS = ("TimeToLive", "TimeWindow", "OnIdle")
-"""How the names of durations end."""
+"""The last words in the names of durations."""
 
 
 # --- in --------------------------------------------------------------------------------------
 
 
 def check_version(description: atom.Element, base: EntityDefinition, api_version: str) -> None:
-    """Raises if a description has properties that are newer than the request's `api-version`."""
+    """Raises `ArgumentError` if a description has properties that are newer than the request's `api-version`."""
     kind = descriptions.kind_of(base)
     newer = {
         line.element
@@ -52,7 +52,7 @@ def check_version(description: atom.Element, base: EntityDefinition, api_version
 
 
 def read(description: atom.Element, base: Definition, limits: Limits) -> Definition:
-    """`base` with what a description says; raises `ArgumentError`."""
+    """Returns `base` with the values of a description. Raises `ArgumentError`."""
     lines = {
         line.element: line
         for line in descriptions.kind_of(base).lines
@@ -84,10 +84,10 @@ def read(description: atom.Element, base: Definition, limits: Limits) -> Definit
 
 
 def kept_by_update(description: atom.Element, definition: EntityDefinition) -> frozenset[str]:
-    """The fields that stay as they are when an entity is updated with a description.
+    """Returns the fields that an update with this description does not change.
 
-    SDKs send whole descriptions and leave out what is at its default, so whatever is missing goes
-    back to that; keys and what is decided once stay unless the description has them.
+    SDKs send whole descriptions without default values, so a missing value is set to its default. Keys and
+    values that cannot be changed stay, unless the description has them.
     """
     carried = {child.name for child in description.children if not child.is_nil}
     fields = descriptions.FIELDS[type(definition)]
@@ -102,7 +102,7 @@ def kept_by_update(description: atom.Element, definition: EntityDefinition) -> f
 
 
 def _scheme_of(address: str) -> str:
-    """The scheme of an address; `sb` for a bare name."""
+    """Returns the scheme of an address; `sb` for a name."""
     scheme, separator, _ = address.strip().partition("://")
     return scheme.lower() if separator and scheme.isalpha() and scheme.isascii() else "sb"
 
@@ -110,7 +110,7 @@ def _scheme_of(address: str) -> str:
 def _size_of_partition(
     megabytes: int | str, description: atom.Element, limits: Limits
 ) -> int | str:
-    """A partitioned entity shows the size of all its partitions, and SDKs send that back."""
+    """Returns the size of one partition. Answers have the size of all partitions, and SDKs send that back."""
     partitioned = (description.text_of("EnablePartitioning") or "").strip().lower()
     count = limits.partition_count
     if isinstance(megabytes, int) and count > 1 and partitioned in {"true", "1"}:
@@ -121,7 +121,7 @@ def _size_of_partition(
 
 
 def _not_allowed(child: atom.Element, allowed: ValueError) -> ArgumentError:
-    """The service's sentence where it is known, and always the value and what is expected."""
+    """Returns an error with the sentence of the service, if it is known, the value, and what is allowed."""
     sentence = ""
     if isinstance(allowed, OutOfRange):
         if child.name == descriptions.LOCK_DURATION.element:

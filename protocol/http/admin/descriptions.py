@@ -1,8 +1,7 @@
-"""Queues, topics and subscriptions as XML descriptions.
+"""Writes queues, topics and subscriptions as XML descriptions.
 
-One table a kind says which elements there are, in the order the service writes them; what a value
-may be is `config.properties`' business. Answers always carry all elements. `description_reader.py`
-reads requests by the same tables.
+One table for each kind lists the elements, in the order of the service. Answers always have all elements.
+`config/files/properties.py` checks values, and `description_reader.py` reads requests by the same tables.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 
 
 class DescriptionContext(NamedTuple):
-    """What an answer says about an entity that the entity does not know itself."""
+    """The values of a description that are not those of the entity."""
 
     host: str
-    """As the client addressed us: forwarding targets are shown as addresses there."""
+    """The host of the request, for the addresses of forwarding targets."""
     api_version: str
     message_max_kilobytes: int
     partition_count: int = 1
-    """How many times its size a partitioned entity shows."""
+    """The size of a partitioned entity is multiplied by it."""
 
 
 Write = Callable[[Any, str, DescriptionContext], "str | None"]
@@ -50,24 +49,24 @@ class DefinitionElement(NamedTuple):
 
     element: str
     read: Callable[[str], bool | int | str]
-    """To the plain value a config file would hold."""
+    """Returns the value as a config file has it."""
     write: Write
-    """From a definition and the name of its field; None: leave the element out."""
+    """Takes a definition and the name of its field. Returns None to leave the element out."""
     since: str = ""
-    """The first api-version that has it."""
+    """The first api-version that has the element."""
 
 
 class ReadOnlyElement(NamedTuple):
-    """An element that is told and never read."""
+    """An element that answers have, and that is ignored in requests."""
 
     element: str
     write: Callable[[EntityView, DescriptionContext], str]
-    """Text of the element."""
+    """Returns the text of the element."""
     since: str = ""
 
 
 class NestedElement(NamedTuple):
-    """An element with elements inside, told as finished XML."""
+    """An element with child elements, written as XML."""
 
     write: Callable[[EntityView, DescriptionContext], str]
 
@@ -92,12 +91,12 @@ def _read_integer(text: str) -> int | str:
 
 
 def _read_forward(text: str) -> str:
-    """A name, or a URL of any scheme and host: only the path counts."""
+    """Returns the path of a name or of a URL with any scheme and host."""
     return addresses.parse(text.strip()).path
 
 
 def _write_forward(definition: Any, field: str, context: DescriptionContext) -> str | None:
-    """An address with the scheme it was sent with: .NET and Java send http or https."""
+    """Returns an address with the scheme of the request: the SDKs of .NET and Java send http or https."""
     path = getattr(definition, field)
     scheme = getattr(definition, f"{field}_scheme")
     return None if path is None else f"{scheme}://{context.host}/{path}"
@@ -164,7 +163,7 @@ MAX_MESSAGE_SIZE = DefinitionElement(
 
 
 def _counts(view: EntityView, _: DescriptionContext) -> str:
-    """JavaScript wants exactly this: one prefix, declared on this very element."""
+    """Returns the counts. The JavaScript SDK needs exactly this: one prefix, declared on this element."""
     details = {
         "ActiveMessageCount": view.active_count,
         "DeadLetterMessageCount": view.dead_letter_count,
@@ -177,7 +176,7 @@ def _counts(view: EntityView, _: DescriptionContext) -> str:
 
 
 def _message_count(view: EntityView, _: DescriptionContext) -> str:
-    """All there are: the deferred have no count of their own, and are in none of the others."""
+    """Returns the number of all messages. Deferred messages have no count of their own."""
     return str(
         view.active_count
         + view.deferred_count
@@ -296,7 +295,7 @@ SUBSCRIPTION: tuple[DescriptionLine, ...] = (
 
 
 class DescriptionKind(NamedTuple):
-    """A kind of entity: its description's element, its table, its definition."""
+    """A kind of entity: the element of its description, its table, its definition."""
 
     element: str
     lines: tuple[DescriptionLine, ...]
@@ -319,14 +318,14 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
     definition: {one.name: one.field for one in properties}
     for definition, properties in PROPERTIES.items()
 }
-"""Of each kind of definition, the field every element stands for."""
+"""For each kind of definition, the field of each element."""
 
 DECIDED_ONCE = (SESSION, DUPLICATE_DETECTION, PARTITIONING)
-"""An update may repeat these or leave them out; the core refuses to change them."""
+"""An update may repeat these elements or leave them out; the core refuses to change them."""
 
 
 def kind_of(definition: EntityDefinition) -> DescriptionKind:
-    """The kind an entity is of."""
+    """Returns the kind of an entity."""
     return _KIND_OF[type(definition)]
 
 
@@ -334,7 +333,7 @@ def kind_of(definition: EntityDefinition) -> DescriptionKind:
 
 
 def write(view: EntityView, context: DescriptionContext) -> str:
-    """The description of an entity."""
+    """Returns the description of an entity."""
     kind = kind_of(view.definition)
     fields = FIELDS[kind.definition]
     parts: list[str] = []

@@ -1,7 +1,6 @@
-"""Rules as XML: filters, actions, and their typed key-value lists.
+"""Writes and reads rules as XML: filters, actions, and their typed key-value lists.
 
-Reads what the five SDKs send and writes what all of them can read back. Whether an SQL text makes
-sense is the core's business; here it is text.
+Reads what the five SDKs send, and writes what all of them can read. The core parses SQL texts.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 
 def read(description: atom.Element, name: str, now_ms: int) -> RuleDefinition:
-    """A rule from its description; the name is the one in the request's path."""
+    """Returns the rule in a description. Its name is the one in the path of the request."""
     return RuleDefinition(name, _read_filter(description), _read_action(description), now_ms)
 
 
 def read_default(description: atom.Element | None, now_ms: int) -> RuleDefinition:
-    """The first rule of a new subscription: the one it brings along, or the one that takes all."""
+    """Returns the first rule of a new subscription: the one in its description, or a rule that matches all messages."""
     if description is None:
         return RuleDefinition(DEFAULT_RULE, created_time_ms=now_ms)
     return read(description, description.text_of("Name") or DEFAULT_RULE, now_ms)
@@ -152,17 +151,17 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "long": lambda text: LongInteger(_integer(text)),
     "double": parse_double,
     "boolean": _boolean,
-    "dateTime": parse_date_time,  # without a zone too: Python's client sends such
+    "dateTime": parse_date_time,  # also without a time zone: the Python SDK sends that
     "duration": parse_time_span,
 }
-"""JavaScript sends every number as a double, Go every integer as an int."""
+"""The JavaScript SDK sends every number as a double, the Go SDK every integer as an int."""
 
 
 # --- out -------------------------------------------------------------------------------------
 
 
 def write(rule: RuleDefinition) -> str:
-    """The description of a rule. The action is always there: Go and JavaScript rely on it."""
+    """Returns the description of a rule. It always has an action: the SDKs of Go and JavaScript need it."""
     return atom.described(
         DESCRIPTION,
         _write_filter(rule.filter)
@@ -199,7 +198,7 @@ def _write_action(action: SqlAction | None) -> str:
 
 
 def _write_typed(element: str, type_name: str, inner: str) -> str:
-    # JavaScript looks for an attribute spelled `i:type`, whatever `i` stands for.
+    # The JavaScript SDK looks for an attribute named `i:type`, whatever `i` means.
     return f'<{element} i:type="{type_name}">{inner}</{element}>'
 
 
@@ -222,7 +221,7 @@ def _write_value(value: object) -> str:
     if value is None:
         return '<Value i:nil="true"/>'
     type_name, text = _typed_text(value)
-    # Four characters and a colon: JavaScript cuts off five, and knows neither long nor duration.
+    # Four characters and a colon: the JavaScript SDK cuts off five. It knows neither long nor duration.
     return (
         f'<Value i:type="d6p1:{type_name}" xmlns:d6p1="{atom.SCHEMA}">{atom.escape(text)}</Value>'
     )
@@ -235,7 +234,7 @@ def _typed_text(value: object) -> tuple[str, str]:
         case LongInteger():
             return "long", str(int(value))
         case int():
-            # Compared by its bounds: `in range(...)` counts up to an integer that came over AMQP.
+            # Compared with its bounds: `in range(...)` iterates for an integer of a subclass, as AMQP has.
             is_short = -_INT32_MAX - 1 <= value <= _INT32_MAX
             return "int" if is_short else "long", str(int(value))
         case float():

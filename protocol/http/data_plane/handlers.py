@@ -1,7 +1,7 @@
-"""Sending and receiving over plain HTTP requests: the REST data plane.
+"""The REST data plane: sends, receives and settles messages by HTTP requests.
 
-Each request attaches to its entity as a link would, does one thing and detaches, so it meets the
-same rules as an AMQP client. There are no sessions here: the API has no way to say one.
+Each request attaches to its entity as a link does, does one operation and detaches, so the same rules apply as to an
+AMQP client. The API has no sessions.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 60
 MAX_TIMEOUT_S = 300
 READING_S = 0.002
-"""For so long a batch is read, then others are served for as long."""
+"""How long a batch is read before others are served, and for how long they are."""
 
 MODES = {"POST": ReceiveMode.PEEK_LOCK, "DELETE": ReceiveMode.RECEIVE_AND_DELETE}
-"""What the verb on `messages/head` means."""
+"""The meaning of the method on `messages/head`."""
 SETTLEMENTS = {"DELETE": COMPLETE, "PUT": ABANDON}
-"""What the verb on a locked message means; POST renews its lock."""
+"""The meaning of the method on a locked message; POST renews its lock."""
 
 Event = SenderAttached | ReceiverAttached | SendAccepted | Drained | ReceivedMessage | BrokerError
 Expected = TypeVar("Expected", SenderAttached, ReceiverAttached, SendAccepted)
@@ -70,7 +70,7 @@ class DataPlane:
     async def handle(
         self, request: web.Request, resource: request_paths.MessageResource
     ) -> web.Response:
-        """Answer a request about messages."""
+        """Answers a request about messages."""
         try:
             match resource:
                 case request_paths.MessagesResource():
@@ -86,7 +86,7 @@ class DataPlane:
             raise LockNotFound(str(error)) from None
 
     async def stop(self, _application: web.Application) -> None:
-        """The broker stops: whoever waits for a message is told so."""
+        """Refuses requests that wait for a message, because the broker stops."""
         for exchange in tuple(self._exchanges):
             exchange.events.put_nowait(ServerBusy("The broker is stopping; try again."))
 
@@ -113,7 +113,7 @@ class DataPlane:
         return web.Response(status=201)
 
     async def _read_batch(self, body: bytes) -> list[Message]:
-        """The messages of a batch; others are served while it is read."""
+        """Returns the messages of a batch. The event loop serves others meanwhile."""
         messages = []
         sources = self._services.sources
         began_s = sources.stopwatch_s()
@@ -144,7 +144,7 @@ class DataPlane:
 
     async def _first_message(self, exchange: Exchange, timeout_s: int) -> ReceivedMessage | None:
         try:
-            # A drain is answered by the core, at once: the time-out is for waiting alone.
+            # The core answers a drain at once, so the timeout applies to waiting only.
             async with asyncio.timeout(timeout_s or None):
                 event = await exchange.next()
         except TimeoutError:
@@ -171,9 +171,9 @@ class DataPlane:
 
     @contextmanager
     def _exchange(self) -> Iterator[Exchange]:
-        """A peer for one request, detached when the request is done.
+        """Yields a peer for one request, and detaches it afterwards.
 
-        A request that was cut off gives its lock back: its client never learnt of it.
+        If the request is cancelled, its lock is released: the client does not know the lock.
         """
         exchange = Exchange()
         self._exchanges.add(exchange)
@@ -187,13 +187,13 @@ class DataPlane:
 
 
 class Exchange:
-    """The peer of one request: keeps what the core says until the request asks for it."""
+    """The peer of one request. It keeps effects until the request reads them."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
 
     def receive(self, effect: Effect) -> None:
-        """Keep an effect; a message is read at once, since it may change or leave memory later."""
+        """Keeps an effect. A message is read at once, because it may change or leave memory later."""
         match effect:
             case Deliver():
                 (message,) = messages_as_delivered(effect)
@@ -205,21 +205,21 @@ class Exchange:
                 self.events.put_nowait(effect)
 
     async def next(self) -> Event:
-        """The next event; an error is raised."""
+        """Returns the next event. Raises it if it is an error."""
         event = await self.events.get()
         if isinstance(event, BrokerError):
             raise event
         return event
 
     async def expect(self, kind: type[Expected]) -> Expected:
-        """The next event, which can only be this."""
+        """Returns the next event, which must be of this kind."""
         event = await self.next()
         assert isinstance(event, kind), f"expected {kind.__name__}, the core said {event!r}"
         return event
 
 
 async def _read(request: web.Request, max_bytes: int) -> bytes:
-    """The body; one that is too large is refused as AMQP refuses a message."""
+    """Returns the body. Raises `MessageSizeExceeded`, as for AMQP, if it is too large."""
     try:
         return await request_bodies.read(request, max_bytes)
     except BodyTooLarge as error:

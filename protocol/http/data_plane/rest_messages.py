@@ -1,7 +1,7 @@
-"""Messages as the REST data plane carries them: headers and a body, or a JSON batch.
+"""Messages in the REST data plane: headers and a body, or a JSON batch.
 
-Turns a request into the same encoded message an AMQP client would have sent, and a delivered message
-into headers and bytes. What cannot be said in a header is left out, never mangled.
+Translates a request into the encoded message that an AMQP client would send, and a delivered message into headers and
+bytes. Values that a header cannot express are left out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FIELDS = {
     "SessionId": 10,
     "ReplyToSessionId": 12,
 }
-"""Broker properties that are fields of the properties section, by position."""
+"""Broker properties in the properties section, by position."""
 _CONTENT_TYPE_FIELD = 6
 _FIELD_COUNT = 13
 _TEXT_ANNOTATIONS = {
@@ -79,7 +79,7 @@ _READ_ONLY = frozenset(
         "ContentType",
     }
 )
-"""A client that sends on what it received still carries them."""
+"""Ignored. A client that forwards a received message sends them."""
 
 _HTTP_HEADERS = frozenset(
     {
@@ -91,9 +91,8 @@ _HTTP_HEADERS = frozenset(
         *("user-agent", "vary", "via", "warning", "www-authenticate", "x-real-ip", "x-request-id"),
     }
 )
-"""These speak about the request or the answer and not about the message, as do those beginning
-with one of `_HTTP_PREFIXES`. Not every header HTTP knows: the service's own manual shows a message
-property called Priority."""
+"""Headers of the request or the answer, and not properties of the message, as those that begin with one of
+`_HTTP_PREFIXES`. Not all headers of HTTP: the manual of the service has a message property named Priority."""
 _HTTP_PREFIXES = (
     *("accept", "access-control-", "content-", "if-", "proxy-", "sec-"),
     *("strict-transport-", "x-forwarded-", "x-ms-"),
@@ -119,7 +118,7 @@ def read_single(
     headers: Iterable[tuple[str, str]],
     sources: ProtocolSources,
 ) -> Message:
-    """The message of one request; raises `ArgumentError`."""
+    """Returns the message of one request. Raises `ArgumentError`."""
     broker_properties: Mapping[str, Any] = {}
     properties: dict[str, object] = {}
     for name, text in headers:
@@ -131,8 +130,8 @@ def read_single(
 
 
 def read_batch(body: bytes, max_messages: int, sources: ProtocolSources) -> Iterator[Message]:
-    """The messages of a batch request, one after the other, so that others can be served in between;
-    raises `ArgumentError`, or `MessageSizeExceeded` if they are too many."""
+    """Yields the messages of a batch request, so that others can be served in between. Raises `ArgumentError`, or
+    `MessageSizeExceeded` if there are too many."""
     for number, item in enumerate(_items(body), 1):
         if number > max_messages:
             raise MessageSizeExceeded(f"A batch has at most {max_messages} messages.")
@@ -153,7 +152,7 @@ def read_batch(body: bytes, max_messages: int, sources: ProtocolSources) -> Iter
 
 
 def _items(body: bytes) -> Iterator[Any]:
-    """The items of a JSON array, none of which is read before the one before it was taken."""
+    """Yields the items of a JSON array. Each is parsed when it is requested."""
     try:
         text = body.decode(json.detect_encoding(body))
         position = _skip_space(text, 0)
@@ -233,7 +232,7 @@ def _is_http(name: str) -> bool:
 
 
 def _header_value(text: str) -> object:
-    """Strings are quoted, numbers and truth values are not; other text is taken as it is."""
+    """Returns the value of a header: a JSON string, number or boolean, or else the text itself."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -261,7 +260,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _time_to_live_ms(value: Any) -> int:
-    """Seconds, or a .NET time span."""
+    """Returns the milliseconds of a number of seconds or of a .NET time span."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e12:
         return int(value * 1000)
     if isinstance(value, str) and (match := _TIME_SPAN.fullmatch(value)):
@@ -285,18 +284,18 @@ def _moment(name: str, value: Any) -> Timestamp:
 
 
 class ReceivedMessage(NamedTuple):
-    """A delivered message, ready to be an answer."""
+    """A delivered message, as the answer to a request."""
 
     headers: Mapping[str, str]
     body: bytes
     name: str
-    """Message id, or sequence number where it has none that is plain in a path."""
+    """The message id, or the sequence number if the id cannot be used in a path."""
     token: str
-    """The lock's; empty where there is none."""
+    """The lock token; empty if there is none."""
 
 
 def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> ReceivedMessage:
-    """A delivered message; to be called at once, since it changes afterwards."""
+    """Returns a delivered message. Must be called at once, because the message changes afterwards."""
     sections = _sections(encode_message(message, lock_token, locked_until_ms))
     fields = [plain(field) for field in sections.get(PROPERTIES) or ()]
     fields += [None] * (_FIELD_COUNT - len(fields))
@@ -338,7 +337,7 @@ def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> R
 
 
 def _sections(data: bytes) -> dict[int, Any]:
-    """Values by section; the content of several data sections is joined."""
+    """Returns the values by section. The contents of several data sections are joined."""
     sections: dict[int, Any] = {}
     for code, start, _ in sections_of(data):
         value: Any = decode(data, start)[0]
@@ -352,7 +351,7 @@ def _sections(data: bytes) -> dict[int, Any]:
 
 
 def _body(sections: Mapping[int, Any]) -> bytes:
-    """Bytes as they are, text as UTF-8, anything else AMQP can say as JSON."""
+    """Returns bytes as they are, text as UTF-8, and any other AMQP value as JSON."""
     if DATA in sections:
         return bytes(sections[DATA])
     value = sections[SEQUENCE] if SEQUENCE in sections else sections.get(VALUE)
