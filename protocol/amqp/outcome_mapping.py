@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import (
+from broker.core.contract.settlement import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Peer
     from protocol.identity.managed_identity import TokenRequest
     from protocol.sources import ProtocolSources
 

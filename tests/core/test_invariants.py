@@ -14,11 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
-    DEFER,
-    RELEASE,
     AttachSender,
     CancelScheduled,
     Declare,
@@ -28,7 +23,6 @@ from broker.core.contract.commands import (
     PayloadsLoaded,
     Peek,
     ReceiveDeferred,
-    ReceiveMode,
     RenewLocks,
     Schedule,
     Send,
@@ -39,6 +33,14 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.message import MessageState
+from broker.core.contract.settlement import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    RELEASE,
+    ReceiveMode,
+)
 from broker.core.queues.deadlines import Due
 from broker.core.queues.sessions import LOCK_GRACE_MS, Session
 from config.model.definitions import (

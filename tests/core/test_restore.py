@@ -8,10 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
-    DEFER,
     AttachSender,
     GetEntity,
     GetSessionState,
@@ -19,9 +15,15 @@ from broker.core.contract.commands import (
     Peek,
     SetSessionState,
     Settle,
+    Tick,
+)
+from broker.core.contract.settlement import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
     Settlement,
     SettlementKind,
-    Tick,
 )
 from broker.core.contract.turn import Turn
 from broker.core.entities.stored_definitions import definition_from_json, definition_to_json

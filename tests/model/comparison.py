@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from broker.core.contract.commands import Command, Peer
-    from broker.core.contract.effects import Effect
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Effect, Peer
     from broker.core.contract.message import Message
     from broker.core.contract.records import Record
     from broker.core.namespace import Namespace

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.contract.commands import ReceiveMode
+from broker.core.contract.settlement import ReceiveMode
 from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import TopicDefinition
 from tests.model.model_entities import (
@@ -27,7 +27,7 @@ from tests.model.naive_model import Model, shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from broker.core.contract.commands import Peer
+    from broker.core.contract.effects import Peer
 
 
 class Handed(NamedTuple):

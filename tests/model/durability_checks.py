@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import SettlementKind
 from broker.core.contract.effects import Deliver, SendAccepted, Settled
 from broker.core.contract.records import MessagesStored
+from broker.core.contract.settlement import SettlementKind
 from tests.model.run_entities import fields_of, mark_of
 
 if TYPE_CHECKING:

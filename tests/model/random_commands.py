@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.core.contract import commands as ask
-from broker.core.contract.commands import ReceiveMode, SessionRequest
+from broker.core.contract.commands import SessionRequest
+from broker.core.contract.settlement import ReceiveMode
 from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    ABANDON,
-    DEFER,
     AttachSender,
     CreateEntity,
     Declare,
@@ -16,13 +14,13 @@ from broker.core.contract.commands import (
     PayloadsLoaded,
     Peek,
     ReceiveDeferred,
-    ReceiveMode,
     Schedule,
     Send,
     Settle,
     UpdateEntity,
 )
 from broker.core.contract.errors import EntityDisabled, TransactionRolledBack
+from broker.core.contract.settlement import ABANDON, DEFER, ReceiveMode
 from config.model.definitions import (
     CorrelationFilter,
     EntityDefinition,

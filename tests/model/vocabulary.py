@@ -16,8 +16,8 @@ from tests.model.run_entities import START_MS, fields_of, mark_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from broker.core.contract.commands import Command, Peer
-    from broker.core.contract.effects import Effect
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Effect, Peer
     from broker.core.contract.message import Message
 
 

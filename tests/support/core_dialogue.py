@@ -17,13 +17,13 @@ from broker.core.contract.commands import (
     Command,
     Credit,
     PayloadsLoaded,
-    ReceiveMode,
     Send,
     SessionRequest,
     Tick,
 )
 from broker.core.contract.errors import BrokerError, UndecodableMessage
 from broker.core.contract.message import Message
+from broker.core.contract.settlement import ReceiveMode
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace

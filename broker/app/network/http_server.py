@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
-    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Peer
     from config.files.topology import Topology
     from config.settings.settings import Settings
     from protocol.identity.managed_identity import TokenRequest

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.app.runtime.clock import Clock
-    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
     from config.files.topology import Topology
     from config.settings.settings import Settings

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.committer import Committer
     from broker.app.runtime.rule_compiler import RuleCompiler
-    from broker.core.contract.commands import Command, Peer
-    from broker.core.contract.effects import Effect
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Effect, Peer
     from broker.core.contract.errors import BrokerError
     from broker.core.namespace import Namespace
 

@@ -1,162 +1,135 @@
-"""What may be asked of the core. Facts without behaviour, plural wherever traffic is.
+"""Commands: the requests that the core carries out. Values without behaviour.
 
-`Namespace.apply` is the one place that acts on them. A `Peer` is whoever asked: the core only
-carries it, and addresses the effects of the command to it. `handle` and `request` are the peer's
-own marks, given back untouched in the answer.
+`Namespace.apply` carries them out. Commands that come with every message hold many messages or tokens.
+Each command names its peer, and the answers go to that peer. `handle` and `request` identify what is
+answered; the core returns them unchanged. `connection` identifies the connection that a command came
+from: a transaction is valid only on the connection that declared it.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.core.contract.effects import Effect
+    from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
-    from broker.core.routing.compiled_rule import CompiledRule
+    from broker.core.contract.settlement import ReceiveMode, Settlement
     from config.model.definitions import EntityDefinition, RuleDefinition
 
 
-class Peer(Protocol):
-    """Where effects go: an AMQP link, a management request's link, an HTTP request.
+class PrecompiledRule(Protocol):
+    """A rule that was compiled before its command was applied, because compiling can take long.
 
-    A peer with a `connection` gets its effects in one order with the others of that connection."""
+    `routing.compiled_rule.CompiledRule` implements it. Commands only carry it.
+    """
 
-    def receive(self, effect: Effect) -> None:
-        """Called once what the effect promises is durable, in order."""
-
-
-class ReceiveMode(Enum):
-    PEEK_LOCK = "peek-lock"
-    RECEIVE_AND_DELETE = "receive-and-delete"
-
-
-class SettlementKind(Enum):
-    COMPLETE = "complete"
-    ABANDON = "abandon"
-    DEFER = "defer"
-    DEAD_LETTER = "dead-letter"
-    RELEASE = "release"
-    """Give back unharmed: unlocked, and no failed delivery counted."""
-
-
-class Settlement(NamedTuple):
-    """What to do with a locked message."""
-
-    kind: SettlementKind
-    properties: Mapping[str, bytes | None] | None = None
-    """Application properties to modify, values encoded."""
-    reason: str | None = None
-    description: str | None = None
-
-
-COMPLETE = Settlement(SettlementKind.COMPLETE)
-ABANDON = Settlement(SettlementKind.ABANDON)
-DEFER = Settlement(SettlementKind.DEFER)
-DEAD_LETTER = Settlement(SettlementKind.DEAD_LETTER)
-RELEASE = Settlement(SettlementKind.RELEASE)
+    @property
+    def definition(self) -> RuleDefinition:
+        """The rule from which it was compiled."""
 
 
 class SessionRequest(NamedTuple):
-    """Which session a receiver wants."""
+    """The session that a receiver asks for."""
 
     session_id: str | None
-    """None: the next available one."""
+    """None asks for the next available session."""
     timeout_ms: int = 65_000
-    """How long to wait for the next available one."""
+    """How long to wait for the next available session."""
 
 
 # --- links -----------------------------------------------------------------------------------
 
 
 class AttachSender(NamedTuple):
-    """Answered by `SenderAttached` or `Refused`."""
+    """Attach a sender. Answered by `SenderAttached` or `AttachRefused`."""
 
     peer: Peer
     path: str
     via: str | None = None
-    """Transfer destination: messages sent to `path` go on to this entity."""
+    """Transfer destination: messages sent to `path` are transferred to this entity."""
     connection: object = None
-    """Where it comes from: a transaction is good on the connection that declared it."""
 
 
 class AttachReceiver(NamedTuple):
-    """Answered by `ReceiverAttached`, perhaps after waiting for a session, or `Refused`."""
+    """Attach a receiver. Answered by `ReceiverAttached`, perhaps after a wait for a session, or by
+    `AttachRefused`."""
 
     peer: Peer
     path: str
     mode: ReceiveMode
     session: SessionRequest | None = None
     connection: object = None
-    """Where it comes from: a transaction is good on the connection that declared it."""
 
 
 class Detach(NamedTuple):
-    """Links are gone. Detached, or closed with their connection, they leave their message locks
-    standing; lost with a connection that broke they give them up, each a failed delivery."""
+    """The links have ended. Messages stay locked after a detach and after a normal close of the
+    connection. If the connection was lost, the locks end and each counts as a failed delivery."""
 
     peers: Sequence[Peer]
     connection_lost: bool = False
 
 
 class Credit(NamedTuple):
-    """How many messages the receiver takes in all, counted from attach; answered by `Drained`
-    when `drain` asks to use up or give back what is left, or by `DrainGoesOn` to be asked again."""
+    """Grant credit to a receiver. With `drain`, credit that is not used is returned: answered by
+    `Drained`, or by `DrainGoesOn` if the peer has to send this command again."""
 
     peer: Peer
     limit: int
+    """How many messages the receiver takes in total since it attached."""
     drain: bool = False
 
 
 class Send(NamedTuple):
-    """Independent messages, each with its own answer: `Accepted` or `SendRefused`."""
+    """Send independent messages. Each is answered by `SendAccepted` or `SendRefused`."""
 
     peer: Peer
     messages: Sequence[Message]
     handles: Sequence[object]
-    """One a message; None for a pre-settled transfer that gets no answer."""
+    """One for each message. None for a pre-settled transfer, which gets no answer."""
     transaction_id: bytes | None = None
     connection: object = None
-    """Where it comes from, for when the link is gone by now."""
+    """Needed here too, because the link may be detached when the command is applied."""
 
 
 class SendBatch(NamedTuple):
-    """Messages that are stored together or not at all, with one answer."""
+    """Send messages that are stored together or not at all. There is one answer."""
 
     peer: Peer
     messages: Sequence[Message]
     handle: object
     transaction_id: bytes | None = None
     size_bytes: int = 0
-    """As it was sent, which is what a client's limit is about; 0 for the sum of its messages."""
+    """Size of the batch as it was sent; the client's limit concerns this size. 0 means the sum of
+    the sizes of its messages."""
     connection: object = None
-    """Where it comes from, for when the link is gone by now."""
+    """See `Send`."""
 
 
 class Settle(NamedTuple):
-    """Settle locks taken through the peer's queue; tokens are independent. Answered by `Settled`
-    and, for those whose lock is lost, `SettleRefused`. In a transaction `SettlementHeld` comes
-    first, and `Settled` when it commits."""
+    """Settle messages that are locked in the queue of the peer. Tokens are independent. Answered by
+    `Settled`, and by `SettleRefused` for lost locks. In a transaction `SettlementHeld` comes first, and
+    `Settled` when the transaction commits."""
 
     peer: Peer
     tokens: Sequence[bytes]
     handles: Sequence[object]
-    """One a token; None where the receiver wants no answer."""
+    """One for each token. None if the receiver expects no answer."""
     settlement: Settlement
     transaction_id: bytes | None = None
     connection: object = None
-    """Where it comes from, for when the link is gone by now."""
+    """See `Send`."""
 
 
-# --- requests: each answered by one `Reply` carrying the same request mark ---------------------
+# --- requests: each is answered by one `Reply` with the same `request` --------------------------
 
 
 class RenewLocks(NamedTuple):
-    """Reply: list of new locked-until times, in order. One lost lock refuses all."""
+    """Renew message locks. Reply: list of the new ends of the locks, in order. One lost lock refuses
+    the whole request."""
 
     peer: Peer
     request: object
@@ -165,7 +138,7 @@ class RenewLocks(NamedTuple):
 
 
 class SettleByToken(NamedTuple):
-    """Settle whichever link a lock was given to. Reply: None. All or nothing."""
+    """Settle messages that were locked through any link. Reply: None. All or nothing."""
 
     peer: Peer
     request: object
@@ -178,18 +151,19 @@ class SettleByToken(NamedTuple):
 
 
 class Peek(NamedTuple):
-    """Reply: list of messages from a sequence number on; nothing is locked or changed."""
+    """Read messages from a sequence number on, without a lock. Reply: list of messages."""
 
     peer: Peer
     request: object
     path: str
     from_sequence_number: int
-    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
+    count: int  # type: ignore[assignment]  # hides `tuple.count`, which nobody calls
     session_id: str | None = None
 
 
 class ReceiveDeferred(NamedTuple):
-    """Reply: list of (message, lock token or None). All or nothing."""
+    """Receive deferred messages by sequence number. Reply: list of (message, lock token or None). All
+    or nothing."""
 
     peer: Peer
     request: object
@@ -200,7 +174,8 @@ class ReceiveDeferred(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Reply: list of sequence numbers. Messages carry their own time. All or nothing."""
+    """Send messages that become active at their own scheduled time. Reply: list of sequence numbers.
+    All or nothing."""
 
     peer: Peer
     request: object
@@ -211,7 +186,7 @@ class Schedule(NamedTuple):
 
 
 class CancelScheduled(NamedTuple):
-    """Reply: None. All or nothing."""
+    """Delete scheduled messages. Reply: None. All or nothing."""
 
     peer: Peer
     request: object
@@ -222,18 +197,16 @@ class CancelScheduled(NamedTuple):
 
 
 class RenewSessionLock(NamedTuple):
-    """Reply: new locked-until time."""
+    """Renew the lock of a session. Reply: the new end of the lock."""
 
     peer: Peer
     request: object
     path: str
     session_id: str
-    holder: object | None = None
-    """The connection that asks, where known: only the session's holder may renew."""
 
 
 class SetSessionState(NamedTuple):
-    """Reply: None. None clears."""
+    """Set the state of a session; None clears it. Reply: None."""
 
     peer: Peer
     request: object
@@ -243,7 +216,7 @@ class SetSessionState(NamedTuple):
 
 
 class GetSessionState(NamedTuple):
-    """Reply: bytes, or None where there is no state."""
+    """Get the state of a session. Reply: bytes, or None if the session has no state."""
 
     peer: Peer
     request: object
@@ -252,8 +225,7 @@ class GetSessionState(NamedTuple):
 
 
 class ListSessions(NamedTuple):
-    """Reply: list of session ids. `updated_since_ms` None: with messages or state; else those
-    whose state was set after that time."""
+    """List the ids of sessions that have messages or a state. Reply: list of session ids."""
 
     peer: Peer
     request: object
@@ -261,11 +233,12 @@ class ListSessions(NamedTuple):
     skip: int
     top: int
     updated_since_ms: int | None = None
+    """If given, list only sessions whose state was set after this time."""
     after_session_id: str | None = None
 
 
 class DeleteMessages(NamedTuple):
-    """Delete the oldest unlocked messages enqueued before a time. Reply: how many."""
+    """Delete the oldest unlocked messages that were enqueued before a time. Reply: their number."""
 
     peer: Peer
     request: object
@@ -279,35 +252,37 @@ class DeleteMessages(NamedTuple):
 
 
 class CreateEntity(NamedTuple):
-    """Reply: `EntityView`."""
+    """Create a queue, topic or subscription. Reply: `EntityView`."""
 
     peer: Peer
     request: object
     path: str
     definition: EntityDefinition
-    compiled: Sequence[CompiledRule | BrokerError] = ()
-    """The rules of a subscription, all of them, if they have been compiled already."""
+    compiled: Sequence[PrecompiledRule | BrokerError] = ()
+    """All rules of a new subscription, or their errors, if they were compiled before."""
 
 
 class UpdateEntity(NamedTuple):
-    """Reply: `EntityView`. Takes effect for attached clients at once. A subscription keeps its
-    rules whatever the definition says: they change through `AddRule` and `RemoveRule`.
+    """Change an entity. Reply: `EntityView`. Attached links see the change at once.
 
-    The command is applied to the entity as it is in the turn, not as its sender once read it: what
-    another client changed in between is never written back."""
+    The rules of a subscription are not changed: the core ignores `definition.rules` here, and
+    `AddRule` and `RemoveRule` change rules.
+
+    The command is applied to the entity as it is in the turn, not as its sender read it before. It
+    never writes back what another client changed in between."""
 
     peer: Peer
     request: object
     path: str
     definition: EntityDefinition
     keeps: frozenset[str] = frozenset()
-    """Fields of the definition that the request says nothing about: they stay as they are."""
+    """Fields of the definition that the request does not mention. They keep their values."""
     refusals: Mapping[str, BrokerError] = MappingProxyType({})
-    """Fields that the sender may repeat but not change, with the refusal that a change gets."""
+    """Fields that the request may repeat but not change, each with the error for a change."""
 
 
 class DeleteEntity(NamedTuple):
-    """Reply: None. Its links are detached."""
+    """Delete an entity and detach its links. Reply: None."""
 
     peer: Peer
     request: object
@@ -315,7 +290,7 @@ class DeleteEntity(NamedTuple):
 
 
 class GetEntity(NamedTuple):
-    """Reply: `EntityView`, definition and counts."""
+    """Get an entity. Reply: `EntityView`."""
 
     peer: Peer
     request: object
@@ -323,30 +298,32 @@ class GetEntity(NamedTuple):
 
 
 class ListEntities(NamedTuple):
-    """Reply: list of `EntityView` in name order. `topic` lists a topic's subscriptions."""
+    """List entities of a kind. Reply: list of `EntityView`, ordered by name."""
 
     peer: Peer
     request: object
     kind: str
     topic: str | None = None
+    """If given, list the subscriptions of this topic."""
     skip: int = 0
     top: int = 100
 
 
 class AddRule(NamedTuple):
-    """Reply: the `RuleDefinition` as it is now. With `replace` it takes the place of the rule of its name, which must exist."""
+    """Add a rule to a subscription. Reply: the stored `RuleDefinition`."""
 
     peer: Peer
     request: object
     path: str
     rule: RuleDefinition
     replace: bool = False
-    compiled: Sequence[CompiledRule | BrokerError] = ()
-    """The rule, if it has been compiled already, or why it cannot be."""
+    """Replace the rule of this name, which must exist. Otherwise it must not exist."""
+    compiled: Sequence[PrecompiledRule | BrokerError] = ()
+    """The rule, or its error, if it was compiled before."""
 
 
 class RemoveRule(NamedTuple):
-    """Reply: None."""
+    """Remove a rule from a subscription. Reply: None."""
 
     peer: Peer
     request: object
@@ -355,7 +332,7 @@ class RemoveRule(NamedTuple):
 
 
 class GetRule(NamedTuple):
-    """Reply: `RuleDefinition`."""
+    """Get a rule. Reply: `RuleDefinition`."""
 
     peer: Peer
     request: object
@@ -364,7 +341,7 @@ class GetRule(NamedTuple):
 
 
 class ListRules(NamedTuple):
-    """Reply: list of `RuleDefinition`."""
+    """List the rules of a subscription. Reply: list of `RuleDefinition`, ordered by name."""
 
     peer: Peer
     request: object
@@ -377,18 +354,17 @@ class ListRules(NamedTuple):
 
 
 class Declare(NamedTuple):
-    """Reply: the transaction id."""
+    """Declare a transaction. Reply: the transaction id."""
 
     peer: Peer
     request: object
     transaction_id: bytes | None = None
-    """One that the client has been told already; None: one is made."""
+    """An id that the client already has. None: the core creates one."""
     connection: object = None
-    """Where it comes from: a transaction is good on the connection that declared it."""
 
 
 class Discharge(NamedTuple):
-    """Reply: None once all of it is applied, or all of it dropped when `fail`."""
+    """Commit a transaction, or roll it back if `fail`. Reply: None."""
 
     peer: Peer
     request: object
@@ -398,8 +374,9 @@ class Discharge(NamedTuple):
 
 
 class DoomTransaction(NamedTuple):
-    """Something was sent or settled under a transaction that could not be taken: it must not be
-    committed without that. No reply; nothing happens if this connection has declared no such one."""
+    """A send or settlement of this transaction did not become a command. The transaction can only be
+    rolled back, because a commit would leave that operation out. No reply. Ignored if this connection
+    has no such transaction."""
 
     transaction_id: bytes
     connection: object
@@ -410,11 +387,11 @@ class DoomTransaction(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time has passed: act on every deadline that is due."""
+    """Time has passed. Carry out everything that is due, and a part of the remaining work."""
 
 
 class PayloadsLoaded(NamedTuple):
-    """Bodies that `PayloadsNeeded` asked for, by payload id."""
+    """The bodies and annotations that `PayloadsNeeded` requested, by payload id."""
 
     payloads: Mapping[int, tuple[bytes, bytes]]
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.core.contract.commands import Peer, Settlement
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
     from broker.core.contract.message_changes import MessageChanges
+    from broker.core.contract.settlement import Settlement
     from config.model.definitions import EntityDefinition
 
 
@@ -23,6 +23,17 @@ _LOCK_TOKEN = attrgetter("lock_token")
 
 Content = tuple[int, "MessageChanges | None", bytes | None, bytes]
 """What can change about a message in a queue: see `content_of`."""
+
+
+class Peer(Protocol):
+    """The receiver of effects: an AMQP link, the link of a management request, or an HTTP request.
+
+    The core does not look inside. A command names its peer, and the effects of the command go there. A
+    peer with a `connection` gets its effects in one order with the other peers of that connection.
+    """
+
+    def receive(self, effect: Effect) -> None:
+        """Take an effect. Called in order, and only after the records of the turn are durable."""
 
 
 class SenderAttached(NamedTuple):

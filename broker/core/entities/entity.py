@@ -30,7 +30,7 @@ from config.model.definitions import (
 )
 
 if TYPE_CHECKING:
-    from broker.core.contract.commands import Peer
+    from broker.core.contract.effects import Peer
     from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.environment import Environment
     from config.model.definitions import EntityDefinition

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from broker.core.contract.commands import ReceiveMode
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import AttachRefused, ReceiverAttached, SenderAttached
 from broker.core.contract.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
+from broker.core.contract.settlement import ReceiveMode
 from broker.core.entities.topic import Topic
 from broker.core.queues.dispatcher import Receiver
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
@@ -24,8 +24,9 @@ from config.model.definitions import EntityKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.core.contract.commands import AttachReceiver, AttachSender, Credit, Peer
+    from broker.core.contract.commands import AttachReceiver, AttachSender, Credit
     from broker.core.contract.counting import Counts
+    from broker.core.contract.effects import Peer
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity

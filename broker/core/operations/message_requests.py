@@ -10,7 +10,6 @@ from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import ReceiveMode
 from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import (
     ArgumentOutOfRange,
@@ -22,6 +21,7 @@ from broker.core.contract.errors import (
     QuotaExceeded,
 )
 from broker.core.contract.message import MessageState
+from broker.core.contract.settlement import ReceiveMode
 from broker.core.messages.session_ids import session_key
 from broker.core.operations.link_operations import receivable, sendable
 from broker.core.operations.partition_keys import partition_keys
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from broker.core.contract import commands as ask
+    from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
@@ -166,7 +167,7 @@ class MessageRequests:
             raise _not_found()
         return message
 
-    def _holder(self, peer: ask.Peer, queue: Queue, messages: Sequence[Message]) -> Receiver:
+    def _holder(self, peer: Peer, queue: Queue, messages: Sequence[Message]) -> Receiver:
         """Who gets the locks: the session's holder, or whoever asks."""
         if queue.sessions is None:
             return self._links.fetcher(peer, queue)

@@ -21,7 +21,7 @@ from broker.core.contract.errors import (
 from broker.core.contract.records import RulesDeleted, RulesStored
 from broker.core.entities.stored_definitions import rule_from_json
 from broker.core.entities.subscription import Subscription
-from broker.core.routing.compiled_rule import compile_rule
+from broker.core.routing.compiled_rule import CompiledRule, compile_rule
 from config.model.limits import RELAXED
 from config.model.names import wrong_rule_name
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from broker.core.contract.records import RuleRow
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
-    from broker.core.routing.compiled_rule import CompiledRule
     from config.model.definitions import RuleDefinition
     from config.model.limits import Limits
 
@@ -104,7 +103,7 @@ class RuleAdministration:
         self,
         rules: Sequence[RuleDefinition],
         now_ms: int,
-        compiled: Sequence[CompiledRule | BrokerError] = (),
+        compiled: Sequence[ask.PrecompiledRule | BrokerError] = (),
     ) -> list[CompiledRule]:
         """The rules a subscription will be created with. Raises if it cannot have them."""
         self._check_count(len(rules))
@@ -162,9 +161,10 @@ class RuleAdministration:
             )
 
     def _compile(
-        self, rule: RuleDefinition, compiled: Sequence[CompiledRule | BrokerError] = ()
+        self, rule: RuleDefinition, compiled: Sequence[ask.PrecompiledRule | BrokerError] = ()
     ) -> CompiledRule:
-        """The compiled rule; compiled now if it has not been before."""
+        """Returns the rule that was compiled before, or compiles it. Raises the error of a rule that
+        could not be compiled."""
         if len(rule.name) > self._limits.name_max_characters:
             raise ArgumentError(
                 f"A rule's name has at most {self._limits.name_max_characters} characters."
@@ -172,6 +172,7 @@ class RuleAdministration:
         for ready in compiled:
             if isinstance(ready, BrokerError):
                 raise ready
+            assert isinstance(ready, CompiledRule)
             return ready._replace(definition=rule)
         return compile_rule(rule, self._limits)
 

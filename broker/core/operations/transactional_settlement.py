@@ -17,7 +17,8 @@ from broker.core.queues.settlement import return_locked, settle_locked
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.core.contract.commands import Peer, Settlement
+    from broker.core.contract.effects import Peer
+    from broker.core.contract.settlement import Settlement
     from broker.core.contract.turn import Turn
     from broker.core.queues.queue import Queue
 

@@ -26,7 +26,8 @@ from broker.core.queues.deadlines import Due
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.core.contract.commands import Declare, Discharge, DoomTransaction, Peer
+    from broker.core.contract.commands import Declare, Discharge, DoomTransaction
+    from broker.core.contract.effects import Peer
     from broker.core.contract.turn import Turn
     from broker.core.operations.transactional_settlement import TransactionalSettlement
     from broker.core.queues.environment import Environment

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import ReceiveMode
 from broker.core.contract.effects import Drained
+from broker.core.contract.settlement import ReceiveMode
 from broker.core.queues.ready_messages import ReadyMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.core.contract.commands import Peer
+    from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.operations.forwarding import Forwarder

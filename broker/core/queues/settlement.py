@@ -9,19 +9,19 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import SettlementKind
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import NotAllowed
 from broker.core.contract.message import MessageState
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import MessagesUpdated
+from broker.core.contract.settlement import SettlementKind
 from broker.core.messages.message_rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.core.contract.commands import Settlement
     from broker.core.contract.message import Message
+    from broker.core.contract.settlement import Settlement
     from broker.core.contract.turn import Turn
     from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.queue import Queue

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from broker.core.contract import commands
-from broker.core.contract.commands import ReceiveMode
 from broker.core.contract.effects import Effect, Reply
 from broker.core.contract.errors import (
     ArgumentError,
@@ -19,6 +18,7 @@ from broker.core.contract.errors import (
     MessageNotFound,
     NotImplementedHere,
 )
+from broker.core.contract.settlement import ReceiveMode
 from config.model.limits import INT32_MAX
 from protocol.addresses import is_subscription
 from protocol.amqp.nodes import management_arguments as arguments

@@ -31,7 +31,8 @@ from protocol.identity import SEND
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from broker.core.contract.commands import Command, Peer
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Peer
     from config.model.definitions import EntityDefinition
     from protocol.http.broker_services import BrokerServices
 

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from aiohttp import web
 
 from broker.core.contract import commands
-from broker.core.contract.commands import ABANDON, COMPLETE, ReceiveMode
 from broker.core.contract.effects import (
     AttachRefused,
     Deliver,
@@ -34,6 +33,7 @@ from broker.core.contract.errors import (
     MessageSizeExceeded,
     ServerBusy,
 )
+from broker.core.contract.settlement import ABANDON, COMPLETE, ReceiveMode
 from protocol.http import request_bodies, request_paths
 from protocol.http.data_plane import rest_messages
 from protocol.http.data_plane.rest_messages import ReceivedMessage

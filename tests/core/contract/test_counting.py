@@ -7,8 +7,6 @@ from collections import Counter
 import pytest
 
 from broker.core.contract.commands import (
-    COMPLETE,
-    RELEASE,
     AttachSender,
     CancelScheduled,
     Declare,
@@ -20,10 +18,9 @@ from broker.core.contract.commands import (
     SendBatch,
     Settle,
     SettleByToken,
-    Settlement,
-    SettlementKind,
 )
 from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.settlement import COMPLETE, RELEASE, Settlement, SettlementKind
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (
     CLIENT,

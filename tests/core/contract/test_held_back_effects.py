@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.contract.commands import (
+from broker.core.contract.commands import Detach, ReceiveDeferred, RenewLocks, Settle
+from broker.core.contract.effects import messages_as_delivered
+from broker.core.contract.message import MessageState
+from broker.core.contract.settlement import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
     DEFER,
-    Detach,
-    ReceiveDeferred,
     ReceiveMode,
-    RenewLocks,
-    Settle,
     Settlement,
     SettlementKind,
 )
-from broker.core.contract.effects import messages_as_delivered
-from broker.core.contract.message import MessageState
 from tests.support.core_dialogue import (
     CLIENT,
     START_MS,

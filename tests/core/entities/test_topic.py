@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from broker.core.contract.commands import (
-    COMPLETE,
     AddRule,
     AttachSender,
     CancelScheduled,
@@ -28,6 +27,7 @@ from broker.core.contract.errors import (
     QuotaExceeded,
     UndecodableMessage,
 )
+from broker.core.contract.settlement import COMPLETE
 from config.model.definitions import (
     CorrelationFilter,
     EntityStatus,

@@ -5,20 +5,16 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
-    DEFER,
     AttachSender,
     DeleteMessages,
     Detach,
     PayloadsLoaded,
     Peek,
     ReceiveDeferred,
-    ReceiveMode,
     Settle,
     UpdateEntity,
 )
+from broker.core.contract.settlement import ABANDON, COMPLETE, DEAD_LETTER, DEFER, ReceiveMode
 from broker.core.queues.ready_messages import READ_AHEAD_MESSAGES
 from config.model.definitions import (
     EntityDefinition,

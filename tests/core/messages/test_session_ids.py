@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    DEFER,
     Detach,
     GetSessionState,
     ListSessions,
     Peek,
     ReceiveDeferred,
-    ReceiveMode,
     RenewSessionLock,
     SetSessionState,
     Settle,
 )
 from broker.core.contract.errors import NotAllowed, SessionCannotBeLocked
 from broker.core.contract.records import SessionStateSet
+from broker.core.contract.settlement import DEFER, ReceiveMode
 from broker.core.messages.session_ids import session_key
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (

@@ -5,22 +5,24 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
-    DEFER,
-    RELEASE,
     Detach,
     GetEntity,
     Peek,
     ReceiveDeferred,
-    ReceiveMode,
     RenewLocks,
     Settle,
     SettleByToken,
 )
 from broker.core.contract.errors import ArgumentOutOfRange, MessageNotFound
 from broker.core.contract.message import MessageState
+from broker.core.contract.settlement import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    RELEASE,
+    ReceiveMode,
+)
 from config.model.definitions import QueueDefinition
 from config.model.limits import Limits
 from tests.support.core_dialogue import (

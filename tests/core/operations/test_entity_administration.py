@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from broker.core.contract.commands import (
-    COMPLETE,
-    DEAD_LETTER,
     AttachSender,
     CreateEntity,
     DeleteEntity,
@@ -28,6 +26,7 @@ from broker.core.contract.errors import (
     Unauthorized,
 )
 from broker.core.contract.records import EntityDeleted, EntityStored
+from broker.core.contract.settlement import COMPLETE, DEAD_LETTER
 from broker.core.contract.turn import Turn
 from broker.core.routing.sql.sql_errors import SqlSyntaxError
 from config.model.definitions import (

@@ -8,7 +8,6 @@ import pytest
 
 from broker.core.contract import effects
 from broker.core.contract.commands import (
-    DEAD_LETTER,
     AttachSender,
     CreateEntity,
     DeleteEntity,
@@ -18,6 +17,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.errors import ArgumentError, NotAllowed, ServerBusy
+from broker.core.contract.settlement import DEAD_LETTER
 from config.model.definitions import (
     UNLIMITED_MS,
     EntityDefinition,

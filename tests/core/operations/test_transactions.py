@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
     AttachReceiver,
     AttachSender,
     CancelScheduled,
@@ -16,7 +13,6 @@ from broker.core.contract.commands import (
     Discharge,
     DoomTransaction,
     Peek,
-    ReceiveMode,
     Schedule,
     Send,
     SendBatch,
@@ -35,6 +31,7 @@ from broker.core.contract.errors import (
     TransactionRolledBack,
     TransactionUnknown,
 )
+from broker.core.contract.settlement import ABANDON, COMPLETE, DEAD_LETTER, ReceiveMode
 from config.model.definitions import EntityStatus, QueueDefinition
 from config.model.limits import Limits
 from tests.support.core_dialogue import (

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from broker.core.contract.commands import (
-    COMPLETE,
     AttachSender,
     CreateEntity,
     DeleteEntity,
@@ -24,6 +23,7 @@ from broker.core.contract.commands import (
 from broker.core.contract.effects import Reply, Settled, SettleRefused
 from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExceeded
 from broker.core.contract.records import MessagesDeleted, MessagesUpdated
+from broker.core.contract.settlement import COMPLETE
 from broker.core.operations.send_and_settle import ATOMIC_COPIES_MAX
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
     AttachSender,
     DeleteEntity,
     DeleteMessages,
@@ -17,6 +15,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.message import Message
+from broker.core.contract.settlement import ABANDON, COMPLETE
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.message_index import BLOCK_BITS
 from broker.core.queues.packed_messages import pack

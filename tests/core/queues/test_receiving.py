@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    COMPLETE,
-    DEAD_LETTER,
     AttachReceiver,
     Detach,
     GetEntity,
     Peek,
-    ReceiveMode,
     RenewLocks,
     Settle,
 )
@@ -22,6 +19,7 @@ from broker.core.contract.errors import (
     NotAllowed,
     QuotaExceeded,
 )
+from broker.core.contract.settlement import COMPLETE, DEAD_LETTER, ReceiveMode
 from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import (
     EntityStatus,

@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
-    ABANDON,
-    COMPLETE,
-    DEFER,
     DeleteEntity,
     Detach,
     GetSessionState,
     ListSessions,
     Peek,
     ReceiveDeferred,
-    ReceiveMode,
     RenewLocks,
     RenewSessionLock,
     SetSessionState,
@@ -32,6 +28,7 @@ from broker.core.contract.errors import (
     SessionLockLost,
 )
 from broker.core.contract.records import SessionStateSet
+from broker.core.contract.settlement import ABANDON, COMPLETE, DEFER, ReceiveMode
 from broker.core.queues.dispatcher import BURST_MAX_BYTES
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
 from broker.core.queues.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.contract.commands import (
+from broker.core.contract.commands import Detach, GetEntity, Peek, Settle, SettleByToken
+from broker.core.contract.errors import EntityNotFound, MessageLockLost, NotAllowed
+from broker.core.contract.message import MessageState
+from broker.core.contract.settlement import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
     DEFER,
     RELEASE,
-    Detach,
-    GetEntity,
-    Peek,
-    Settle,
-    SettleByToken,
     Settlement,
     SettlementKind,
 )
-from broker.core.contract.errors import EntityNotFound, MessageLockLost, NotAllowed
-from broker.core.contract.message import MessageState
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (
     CLIENT,
