@@ -332,18 +332,18 @@ class Clients(RuleBasedStateMachine):
         expected = set()
         for queue in self.queues:
             locked = {m for m in queue.index.walk() if m.lock_token is not None}
-            assert locked == set(queue.locks.values())
-            for token, one in queue.locks.items():
+            assert locked == set(queue.locks.messages(queue.locks))
+            for token, holder in queue.locks.items():
+                one = holder.locked[token]
                 assert token == one.lock_token
-                assert one in one.lock_holder.held
-                if isinstance(one.lock_holder.dispatcher, Session):
-                    assert queue.sessions.of(one).holder is one.lock_holder
+                if isinstance(holder.dispatcher, Session):
+                    assert queue.sessions.of(one).holder is holder
                 else:
                     expected.add(one)
         assert expected == waiting
         links = self.dialogue.namespace._links
         for receiver in (*links._receivers.values(), *links._lingering.values()):
-            assert all(held.lock_holder is receiver for held in receiver.held)
+            assert all(receiver.queue.locks[token] is receiver for token in receiver.locked)
 
     @invariant()
     def a_held_session_has_one_deadline_and_no_other_has(self):

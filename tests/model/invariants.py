@@ -55,11 +55,11 @@ def _check_counts(queue: Queue) -> None:
 
 def _check_locks(queue: Queue) -> None:
     locked = [message for message in queue.index.walk() if message.lock_token is not None]
-    assert queue.locks == {message.lock_token: message for message in locked}
+    assert queue.locks.keys() == {message.lock_token for message in locked}
     for message in locked:
         assert message.state is not MessageState.SCHEDULED
-        assert message.lock_holder is not None
-        assert message in message.lock_holder.held
+        assert message.lock_token is not None
+        assert queue.locks[message.lock_token].locked[message.lock_token] is message
 
 
 def _check_sessions(queue: Queue) -> None:

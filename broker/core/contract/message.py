@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker.core.contract.message_changes import MessageChanges
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.queue import Queue
 
 PropertyValue = object
@@ -45,7 +44,6 @@ class Message:
         "expires_at_ms",
         "header",
         "id",
-        "lock_holder",
         "lock_token",
         "locked_until_ms",
         "payload_id",
@@ -103,8 +101,6 @@ class Message:
         self.lock_token: bytes | None = None
         """16 bytes in RFC 4122 order; None while unlocked."""
         self.locked_until_ms = 0
-        self.lock_holder: Receiver | None = None
-        """Who got the lock: settling goes by token, losing a connection by holder."""
 
     @property
     def waits(self) -> bool:
@@ -133,7 +129,6 @@ class Message:
         twin.changes = self.changes
         twin.lock_token = None
         twin.locked_until_ms = 0
-        twin.lock_holder = None
         return twin
 
     def copy_with(self, content: tuple[int, MessageChanges | None, bytes | None, bytes]) -> Message:

@@ -96,7 +96,6 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
         message.queue = None
         message.lock_token = None
         message.locked_until_ms = 0
-        message.lock_holder = None
         messages.append(message)
     return messages
 
@@ -126,6 +125,5 @@ def messages_as_sent(rows: Iterable[SentRow]) -> list[Message]:
         message.queue = None
         message.lock_token = None
         message.locked_until_ms = 0
-        message.lock_holder = None
         messages.append(message)
     return messages

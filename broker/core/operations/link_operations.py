@@ -18,7 +18,7 @@ from broker.core.entities.topic import Topic
 from broker.core.queues.dispatcher import Receiver
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.queues.sessions import Session
-from broker.core.queues.settlement import give_up_locks
+from broker.core.queues.settlement import release_locks
 from config.model.definitions import EntityKind
 
 if TYPE_CHECKING:
@@ -201,9 +201,9 @@ class LinkOperations:
                 continue
             self._receivers.pop(peer, None)
             self.release(receiver, now_ms, turn)
-            if connection_lost and receiver.held and not self._holds_locks:
-                give_up_locks(receiver, now_ms, turn, failed=True)
-            elif receiver.held:
+            if connection_lost and receiver.locked and not self._holds_locks:
+                release_locks(receiver, now_ms, turn, failed=True)
+            elif receiver.locked:
                 self._lingering[peer] = receiver
 
     def forget(self, receiver: Receiver) -> None:

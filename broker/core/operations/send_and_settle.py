@@ -328,7 +328,7 @@ class Shipment:
 def give_up_mismatched(queue: Queue, tokens: Iterable[bytes], now_ms: int, turn: Turn) -> None:
     """Give back messages whose settlement was refused because of their partition. The service does
     so, as a test of the .NET SDK notes (`TransactionThrowsWhenOperationsOfDifferentPartitions...`)."""
-    return_locked(queue, [queue.locks[token] for token in tokens], now_ms, turn, failed=True)
+    return_locked(queue, queue.locks.messages(tokens), now_ms, turn, failed=True)
 
 
 def _sort_out(

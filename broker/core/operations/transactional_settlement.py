@@ -65,8 +65,7 @@ class TransactionalSettlement:
     @property
     def partition_keys(self) -> Iterable[tuple[int, str]]:
         """See `Step`."""
-        messages = [self._queue.locks[token] for token in self.tokens]
-        return partition_keys(self._queue.entity, messages)
+        return partition_keys(self._queue.entity, self._queue.locks.messages(self.tokens))
 
     def is_repeated_by(self, peer: Peer, settlement: Settlement) -> bool:
         """Whether the same link asks for the same settlement again."""
@@ -97,6 +96,6 @@ class TransactionalSettlement:
         """After a rollback, return the messages that no receiver can settle any more to the queue.
         Each counts as a failed delivery."""
         locks = self._queue.locks
-        lost = [locks[token] for token in self._forgotten if token in locks]
+        lost = locks.messages(token for token in self._forgotten if token in locks)
         if lost:
             return_locked(self._queue, lost, now_ms, turn, failed=True)

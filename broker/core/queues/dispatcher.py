@@ -39,10 +39,10 @@ class Receiver:
         "delivered",
         "dispatcher",
         "draining",
-        "gave_up_locks",
-        "held",
         "limit",
+        "locked",
         "locks",
+        "lost_locks",
         "paused",
         "peer",
         "queue",
@@ -63,10 +63,10 @@ class Receiver:
         self.draining = False
         self.paused = False
         """It got a full burst and has not asked for more since."""
-        self.held: dict[Message, None] = {}
-        """What is locked through it, in the order it was."""
-        self.gave_up_locks = False
-        """All that it holds is lost, though not all of it may be back in its place yet."""
+        self.locked: dict[bytes, Message] = {}
+        """The messages that it has locked, by token. `Locks` changes it."""
+        self.lost_locks = False
+        """All its locks are lost, but some messages may not be back in their places yet."""
         self.burst: list[Message] = []
         self.burst_bytes = 0
         """What this dispatch has given it so far."""

@@ -1,7 +1,9 @@
-"""The locks of one queue, by token.
+"""The locks of one queue.
 
-Owns who holds which message and until when; what becomes of a message when its lock ends is the
-queue's. A lock under a session's has no deadline of its own: the session's is its.
+A lock is booked in four places, and only `Locks` writes them: the token and the end of the lock on the
+message, the holder by token here, the message by token at the holder (`Receiver.locked`), and the
+deadline. A message lock under a session lock has no deadline: it ends with the session lock.
+`settlement.py` decides what happens to a message when its lock ends.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
 
 
 SESSION_MESSAGE_LOCKED_UNTIL_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, which the service sends as the end of a session message's
-own lock. Were it the session's, the .NET SDK would forget the token of a deferred message at that
-time, however often the session is renewed."""
+"""The last millisecond of the year 9999. The service sends it as the end of the lock of a session
+message. If it sent the end of the session lock, the .NET SDK would forget the token of a deferred message
+at that time, even if the session lock was renewed."""
 
 
-class Locks(dict[bytes, "Message"]):
-    """What is locked. A mapping, because every settlement begins with looking up its tokens."""
+class Locks(dict[bytes, "Receiver"]):
+    """The holders of locks by token. A dict, because every settlement looks up its tokens first."""
 
     __slots__ = ("_environment",)
 
@@ -37,27 +39,26 @@ class Locks(dict[bytes, "Message"]):
     def begin(
         self, holder: Receiver, messages: Sequence[Message], until_ms: int, *, expire: bool
     ) -> list[bytes]:
-        """Lock messages that nobody holds; their tokens, in order."""
+        """Lock unlocked messages. Returns their tokens, in order."""
         new_lock_token = self._environment.new_lock_token
         tokens = [new_lock_token() for _ in messages]
         for message, token in zip(messages, tokens, strict=True):
             message.lock_token = token
             message.locked_until_ms = until_ms
-            message.lock_holder = holder
-        self.update(zip(tokens, messages, strict=True))
-        holder.held.update(dict.fromkeys(messages))
+        self.update(dict.fromkeys(tokens, holder))
+        holder.locked.update(zip(tokens, messages, strict=True))
         if expire:
             self._environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
         return tokens
 
-    def of(self, tokens: Iterable[bytes]) -> list[Message]:
-        """The messages locked under these tokens. Raises if one is lost."""
+    def messages(self, tokens: Iterable[bytes]) -> list[Message]:
+        """Returns the messages with these tokens. Raises `MessageLockLost` if one is not locked."""
         messages = []
         for token in tokens:
-            message = self.get(token)
-            if message is None:
+            holder = self.get(token)
+            if holder is None:
                 raise MessageLockLost
-            messages.append(message)
+            messages.append(holder.locked[token])
         return messages
 
     def extend(self, messages: Sequence[Message], until_ms: int) -> None:
@@ -69,27 +70,20 @@ class Locks(dict[bytes, "Message"]):
         deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
 
     def end(self, tokens: Iterable[bytes]) -> list[Message]:
-        """Unlock the messages of these tokens, every one of which must be here."""
+        """Unlock messages and return them. Each token must be locked."""
         pop = self.pop
-        messages = [pop(token) for token in tokens]
+        discard = self._environment.deadlines.discard
+        messages: list[Message] = []
         until_ms = 0
-        holder: Receiver | None = None
         alike: list[Message] = []
-        for message in messages:
-            if message.locked_until_ms != until_ms or message.lock_holder is not holder:
-                self._forget_locks(holder, until_ms, alike)
-                until_ms, holder, alike = message.locked_until_ms, message.lock_holder, []
+        """Messages in a row whose locks end at the same time: one call removes their deadlines."""
+        for token in tokens:
+            message = pop(token).locked.pop(token)
+            if message.locked_until_ms != until_ms:
+                discard(Due.MESSAGE_LOCK, until_ms, alike)
+                until_ms, alike = message.locked_until_ms, []
             alike.append(message)
-            message.lock_token = message.lock_holder = None
-        self._forget_locks(holder, until_ms, alike)
+            message.lock_token = None
+            messages.append(message)
+        discard(Due.MESSAGE_LOCK, until_ms, alike)
         return messages
-
-    def _forget_locks(
-        self, holder: Receiver | None, until_ms: int, messages: Sequence[Message]
-    ) -> None:
-        """Remove locks with the same holder and end. One call to the deadlines removes them all."""
-        if holder is not None:
-            held = holder.held
-            for message in messages:
-                held.pop(message, None)
-            self._environment.deadlines.discard(Due.MESSAGE_LOCK, until_ms, messages)

@@ -89,7 +89,6 @@ class PackedMessages:
             message.annotations = b""
             message.lock_token = None
             message.locked_until_ms = 0
-            message.lock_holder = None
             messages.append(message)
         return messages
 

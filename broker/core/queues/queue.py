@@ -374,19 +374,19 @@ class Queue:
         if self.entity.is_deleted:
             return []
         if self.overdue_ms:
-            return [token for token in tokens if token in locks and self._is_live(locks[token])]
+            return [token for token in tokens if token in locks and self._is_live(token)]
         return [token for token in tokens if token in locks]
 
-    def _is_live(self, locked: Message) -> bool:
-        assert locked.lock_holder is not None
-        return locked.locked_until_ms > self.overdue_ms and not locked.lock_holder.gave_up_locks
+    def _is_live(self, token: bytes) -> bool:
+        holder = self.locks[token]
+        return holder.locked[token].locked_until_ms > self.overdue_ms and not holder.lost_locks
 
     def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
         """Extend locks, all or none; the new ends, in order. Raises if one is lost.
 
         A lock under a session's has no end to move: it is the session's lock that is renewed.
         """
-        messages = self.locks.of(tokens)
+        messages = self.locks.messages(tokens)
         if self.sessions is not None:
             return [message.locked_until_ms for message in messages]
         until_ms = now_ms + self.lock_duration_ms

@@ -19,7 +19,7 @@ from broker.core.messages.session_ids import session_key
 from broker.core.queues.deadlines import Due
 from broker.core.queues.dispatcher import BURST_MAX_BYTES
 from broker.core.queues.ready_messages import ReadyMessages
-from broker.core.queues.settlement import give_up_locks
+from broker.core.queues.settlement import release_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -297,7 +297,7 @@ class Sessions:
     def close(self, session: Session, now_ms: int, turn: Turn) -> None:
         """The holder is done with it: what it did not settle is as before, no delivery counted."""
         receiver = self._end_hold(session)
-        give_up_locks(receiver, now_ms, turn, failed=False)
+        release_locks(receiver, now_ms, turn, failed=False)
         self._after_hold(session)
 
     def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
@@ -305,7 +305,7 @@ class Sessions:
         receiver = self._end_hold(session)
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
         self._queue.entity.receivers.pop(receiver, None)
-        give_up_locks(receiver, now_ms, turn, failed=True)
+        release_locks(receiver, now_ms, turn, failed=True)
         self._after_hold(session)
 
     def _end_hold(self, session: Session) -> Receiver:

@@ -90,11 +90,11 @@ def return_locked(
     queue.environment.backlog.act(act, queue, locked, now_ms, turn)
 
 
-def give_up_locks(holder: Receiver, now_ms: int, turn: Turn, *, failed: bool) -> None:
-    """A receiver loses all that it holds."""
-    if holder.held:
-        holder.gave_up_locks = True
-        return_locked(holder.queue, holder.held, now_ms, turn, failed=failed)
+def release_locks(holder: Receiver, now_ms: int, turn: Turn, *, failed: bool) -> None:
+    """End all locks of a receiver."""
+    if holder.locked:
+        holder.lost_locks = True
+        return_locked(holder.queue, holder.locked.values(), now_ms, turn, failed=failed)
 
 
 def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
