@@ -26,6 +26,7 @@ from broker.core.operations.send_and_settle import Traffic
 from broker.core.operations.transactions import Transactions
 from broker.core.queues.deadlines import Due
 from broker.core.queues.environment import Environment
+from broker.core.queues.queue import queue_of
 from broker.core.queues.settlement import return_locked
 from broker.core.restore import restore_messages, restore_session_states
 from config.model.definitions import EntityKind
@@ -96,7 +97,7 @@ class Namespace:
         payloads = Payloads(payload_budget_bytes)
         environment = Environment(reader, new_lock_token, limits, ids, payloads, name)
         directory = Directory()
-        arrivals = Admission(environment)
+        arrivals = Admission(environment, directory)
         links = LinkOperations(environment, directory, hold_locks=hold_locks_after_connection_loss)
         transactions = Transactions(environment)
         traffic = Traffic(limits, links, directory, arrivals, transactions)
@@ -106,7 +107,7 @@ class Namespace:
         self._environment = environment
         self._directory = directory
         self._arrivals = arrivals
-        self._activations = ScheduledActivation(arrivals, environment.backlog)
+        self._activations = ScheduledActivation(directory, arrivals, environment.backlog)
         self._now_ms = 0
         self._links = links
         self._transactions = transactions
@@ -380,7 +381,7 @@ class Namespace:
             late: dict[int, list[Message]] = {}
             for message in messages:
                 at_ms = message.scheduled_enqueue_time_ms
-                if queue.entity.is_deleted:
+                if queue.is_closed:
                     break
                 if message.state is MessageState.SCHEDULED and at_ms <= now_ms:
                     late.setdefault(at_ms, []).append(message)
@@ -398,11 +399,12 @@ class Namespace:
         for message in messages:
             if not payloads.over_budget:
                 return
-            if message.queue is None:
+            queue = queue_of(message)
+            if queue is None:
                 continue
             if message.body is not None:
                 payloads.evict(message)
-            message.queue.pack(message.sequence_number)
+            queue.pack(message.sequence_number)
 
     # --- deadlines --------------------------------------------------------------------------
     # Each is given its own moment as the time: however late the timer fires, or however far a
@@ -474,17 +476,17 @@ def _slice(command: ask.Send | ask.Settle, start: int, end: int) -> ask.Send | a
 def _by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
     """In the order of numbers, which is not always that in which they came into the calendar."""
     every = list(messages)
-    queue = every[0].queue if every else None
+    queue = queue_of(every[0]) if every else None
     alike = [message for message in every if message.queue is queue]
     if len(alike) == len(every):  # what falls due at one moment was nearly always sent to one queue
-        if queue is None or queue.entity.is_deleted:
+        if queue is None or queue.is_closed:
             return {}
         alike.sort(key=_SEQUENCE_NUMBER)
         return {queue: alike}
     queues: dict[Queue, list[Message]] = {}
     for message in every:
-        queue = message.queue
-        if queue is not None and not queue.entity.is_deleted:
+        queue = queue_of(message)
+        if queue is not None and not queue.is_closed:
             queues.setdefault(queue, []).append(message)
     for alike in queues.values():
         alike.sort(key=_SEQUENCE_NUMBER)

@@ -120,7 +120,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orp
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].last_sequence_number = number
-    topics = {topic.account: topic for topic in by_id.values() if isinstance(topic, Topic)}
+    topics = {topic.usage: topic for topic in by_id.values() if isinstance(topic, Topic)}
     for (entity_id, sub_queue), messages in _by_place(remembered).items():
         entity = by_id.get(entity_id)
         if entity is None:
@@ -133,7 +133,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orp
         for message in messages:
             if message.payload_id != message.id:
                 payloads.share(message.payload_id, 1)
-        topic = topics.get(entity.account)
+        topic = topics.get(entity.usage)
         if topic is not None and topic is not entity:
             # A topic stores nothing of its own: its numbers go on from those of the copies.
             main = topic.main

@@ -316,10 +316,10 @@ class Clients(RuleBasedStateMachine):
             ):
                 assert counted == sum(one.state is state for one in live)
             states = queue.sessions.state_bytes if queue.sessions is not None else 0
-            account = id(queue.account)
+            account = id(queue.usage)
             accounts[account] = accounts.get(account, 0) + queue.size_bytes + states
         for queue in self.queues:
-            assert accounts[id(queue.account)] == queue.account.size_bytes
+            assert accounts[id(queue.usage)] == queue.usage.size_bytes
 
     @invariant()
     def a_message_has_at_most_one_lock_and_a_lock_has_its_message(self):

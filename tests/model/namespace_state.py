@@ -80,7 +80,7 @@ def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityState:
         {}
         if duplicates is None
         else {one: until_ms for one, until_ms in duplicates._seen.items() if until_ms > now_ms},
-        entity.account.size_bytes,
+        entity.usage.size_bytes,
     )
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker.core.contract.message_changes import MessageChanges
-    from broker.core.queues.queue import Queue
 
 PropertyValue = object
 """str, int, float, bool, bytes, UUID, datetime or None, as decoded by the edge."""
@@ -26,6 +25,14 @@ class MessageState(IntEnum):
     ACTIVE = 0
     DEFERRED = 1
     SCHEDULED = 2
+
+
+class QueueAddress(Protocol):
+    """The queue of a message, as far as the store has to know it. `queues.queue.Queue` implements it."""
+
+    entity_id: int
+    sub_queue: int
+    """0 the entity itself, 1 its dead-letter queue, 2 its transfer dead-letter queue."""
 
 
 class Message:
@@ -84,7 +91,8 @@ class Message:
         """Key in the store, unique in the whole broker; moves with the message between queues."""
         self.payload_id = 0
         """Key of the stored body; equals `id` unless copies on several subscriptions share it."""
-        self.queue: Queue | None = None
+        self.queue: QueueAddress | None = None
+        """The queue that it is in, or None. `queues.queue.queue_of` returns it as a `Queue`."""
         self.sequence_number = 0
         self.enqueue_sequence_number = 0
         """The number given where it was first accepted; differs after forward or fan-out."""

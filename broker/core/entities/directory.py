@@ -28,11 +28,12 @@ _TRANSFER_SUFFIX = "/$transfer"
 class Directory:
     """Entities by path."""
 
-    __slots__ = ("_by_path", "_count_below", "keys", "queue_and_topic_count")
+    __slots__ = ("_by_id", "_by_path", "_count_below", "keys", "queue_and_topic_count")
 
     def __init__(self) -> None:
         self._by_path: dict[str, Entity] = {}
         """In lower case; subscriptions too."""
+        self._by_id: dict[int, Entity] = {}
         self._count_below: dict[str, int] = {}
         """How many entities have a path that continues this one, by path in lower case."""
         self.queue_and_topic_count = 0
@@ -58,6 +59,10 @@ class Directory:
         if entity is None:
             raise EntityNotFound(path)
         return entity
+
+    def entity_of(self, queue: Queue) -> Entity:
+        """Returns the entity of a queue or sub-queue, which must not be deleted."""
+        return self._by_id[queue.entity_id]
 
     def queue(self, path: str) -> Queue:
         """The queue, or sub-queue, of this path. Raises if there is none."""
@@ -85,6 +90,7 @@ class Directory:
     def add(self, entity: Entity) -> None:
         """An entity exists. A subscription is made known to its topic."""
         self._by_path[entity.path.lower()] = entity
+        self._by_id[entity.id] = entity
         for path in _paths_above(entity.path):
             self._count_below[path] = self._count_below.get(path, 0) + 1
         self.keys.replace(entity.path, None, entity.definition)
@@ -97,6 +103,7 @@ class Directory:
     def remove(self, entity: Entity) -> None:
         """An entity is gone."""
         del self._by_path[entity.path.lower()]
+        del self._by_id[entity.id]
         for path in _paths_above(entity.path):
             self._count_below[path] -= 1
             if not self._count_below[path]:

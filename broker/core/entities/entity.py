@@ -20,6 +20,7 @@ from broker.core.entities.stored_definitions import definition_to_json
 from broker.core.queues.deadlines import Due
 from broker.core.queues.duplicate_window import DuplicateWindow
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
+from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.queues.sessions import Sessions
 from config.model.definitions import (
     ENTITY_KINDS,
@@ -41,15 +42,6 @@ _NO_SENDING = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 _NO_RECEIVING = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
 
 
-class Account:
-    """How much an entity holds. A topic has one with all its subscriptions."""
-
-    __slots__ = ("size_bytes",)
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-
-
 class Entity:
     """A queue or a subscription; `Topic` is one too."""
 
@@ -57,7 +49,6 @@ class Entity:
         "_here_since_ms",
         "_idle_at_ms",
         "accessed_time_ms",
-        "account",
         "created_time_ms",
         "dead_letters",
         "definition",
@@ -70,10 +61,10 @@ class Entity:
         "max_message_bytes",
         "max_size_bytes",
         "path",
-        "receivers",
         "senders",
         "transfer_dead_letters",
         "updated_time_ms",
+        "usage",
     )
 
     def __init__(
@@ -83,25 +74,27 @@ class Entity:
         path: str,
         definition: EntityDefinition,
         now_ms: int,
-        account: Account | None = None,
+        usage: QuotaUsage | None = None,
     ) -> None:
         self.environment = environment
         self.id = entity_id
         self.path = path
-        self.account = account or Account()
+        self.usage = usage or QuotaUsage()
         self.created_time_ms = self.updated_time_ms = now_ms
         self.accessed_time_ms = 0
         """0: nobody has used it yet."""
         self._here_since_ms = now_ms
         """When it was created, or restored from the store."""
-        self.main = Queue(self, path, MAIN)
-        self.dead_letters = Queue(self, f"{path}/$DeadLetterQueue", DEAD_LETTERS)
-        self.transfer_dead_letters = Queue(
-            self, f"{path}/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS
+        self.main, self.dead_letters, self.transfer_dead_letters = (
+            Queue(environment, entity_id, path + suffix, sub_queue, self.usage)
+            for suffix, sub_queue in (
+                ("", MAIN),
+                ("/$DeadLetterQueue", DEAD_LETTERS),
+                ("/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS),
+            )
         )
         self.main.dead_letters = self.dead_letters
         self.senders: dict[Peer, None] = {}
-        self.receivers: dict[Receiver, None] = {}
         self.duplicates: DuplicateWindow | None = None
         self.is_deleted = False
         self._idle_at_ms = 0
@@ -116,6 +109,16 @@ class Entity:
     def queues(self) -> tuple[Queue, Queue, Queue]:
         """Its own queue and its sub-queues, in the order of their numbers in the store."""
         return self.main, self.dead_letters, self.transfer_dead_letters
+
+    @property
+    def receivers(self) -> list[Receiver]:
+        """The receivers of all its queues."""
+        return [receiver for queue in self.queues for receiver in queue.receivers]
+
+    @property
+    def receiver_count(self) -> int:
+        """How many receivers its queues have."""
+        return sum(len(queue.receivers) for queue in self.queues)
 
     @property
     def copies_per_message(self) -> int:
@@ -156,6 +159,8 @@ class Entity:
             self._detect_duplicates(
                 definition.duplicate_window_ms if definition.requires_duplicate_detection else 0
             )
+        for queue in self.queues:
+            queue.keeps_locked_bodies = self.is_partitioned
         if not isinstance(definition, TopicDefinition):
             for queue in self.queues:
                 queue.lock_duration_ms = definition.lock_duration_ms
@@ -200,7 +205,7 @@ class Entity:
         if max(sizes) > self.max_message_bytes:
             return False
         return not self.max_size_bytes or (
-            self.account.size_bytes + sum(sizes) <= self.max_size_bytes
+            self.usage.size_bytes + sum(sizes) <= self.max_size_bytes
         )
 
     def refuses_size(self, size: int, already_bytes: int) -> BrokerError | None:
@@ -210,7 +215,7 @@ class Entity:
                 f"The received message (size:{size}) exceeds the limit "
                 f"({self.max_message_bytes} bytes) currently allowed on the link."
             )
-        size_bytes = self.account.size_bytes + already_bytes
+        size_bytes = self.usage.size_bytes + already_bytes
         if 0 < self.max_size_bytes < size_bytes + size:
             return QuotaExceeded(
                 "The maximum entity size has been reached or exceeded for "
@@ -236,13 +241,13 @@ class Entity:
         deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
         limit_ms = self.idle_limit_ms
         if limit_ms < UNLIMITED_MS and not self.is_deleted:
-            since_ms = now_ms if self.senders or self.receivers else self.idle_since_ms
+            since_ms = now_ms if self.senders or self.receiver_count else self.idle_since_ms
             self._idle_at_ms = max(since_ms + limit_ms, now_ms + 1)
             deadlines.add(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nobody has used it for longer than it may be idle."""
-        if self.senders or self.receivers:
+        if self.senders or self.receiver_count:
             return False
         return self.idle_since_ms + self.idle_limit_ms <= now_ms
 

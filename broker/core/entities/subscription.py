@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.records import RuleRow
-from broker.core.entities.entity import Account, Entity
+from broker.core.entities.entity import Entity
 from broker.core.entities.stored_definitions import rule_to_json
 from config.model.definitions import SubscriptionDefinition
 
 if TYPE_CHECKING:
     from broker.core.contract.effects import EntityView
     from broker.core.queues.environment import Environment
+    from broker.core.queues.quota_usage import QuotaUsage
     from config.model.definitions import EntityDefinition, RuleDefinition
 
 
@@ -42,7 +43,7 @@ class Subscription(Entity):
         path: str,
         definition: EntityDefinition,
         now_ms: int,
-        account: Account,
+        usage: QuotaUsage,
     ) -> None:
         self._rules: dict[str, NumberedRule] = {}
         """By name in lower case, in the order of their numbers."""
@@ -50,7 +51,7 @@ class Subscription(Entity):
         """The same names, sorted: rules are listed by name, page by page."""
         self._last_rule_number = 0
         self._full_definition: SubscriptionDefinition | None = None
-        super().__init__(environment, entity_id, path, definition, now_ms, account)
+        super().__init__(environment, entity_id, path, definition, now_ms, usage)
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`. Rules are not part of it."""

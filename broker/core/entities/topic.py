@@ -19,8 +19,9 @@ from broker.core.contract.records import (
     MessagesUpdated,
     PayloadRow,
 )
-from broker.core.entities.entity import Account, Entity
+from broker.core.entities.entity import Entity
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.routing.rule_index import TopicRules
 from config.model.definitions import UNLIMITED_MS, SubscriptionDefinition
 
@@ -68,7 +69,7 @@ class Topic(Entity):
             environment.reader.encode_property,
             lambda: UUID(bytes=new_lock_token(), version=4),
         )
-        super().__init__(environment, entity_id, path, definition, now_ms, Account())
+        super().__init__(environment, entity_id, path, definition, now_ms, QuotaUsage())
 
     @property
     def wants_session_ids(self) -> bool:
@@ -223,7 +224,7 @@ class Topic(Entity):
         """See `Entity.view`."""
         return replace(
             super().view(),
-            size_bytes=self.account.size_bytes,
+            size_bytes=self.usage.size_bytes,
             subscription_count=len(self.subscriptions),
             sql_filter_count=self._rules.rule_count - self._rules.correlation_filter_count,
             correlation_filter_count=self._rules.correlation_filter_count,

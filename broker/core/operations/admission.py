@@ -15,12 +15,14 @@ from broker.core.contract.records import MessagesDeleted, MessagesUpdated
 from broker.core.entities.topic import Topic
 from broker.core.messages.message_rows import rows_of
 from broker.core.messages.session_ids import session_key
+from broker.core.queues.queue import queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
     from broker.core.queues.environment import Environment
 
@@ -30,10 +32,11 @@ _NOBODY: Mapping[int, BrokerError] = {}
 class Admission:
     """Screens messages and lets them in."""
 
-    __slots__ = ("_environment",)
+    __slots__ = ("_directory", "_environment")
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, directory: Directory) -> None:
         self._environment = environment
+        self._directory = directory
 
     def refusals(self, entity: Entity, messages: Sequence[Message]) -> Mapping[int, BrokerError]:
         """Which of these messages cannot be taken, by position, and why."""
@@ -101,9 +104,10 @@ class Admission:
     def activate(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         """Scheduled messages of one entity are due."""
         due = sorted(messages, key=lambda message: message.sequence_number)
-        queue = due[0].queue
+        queue = queue_of(due[0])
         assert queue is not None
-        if not isinstance(queue.entity, Topic):
+        entity = self._directory.entity_of(queue)
+        if not isinstance(entity, Topic):
             queue.activate(due, now_ms, turn)
             return
         # Rules look into messages: those whose bodies are in the store wait until they are back.
@@ -118,7 +122,7 @@ class Admission:
             if message.session_id is None and message.body is not None:
                 # When it was sent, perhaps no subscription wanted to know.
                 message.session_id = reader.session_id(message.body)
-        queue.entity.republish(due, now_ms, turn)
+        entity.republish(due, now_ms, turn)
 
     def _identify_sessions(
         self, entity: Entity, messages: Sequence[Message]

@@ -243,7 +243,7 @@ class EntityAdministration:
         elif isinstance(definition, SubscriptionDefinition):
             topic, _ = self._directory.topic_of(path)
             entity = Subscription(
-                self._environment, entity_id, path, definition, now_ms, topic.account
+                self._environment, entity_id, path, definition, now_ms, topic.usage
             )
         else:
             entity = Entity(self._environment, entity_id, path, definition, now_ms)
@@ -287,7 +287,7 @@ class EntityAdministration:
         turn: Turn,
         queue: Queue | None = None,
     ) -> None:
-        for receiver in list(entity.receivers):
+        for receiver in entity.receivers:
             if queue is None or receiver.queue is queue:
                 waiting = receiver.dispatcher is None
                 self._links.release(receiver, now_ms, turn)

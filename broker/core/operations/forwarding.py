@@ -70,16 +70,19 @@ class ForwardedLater:
 class Forwarder:
     """Takes whatever becomes ready in one queue, and sends it on."""
 
-    __slots__ = ("_arrivals", "_destination", "_directory", "_later", "_queue")
+    __slots__ = ("_arrivals", "_destination", "_directory", "_later", "_path", "_queue")
 
     def __init__(
         self,
+        path: str,
         queue: Queue,
         destination: str,
         directory: Directory,
         arrivals: Admission,
         later: ForwardedLater,
     ) -> None:
+        self._path = path
+        """The path of the entity that the queue belongs to."""
         self._queue = queue
         self._destination = destination
         self._directory = directory
@@ -163,7 +166,7 @@ class Forwarder:
                 f"exceeded. This value is set to {hops_max}."
             )
             return TOO_MANY_HOPS_REASON, description
-        if destination.account is self._queue.account:
+        if destination.usage is self._queue.usage:
             before_bytes = -message.size  # it leaves the same account that it goes to
         error = destination.refuses_size(message.size, before_bytes)
         if error is not None:
@@ -195,7 +198,7 @@ class Forwarder:
 
     def _one_hop_on(self, changes: MessageChanges) -> MessageChanges:
         if self._queue.sub_queue != MAIN and changes.dead_letter_source is None:
-            changes = replace(changes, dead_letter_source=self._queue.entity.path)
+            changes = replace(changes, dead_letter_source=self._path)
         return replace(changes, hops=changes.hops + 1)
 
     def _refuse(
@@ -260,7 +263,7 @@ class Forwarding:
                 self._dispatchers.pop(queue.dispatcher, None)
             else:
                 forwarder = Forwarder(
-                    queue, destination, self._directory, self._arrivals, self._later
+                    entity.path, queue, destination, self._directory, self._arrivals, self._later
                 )
                 _set_forwarder(queue, forwarder)
                 self._dispatchers[queue.dispatcher] = None

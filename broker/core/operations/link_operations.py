@@ -110,8 +110,8 @@ class LinkOperations:
     def attach_sender(self, command: AttachSender, now_ms: int, turn: Turn) -> None:
         """Let a peer send to a queue or topic."""
         try:
-            queue = sendable(self._directory, command.path)
-            queue.entity.check_sending()
+            entity, _ = sendable(self._directory, command.path)
+            entity.check_sending()
             if command.via is not None:
                 if not self._environment.limits.offers_more_than_plain_queues:
                     raise NotAllowed("Sending via an entity is not offered in the 'Basic' tier.")
@@ -119,7 +119,6 @@ class LinkOperations:
         except BrokerError as error:
             self._refuse(command, error, turn)
             return
-        entity = queue.entity
         self._senders[command.peer] = Sender(entity, command.via, command.connection)
         entity.senders[command.peer] = None
         entity.accessed_time_ms = now_ms
@@ -128,8 +127,8 @@ class LinkOperations:
     def attach_receiver(self, command: AttachReceiver, now_ms: int, turn: Turn) -> None:
         """Let a peer receive from a queue, subscription or sub-queue."""
         try:
-            queue = receivable(self._directory, command.path)
-            self._check_receivers(queue, sessionful=command.session is not None)
+            entity, queue = receivable(self._directory, command.path)
+            self._check_receivers(entity, queue, sessionful=command.session is not None)
             receiver = Receiver(command.peer, queue, command.mode, command.connection)
             if queue.sessions is not None and command.session is not None:
                 queue.sessions.request(receiver, command.session, now_ms, turn)
@@ -140,8 +139,8 @@ class LinkOperations:
             self._refuse(command, error, turn)
             return
         self._receivers[command.peer] = receiver
-        queue.entity.receivers[receiver] = None
-        queue.entity.accessed_time_ms = now_ms
+        queue.receivers[receiver] = None
+        entity.accessed_time_ms = now_ms
 
     def _refuse(
         self, command: AttachSender | AttachReceiver, error: BrokerError, turn: Turn
@@ -153,8 +152,8 @@ class LinkOperations:
         turn.count(counts, Outcome.ATTACH_REFUSED, 1)
         turn.effects.append(AttachRefused(command.peer, error.as_value()))
 
-    def _check_receivers(self, queue: Queue, *, sessionful: bool) -> None:
-        queue.entity.check_receiving()
+    def _check_receivers(self, entity: Entity, queue: Queue, *, sessionful: bool) -> None:
+        entity.check_receiving()
         if sessionful and queue.sessions is None:
             raise NotAllowed(
                 "A sessionful message receiver cannot be created on an entity that does not "
@@ -170,9 +169,9 @@ class LinkOperations:
                 "Cannot create a message receiver on an entity with auto-forwarding enabled."
             )
         limit = self._environment.limits.receivers_per_entity_max
-        if len(queue.entity.receivers) >= limit:
+        if entity.receiver_count >= limit:
             raise QuotaExceeded(
-                f"The entity '{queue.entity.path}' has {limit} receivers, which is the most it can."
+                f"The entity '{entity.path}' has {limit} receivers, which is the most it can."
             )
 
     # --- credit -----------------------------------------------------------------------------
@@ -209,14 +208,13 @@ class LinkOperations:
     def forget(self, receiver: Receiver) -> None:
         """A receiver that waited was told that it is not attached."""
         self._receivers.pop(receiver.peer, None)
-        receiver.queue.entity.receivers.pop(receiver, None)
+        receiver.queue.receivers.pop(receiver, None)
 
     def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         """A receiver gets nothing any more; a session it holds is closed."""
-        entity = receiver.queue.entity
-        if entity.receivers.pop(receiver, self) is self:
+        if receiver.queue.receivers.pop(receiver, self) is self:
             return
-        entity.accessed_time_ms = now_ms
+        self._directory.entity_of(receiver.queue).accessed_time_ms = now_ms
         sessions = receiver.queue.sessions
         if isinstance(receiver.dispatcher, Session):
             assert sessions is not None
@@ -228,20 +226,22 @@ class LinkOperations:
             sessions.stop_waiting(receiver)
 
 
-def sendable(directory: Directory, path: str) -> Queue:
-    """The queue of this path, which must be one that clients may send to. Raises otherwise."""
+def sendable(directory: Directory, path: str) -> tuple[Entity, Queue]:
+    """Returns the entity and queue of a path to which clients may send. Raises otherwise."""
     queue = directory.queue(path)
-    if queue.sub_queue != MAIN or queue.entity.kind == EntityKind.SUBSCRIPTION:
+    entity = directory.entity_of(queue)
+    if queue.sub_queue != MAIN or entity.kind == "subscription":
         raise NotAllowed(f"Messages cannot be sent to '{queue.path}': they only come out there.")
-    return queue
+    return entity, queue
 
 
-def receivable(directory: Directory, path: str) -> Queue:
-    """The queue of this path, which must be one that clients may receive from. Raises otherwise."""
+def receivable(directory: Directory, path: str) -> tuple[Entity, Queue]:
+    """Returns the entity and queue of a path from which clients may receive. Raises otherwise."""
     queue = directory.queue(path)
-    if isinstance(queue.entity, Topic) and queue.sub_queue == MAIN:
+    entity = directory.entity_of(queue)
+    if isinstance(entity, Topic) and queue.sub_queue == MAIN:
         raise NotAllowed(
             f"Messages cannot be received from the topic '{queue.path}', "
             "only from its subscriptions."
         )
-    return queue
+    return entity, queue

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
+    from broker.core.entities.entity import Entity
     from broker.core.operations.admission import Admission
     from broker.core.operations.link_operations import LinkOperations
     from broker.core.operations.send_and_settle import Traffic
@@ -83,11 +84,12 @@ class MessageRequests:
     def renew_locks(self, command: ask.RenewLocks, now_ms: int, turn: Turn) -> list[int]:
         """Extend message locks."""
         del turn
-        return self._receivable(command.path, now_ms).renew(command.tokens, now_ms)
+        _, queue = self._receivable(command.path, now_ms)
+        return queue.renew(command.tokens, now_ms)
 
     def settle_by_token(self, command: ask.SettleByToken, now_ms: int, turn: Turn) -> None:
         """Settle messages, whichever link they were locked through."""
-        queue = self._receivable(command.path, now_ms)
+        _, queue = self._receivable(command.path, now_ms)
         check_settlement(queue, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
         if any(token not in queue.locks for token in tokens):
@@ -111,8 +113,9 @@ class MessageRequests:
         Copies: nothing that happens later shows in them.
         """
         queue = self._directory.queue(command.path)
-        queue.entity.check_receiving()
-        queue.entity.accessed_time_ms = now_ms
+        entity = self._directory.entity_of(queue)
+        entity.check_receiving()
+        entity.accessed_time_ms = now_ms
         count = min(command.count, self._environment.limits.peek_max_messages)
         found: list[Message] = []
         size = 0
@@ -128,8 +131,8 @@ class MessageRequests:
         self, command: ask.ReceiveDeferred, now_ms: int, turn: Turn
     ) -> list[tuple[Message, bytes | None]]:
         """Fetch deferred messages by number, all or none. Copies, as in `peek`."""
-        queue = self._receivable(command.path, now_ms)
-        queue.entity.check_receiving()
+        entity, queue = self._receivable(command.path, now_ms)
+        entity.check_receiving()
         limit = self._environment.limits.receive_deferred_max_messages
         if len(command.sequence_numbers) > limit:
             raise ArgumentOutOfRange(f"At most {limit} messages can be fetched at once.")
@@ -180,8 +183,8 @@ class MessageRequests:
 
     def delete_messages(self, command: ask.DeleteMessages, now_ms: int, turn: Turn) -> int:
         """Delete the oldest messages nobody has locked."""
-        queue = self._receivable(command.path, now_ms)
-        queue.entity.check_receiving()
+        entity, queue = self._receivable(command.path, now_ms)
+        entity.check_receiving()
         limit = self._environment.limits.delete_max_messages
         if not 0 < command.count <= limit:
             raise ArgumentOutOfRange(f"The number of messages to delete must be 1 to {limit}.")
@@ -211,13 +214,13 @@ class MessageRequests:
 
     def schedule(self, command: ask.Schedule, now_ms: int, turn: Turn) -> list[int]:
         """Take in messages for later, all or none; their numbers until then."""
-        queue = sendable(self._directory, command.path)
-        self._arrivals.check(queue.entity, command.messages)
+        entity, queue = sendable(self._directory, command.path)
+        self._arrivals.check(entity, command.messages)
         if command.transaction_id is not None:
-            step = ScheduledLater(queue, command.messages, self._arrivals)
+            step = ScheduledLater(entity, command.messages, self._arrivals)
             self._transactions.hold(command.transaction_id, command.connection, step)
             return step.reserve()
-        self._arrivals.accept(queue.entity, command.messages, now_ms, turn)
+        self._arrivals.accept(entity, command.messages, now_ms, turn)
         return [
             # A duplicate is dropped in silence: it gets a number that leads nowhere.
             message.enqueue_sequence_number or queue.reserve_number()
@@ -226,8 +229,8 @@ class MessageRequests:
 
     def cancel_scheduled(self, command: ask.CancelScheduled, now_ms: int, turn: Turn) -> None:
         """Delete messages whose time has not come, all or none."""
-        queue = sendable(self._directory, command.path)
-        queue.entity.accessed_time_ms = now_ms
+        entity, queue = sendable(self._directory, command.path)
+        entity.accessed_time_ms = now_ms
         step = CancelledLater(queue, list(dict.fromkeys(command.sequence_numbers)))
         step.check()
         if command.transaction_id is not None:
@@ -247,7 +250,7 @@ class MessageRequests:
         """Keep or clear the state of a session."""
         sessions = self._sessions(command.path, now_ms)
         session = sessions.held(command.session_id)
-        entity = session.queue.entity
+        entity = self._directory.entity_of(session.queue)
         limits = self._environment.limits
         grows_by = len(command.state or b"") - len(session.state or b"")
         most_bytes = min(limits.session_state_max_bytes, entity.max_message_bytes)
@@ -286,46 +289,46 @@ class MessageRequests:
         )
 
     def _sessions(self, path: str, now_ms: int) -> Sessions:
-        queue = self._receivable(path, now_ms)
+        _, queue = self._receivable(path, now_ms)
         if queue.sessions is None:
             raise NotAllowed(f"The entity '{queue.path}' does not require sessions, and has none.")
         return queue.sessions
 
-    def _receivable(self, path: str, now_ms: int) -> Queue:
-        queue = receivable(self._directory, path)
-        queue.entity.accessed_time_ms = now_ms
-        return queue
+    def _receivable(self, path: str, now_ms: int) -> tuple[Entity, Queue]:
+        entity, queue = receivable(self._directory, path)
+        entity.accessed_time_ms = now_ms
+        return entity, queue
 
 
 class ScheduledLater:
     """Messages scheduled under a transaction: they have their numbers before they are there."""
 
-    __slots__ = ("_arrivals", "_messages", "_queue", "operations", "partition_keys", "size_bytes")
+    __slots__ = ("_arrivals", "_entity", "_messages", "operations", "partition_keys", "size_bytes")
 
-    def __init__(self, queue: Queue, messages: Sequence[Message], arrivals: Admission) -> None:
-        self._queue = queue
+    def __init__(self, entity: Entity, messages: Sequence[Message], arrivals: Admission) -> None:
+        self._entity = entity
         self._messages = messages
         self._arrivals = arrivals
         self.operations = len(messages)
         self.size_bytes = sum(message.size for message in messages)
-        self.partition_keys = partition_keys(queue.entity, messages)
+        self.partition_keys = partition_keys(entity, messages)
 
     def reserve(self) -> list[int]:
         """Numbers by which the messages will be known until their time comes."""
         for message in self._messages:
-            message.sequence_number = self._queue.reserve_number()
+            message.sequence_number = self._entity.main.reserve_number()
         return [message.sequence_number for message in self._messages]
 
     def check(self) -> None:
         """Raises if they cannot be taken any more."""
-        self._arrivals.check(self._queue.entity, self._messages)
+        self._arrivals.check(self._entity, self._messages)
 
     def run(self, now_ms: int, turn: Turn) -> None:
         """Take them in under the numbers they were promised."""
         numbers = [message.sequence_number for message in self._messages]
-        self._arrivals.accept(self._queue.entity, self._messages, now_ms, turn)
+        self._arrivals.accept(self._entity, self._messages, now_ms, turn)
         promised = dict(zip(self._messages, numbers, strict=True))
-        self._queue.renumber(
+        self._entity.main.renumber(
             {m: n for m, n in promised.items() if m.state is MessageState.SCHEDULED}, turn
         )
 

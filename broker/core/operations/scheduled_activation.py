@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
     from broker.core.operations.admission import Admission
     from broker.core.queues.backlog import Backlog
     from broker.core.queues.queue import Queue
@@ -32,9 +33,10 @@ class DueMessages(NamedTuple):
 class ScheduledActivation:
     """A line of crowds."""
 
-    __slots__ = ("_arrivals", "_backlog", "_line")
+    __slots__ = ("_arrivals", "_backlog", "_directory", "_line")
 
-    def __init__(self, arrivals: Admission, backlog: Backlog) -> None:
+    def __init__(self, directory: Directory, arrivals: Admission, backlog: Backlog) -> None:
+        self._directory = directory
         self._arrivals = arrivals
         self._backlog = backlog
         """Says how much a turn may do; a queue that has scheduled messages waiting here goes on
@@ -48,7 +50,7 @@ class ScheduledActivation:
 
     def add(self, queue: Queue, messages: Sequence[Message], due_since_ms: int, turn: Turn) -> None:
         """Messages are due: now, unless there are too many or others wait."""
-        copies = queue.entity.copies_per_message
+        copies = self._directory.entity_of(queue).copies_per_message
         if not self._line and self._backlog.may_act(len(messages) * copies):
             self._arrivals.activate(messages, due_since_ms, turn)
             return
@@ -70,5 +72,5 @@ class ScheduledActivation:
             for message in messages
             if message.queue is queue and message.state is MessageState.SCHEDULED
         ]
-        if due and not queue.entity.is_deleted:
+        if due and not queue.is_closed:
             self._arrivals.activate(due, due_since_ms, turn)

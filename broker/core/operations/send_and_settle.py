@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.contract.counting import Outcome
+from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.effects import (
     SendAccepted,
     SendRefused,
@@ -197,6 +197,7 @@ class Traffic:
         if new:
             step = TransactionalSettlement(
                 transaction.id,
+                self._directory.entity_of(receiver.queue),
                 receiver.queue,
                 list(new),
                 command.settlement,
@@ -211,7 +212,9 @@ class Traffic:
         transaction = self._transactions.find(command.transaction_id, command.connection)
         if any(token in transaction.settlements for token in tokens):
             raise MessageLockLost
-        step = TransactionalSettlement(transaction.id, queue, tokens, command.settlement)
+        step = TransactionalSettlement(
+            transaction.id, self._directory.entity_of(queue), queue, tokens, command.settlement
+        )
         self._hold(transaction.id, command.connection, step)
 
     def _hold(
@@ -264,9 +267,9 @@ class Traffic:
         try:
             destination.check_sending()
         except EntityDisabled as error:
-            via.transfer_dead_letters.store_dead(
-                messages, type(error).__name__, str(error), now_ms, turn
-            )
+            reason = type(error).__name__
+            via.transfer_dead_letters.store_dead_letters(messages, reason, str(error), now_ms, turn)
+            via.main.note_dead_letters(messages, reason, turn, DeadLetterCause.FORWARDING)
         else:
             self._arrivals.accept(destination, messages, now_ms, turn)
 

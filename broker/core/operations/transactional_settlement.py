@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.settlement import Settlement
     from broker.core.contract.turn import Turn
+    from broker.core.entities.entity import Entity
     from broker.core.queues.queue import Queue
 
 
@@ -27,6 +28,7 @@ class TransactionalSettlement:
     """Locks of one queue that are settled alike when their transaction commits."""
 
     __slots__ = (
+        "_entity",
         "_forgotten",
         "_handles",
         "_peer",
@@ -40,6 +42,7 @@ class TransactionalSettlement:
     def __init__(
         self,
         transaction_id: bytes,
+        entity: Entity,
         queue: Queue,
         tokens: Sequence[bytes],
         settlement: Settlement,
@@ -47,6 +50,7 @@ class TransactionalSettlement:
         handles: Sequence[object] = (),
     ) -> None:
         self._transaction_id = transaction_id
+        self._entity = entity
         self._queue = queue
         self.tokens = tokens
         self.settlement = settlement
@@ -65,7 +69,7 @@ class TransactionalSettlement:
     @property
     def partition_keys(self) -> Iterable[tuple[int, str]]:
         """See `Step`."""
-        return partition_keys(self._queue.entity, self._queue.locks.messages(self.tokens))
+        return partition_keys(self._entity, self._queue.locks.messages(self.tokens))
 
     def is_repeated_by(self, peer: Peer, settlement: Settlement) -> bool:
         """Whether the same link asks for the same settlement again."""

@@ -7,7 +7,7 @@ counting are the queue's. No receiver ever gets more than it has asked for.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.core.contract.effects import Drained
 from broker.core.contract.settlement import ReceiveMode
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
-    from broker.core.operations.forwarding import Forwarder
     from broker.core.queues.queue import Queue
     from broker.core.queues.sessions import Session
 
@@ -110,6 +109,13 @@ class Receiver:
         turn.effects.append(Drained(self.peer))
 
 
+class MessageForwarder(Protocol):
+    """Moves ready messages to another entity. `operations.forwarding.Forwarder` implements it."""
+
+    def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> bool:
+        """Move ready messages. Returns False if the next ticks have to move the rest."""
+
+
 class Dispatcher:
     """The ready messages of a queue, and its receivers in turn."""
 
@@ -118,7 +124,7 @@ class Dispatcher:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.ready = ReadyMessages()
-        self.forwarder: Forwarder | None = None
+        self.forwarder: MessageForwarder | None = None
         """Takes everything at once, if messages do not stay here."""
         self._hungry: OrderedDict[Receiver, None] = OrderedDict()
         """Receivers that take more, the next one first."""

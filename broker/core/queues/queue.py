@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
-    from broker.core.entities.entity import Entity
+    from broker.core.queues.environment import Environment
     from broker.core.queues.packed_messages import PackedMessages
+    from broker.core.queues.quota_usage import QuotaUsage
 
 MAIN = 0
 DEAD_LETTERS = 1
@@ -59,7 +60,6 @@ class Queue:
     """Messages, locks and counts of one queue."""
 
     __slots__ = (
-        "account",
         "count",
         "counts",
         "dead_letters",
@@ -67,27 +67,36 @@ class Queue:
         "default_time_to_live_ms",
         "deferred_count",
         "dispatcher",
-        "entity",
         "entity_id",
         "environment",
         "index",
+        "is_closed",
+        "keeps_locked_bodies",
         "last_sequence_number",
         "lock_duration_ms",
         "locks",
         "max_delivery_count",
         "overdue_ms",
         "path",
+        "receivers",
         "scheduled_count",
         "sessions",
         "size_bytes",
         "sub_queue",
+        "usage",
     )
 
-    def __init__(self, entity: Entity, path: str, sub_queue: int) -> None:
-        self.environment = entity.environment
-        self.entity = entity
-        self.entity_id = entity.id
-        self.account = entity.account
+    def __init__(
+        self,
+        environment: Environment,
+        entity_id: int,
+        path: str,
+        sub_queue: int,
+        usage: QuotaUsage,
+    ) -> None:
+        self.environment = environment
+        self.entity_id = entity_id
+        self.usage = usage
         self.path = path
         self.sub_queue = sub_queue
         self.dead_letters: Queue | None = None
@@ -97,11 +106,18 @@ class Queue:
         """0 in a sub-queue: there is no limit."""
         self.default_time_to_live_ms = UNLIMITED_MS
         self.dead_letters_expired = False
-        self.index = MessageIndex(entity.environment.block_bits)
+        self.index = MessageIndex(environment.block_bits)
         self.dispatcher = Dispatcher(self)
         self.sessions: Sessions | None = None
         """If there are sessions, messages are delivered through them and not the dispatcher."""
-        self.locks = Locks(entity.environment)
+        self.locks = Locks(environment)
+        self.receivers: dict[Receiver, None] = {}
+        """Receivers that are attached, or wait for a session."""
+        self.keeps_locked_bodies = False
+        """Whether bodies of locked messages stay in memory. In a partitioned entity a transaction
+        reads the partition keys from them."""
+        self.is_closed = False
+        """Whether its entity is deleted. Its messages may still have to be deleted."""
         self.overdue_ms = 0
         """Locks and lives that ended up to this moment are over, though not all that follows from it
         is done: see `backlog.py`. 0 when nothing is left to do."""
@@ -126,17 +142,16 @@ class Queue:
         self.admit(messages, now_ms)
         self._remember_new(messages, turn)
 
-    def store_dead(
+    def store_dead_letters(
         self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
     ) -> None:
-        """Take in messages nobody has stored yet, into this sub-queue, saying why."""
+        """Store new messages in this transfer dead-letter queue with the reason."""
         changes = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
         for message in messages:
             message.enqueued_time_ms = now_ms
             message.changes = changes
         self._give_ids(messages)
         self.admit_dead(messages)
-        self.entity.main.note_dead_letters(messages, reason, turn, DeadLetterCause.FORWARDING)
         self._remember_new(messages, turn)
 
     def _give_ids(self, messages: Sequence[Message]) -> None:
@@ -261,7 +276,7 @@ class Queue:
         self.count += count
         self.environment.payloads.message_count += count
         self.size_bytes += size
-        self.account.size_bytes += size
+        self.usage.add(size)
 
     def may_be_paged(self, messages: Sequence[Message]) -> None:
         """Unless they are delivered in this turn, the store can keep their bodies for now."""
@@ -344,9 +359,8 @@ class Queue:
         if receiver.locks:
             tokens = self.lock(receiver, messages, now_ms)
             until_ms = messages[0].locked_until_ms
-            if self.environment.payloads.over_budget and not self.entity.is_partitioned:
-                # The receiver may hold them for long. In a partitioned entity a transaction needs
-                # what they say about their partition.
+            if self.environment.payloads.over_budget and not self.keeps_locked_bodies:
+                # The receiver may hold them for long.
                 copies = [message.copy() for message in messages]
                 for copy, token in zip(copies, tokens, strict=True):
                     copy.lock_token, copy.locked_until_ms = token, until_ms
@@ -371,7 +385,7 @@ class Queue:
     def live(self, tokens: Iterable[bytes]) -> list[bytes]:
         """Those of these tokens that still hold a lock."""
         locks = self.locks
-        if self.entity.is_deleted:
+        if self.is_closed:
             return []
         if self.overdue_ms:
             return [token for token in tokens if token in locks and self._is_live(token)]
@@ -467,8 +481,9 @@ class Queue:
         parts: nobody can reach it any more."""
         backlog = self.environment.backlog
         backlog.drop(self)
+        self.is_closed = True
         if self.sessions is not None:
-            self.account.size_bytes -= self.sessions.state_bytes
+            self.usage.add(-self.sessions.state_bytes)
             self.environment.session_state_bytes -= self.sessions.state_bytes
             self.sessions = None
         if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
@@ -513,6 +528,13 @@ class Queue:
             self.environment.deadlines.discard(
                 Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,)
             )
+
+
+def queue_of(message: Message) -> Queue | None:
+    """Returns the queue that a message is in, or None."""
+    queue = message.queue
+    assert queue is None or isinstance(queue, Queue)
+    return queue
 
 
 def _together(

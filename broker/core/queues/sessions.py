@@ -304,7 +304,7 @@ class Sessions:
         """The holder kept it too long: each message it had counts as a failed delivery."""
         receiver = self._end_hold(session)
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
-        self._queue.entity.receivers.pop(receiver, None)
+        self._queue.receivers.pop(receiver, None)
         release_locks(receiver, now_ms, turn, failed=True)
         self._after_hold(session)
 
@@ -349,7 +349,7 @@ class Sessions:
     def _put_state(self, session: Session, state: bytes | None, now_ms: int) -> None:
         grows_by = len(state or b"") - len(session.state or b"")
         self.state_bytes += grows_by
-        self._queue.account.size_bytes += grows_by
+        self._queue.usage.add(grows_by)
         self._queue.environment.session_state_bytes += grows_by
         self.state_count += (state is not None) - (session.state is not None)
         session.state = state
