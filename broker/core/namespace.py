@@ -46,10 +46,9 @@ if TYPE_CHECKING:
     from broker.core.messages.identifiers import MessageIds
     from broker.core.operations.transactions import Transaction
     from broker.core.queues.backlog import Work
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.duplicate_window import DuplicateWindow
     from broker.core.queues.queue import Queue
-    from broker.core.queues.sessions import Session
+    from broker.core.queues.sessions import Session, SessionWait
     from broker.core.restore import Remembered
     from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
@@ -377,7 +376,7 @@ class Namespace:
     def _payloads_loaded(self, command: ask.PayloadsLoaded, now_ms: int, turn: Turn) -> None:
         loaded = self._environment.payloads.loaded(command.payloads)
         for queue, messages in _by_queue(loaded).items():
-            queue.touch(messages)
+            queue.delivery.touch_for(messages)
             late: dict[int, list[Message]] = {}
             for message in messages:
                 at_ms = message.scheduled_enqueue_time_ms
@@ -420,15 +419,13 @@ class Namespace:
 
     def _session_locks_end(self, sessions: Iterable[Session], now_ms: int, turn: Turn) -> None:
         for session in sorted(sessions, key=lambda session: session.id):
-            assert session.queue.sessions is not None
-            session.queue.sessions.expire(session, now_ms, turn)
+            session.expire(now_ms, turn)
 
-    def _session_waits_end(self, receivers: Iterable[Receiver], now_ms: int, turn: Turn) -> None:
+    def _session_waits_end(self, waits: Iterable[SessionWait], now_ms: int, turn: Turn) -> None:
         del now_ms
-        for receiver in receivers:
-            assert receiver.queue.sessions is not None
-            self._links.forget(receiver)
-            receiver.queue.sessions.time_out(receiver, turn)
+        for wait in waits:
+            self._links.forget(wait.receiver)
+            wait.sessions.time_out(wait.receiver, turn)
 
     def _scheduled_are_due(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         for queue, due in _by_queue(messages).items():
@@ -462,7 +459,7 @@ def _expire(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) 
         if message.waits and message.queue is queue and 0 < message.expires_at_ms <= now_ms
     ]
     if waiting:
-        queue.touch(waiting)
+        queue.delivery.touch_for(waiting)
         queue.expire(waiting, turn)
 
 

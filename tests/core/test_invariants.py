@@ -336,7 +336,7 @@ class Clients(RuleBasedStateMachine):
             for token, holder in queue.locks.items():
                 one = holder.locked[token]
                 assert token == one.lock_token
-                if isinstance(holder.dispatcher, Session):
+                if isinstance(holder.source, Session):
                     assert queue.sessions.of(one).holder is holder
                 else:
                     expected.add(one)
@@ -379,7 +379,7 @@ class Clients(RuleBasedStateMachine):
     def no_receiver_waits_beside_a_message_it_could_have(self):
         for queue in self.queues:
             first = queue.dispatcher.ready.first
-            assert first is None or first.body is None or not queue.dispatcher._hungry
+            assert first is None or first.body is None or not queue.dispatcher._with_credit
             if queue.sessions is not None:
                 for session in queue.sessions._by_id.values():
                     first = session.ready.first

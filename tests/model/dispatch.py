@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.settlement import ReceiveMode
-from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
+from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import TopicDefinition
 from tests.model.model_entities import (
     DEAD,

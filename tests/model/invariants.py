@@ -76,7 +76,7 @@ def _check_sessions(queue: Queue) -> None:
         if session.holder is None:
             assert all(message.lock_token is None for message in expected)
         else:
-            assert session.holder.dispatcher is session
+            assert session.holder.source is session
             assert session not in sessions._available
     assert not grouped, "a message is in no session"
     by_key = {session_key(session.id): session for session in sessions._by_id.values()}

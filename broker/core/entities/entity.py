@@ -21,7 +21,6 @@ from broker.core.queues.deadlines import Due
 from broker.core.queues.duplicate_window import DuplicateWindow
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
 from broker.core.queues.quota_usage import QuotaUsage
-from broker.core.queues.sessions import Sessions
 from config.model.definitions import (
     ENTITY_KINDS,
     UNLIMITED_MS,
@@ -32,8 +31,8 @@ from config.model.definitions import (
 
 if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.environment import Environment
+    from broker.core.queues.receiver import Receiver
     from config.model.definitions import EntityDefinition
 
 _KIBIBYTE = 1024
@@ -134,7 +133,7 @@ class Entity:
     @property
     def wants_session_ids(self) -> bool:
         """Whether it must be known which session a message belongs to."""
-        return self.main.sessions is not None
+        return self.main.delivery.requires_sessions
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """Take on a definition; what hangs on it changes at once, for those attached too."""
@@ -168,9 +167,7 @@ class Entity:
             self.main.dead_letters_expired = definition.dead_lettering_on_expiration
             if definition.requires_session:
                 self.is_plain = False
-                self.main.sessions = self.main.sessions or Sessions(self.main)
-            elif not self.main.count:
-                self.main.sessions = None
+            self.main.require_sessions(required=definition.requires_session)
         self.watch_idleness(now_ms)
 
     def _detect_duplicates(self, window_ms: int) -> None:
@@ -273,8 +270,7 @@ class Entity:
             transfer_dead_letter_count=self.transfer_dead_letters.count,
             deferred_count=main.deferred_count,
             locked_count=len(main.locks),
-            size_bytes=sum(queue.size_bytes for queue in self.queues)
-            + (0 if main.sessions is None else main.sessions.state_bytes),
+            size_bytes=sum(queue.size_bytes for queue in self.queues) + main.delivery.state_bytes,
         )
 
     def record(self, namespace: str) -> EntityStored:

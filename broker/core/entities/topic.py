@@ -92,7 +92,7 @@ class Topic(Entity):
         """Add a subscription, still without rules, or note that its definition changed."""
         self._routed.clear()
         self.subscriptions[name.lower()] = subscription
-        if subscription.main.sessions is not None:
+        if subscription.main.delivery.requires_sessions:
             self._with_sessions.add(subscription)
         else:
             self._with_sessions.discard(subscription)
@@ -263,7 +263,7 @@ class _Copies:
                 copy.delivery_count = 0
                 copy.expires_at_ms = 0
                 copy.changes = own_changes if changes is None else changes
-                if main.sessions is not None and copy.session_id is None:
+                if main.delivery.requires_sessions and copy.session_id is None:
                     cause = DeadLetterCause.NO_SESSION_ID
                     self._dead_letter(
                         copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION, cause

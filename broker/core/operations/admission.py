@@ -152,7 +152,7 @@ class Admission:
             session_id = None
             if entity.wants_session_ids:
                 session_id = message.session_id = reader.session_id(body)
-            if entity.main.sessions is not None:
+            if entity.main.delivery.requires_sessions:
                 if session_id is None:
                     return NotAllowed(
                         "The SessionId was not set on a message, and it cannot be sent to the "

@@ -275,7 +275,7 @@ class EntityAdministration:
             entity.check_receiving()
         except BrokerError as error:
             self._detach_receivers(entity, error, now_ms, turn)
-        if entity.main.dispatcher.forwarder is not None:
+        if entity.main.is_forwarding:
             forwarded = NotAllowed("Messages of this entity are forwarded, not received here.")
             self._detach_receivers(entity, forwarded, now_ms, turn, entity.main)
 
@@ -289,7 +289,7 @@ class EntityAdministration:
     ) -> None:
         for receiver in entity.receivers:
             if queue is None or receiver.queue is queue:
-                waiting = receiver.dispatcher is None
+                waiting = receiver.waits_for_session
                 self._links.release(receiver, now_ms, turn)
                 effect = AttachRefused if waiting else Detached
                 turn.effects.append(effect(receiver.peer, error))

@@ -13,8 +13,8 @@ from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import ArgumentError, BrokerError, UndecodableMessage
 from broker.core.contract.message_changes import EMPTY
 from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Topic
-from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from broker.core.queues.queue import MAIN
+from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Forwarder:
                 destination.screen(message)
         except UndecodableMessage as undecodable:
             return type(undecodable).__name__, str(undecodable)
-        if destination.main.sessions is not None and message.session_id is None:
+        if destination.main.delivery.requires_sessions and message.session_id is None:
             return NO_SESSION_REASON, NO_SESSION_DESCRIPTION
         return None
 
@@ -259,13 +259,13 @@ class Forwarding:
             (entity.dead_letters, definition.forward_dead_letters_to),
         ):
             if destination is None:
-                _set_forwarder(queue, None)
+                queue.delivery.set_forwarder(None)
                 self._dispatchers.pop(queue.dispatcher, None)
             else:
                 forwarder = Forwarder(
                     entity.path, queue, destination, self._directory, self._arrivals, self._later
                 )
-                _set_forwarder(queue, forwarder)
+                queue.delivery.set_forwarder(forwarder)
                 self._dispatchers[queue.dispatcher] = None
 
     def end(self, queue: Queue) -> None:
@@ -279,18 +279,6 @@ class Forwarding:
         for dispatcher in self._dispatchers:
             if len(dispatcher.ready):
                 dispatcher.touch()
-
-
-def _set_forwarder(queue: Queue, forwarder: Forwarder | None) -> None:
-    """Begin or end forwarding; ready messages of sessions move to where they wait from now on."""
-    before = queue.delivery_source
-    queue.dispatcher.forwarder = forwarder
-    if queue.sessions is not None and queue.delivery_source is not before:
-        if forwarder is None:
-            queue.sessions.give_back(queue.dispatcher.ready.take_all())
-        else:
-            queue.dispatcher.give_back(queue.sessions.take_ready())
-    queue.dispatcher.touch()
 
 
 def _destinations(definition: EntityDefinition) -> list[str]:

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from broker.core.contract.counting import Outcome
-from broker.core.contract.effects import AttachRefused, ReceiverAttached, SenderAttached
+from broker.core.contract.effects import AttachRefused, SenderAttached
 from broker.core.contract.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
 from broker.core.contract.settlement import ReceiveMode
 from broker.core.entities.topic import Topic
-from broker.core.queues.dispatcher import Receiver
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
-from broker.core.queues.sessions import Session
+from broker.core.queues.receiver import Receiver
 from broker.core.queues.settlement import release_locks
 from config.model.definitions import EntityKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.core.contract.commands import AttachReceiver, AttachSender, Credit
+    from broker.core.contract.commands import AttachReceiver, AttachSender, Credit, SessionRequest
     from broker.core.contract.counting import Counts
     from broker.core.contract.effects import Peer
     from broker.core.contract.turn import Turn
@@ -128,18 +127,13 @@ class LinkOperations:
         """Let a peer receive from a queue, subscription or sub-queue."""
         try:
             entity, queue = receivable(self._directory, command.path)
-            self._check_receivers(entity, queue, sessionful=command.session is not None)
+            self._check_receivers(entity, queue, command.session)
             receiver = Receiver(command.peer, queue, command.mode, command.connection)
-            if queue.sessions is not None and command.session is not None:
-                queue.sessions.request(receiver, command.session, now_ms, turn)
-            else:
-                receiver.dispatcher = queue.dispatcher
-                turn.effects.append(ReceiverAttached(command.peer))
+            queue.attach(receiver, command.session, now_ms, turn)
         except BrokerError as error:
             self._refuse(command, error, turn)
             return
         self._receivers[command.peer] = receiver
-        queue.receivers[receiver] = None
         entity.accessed_time_ms = now_ms
 
     def _refuse(
@@ -152,19 +146,12 @@ class LinkOperations:
         turn.count(counts, Outcome.ATTACH_REFUSED, 1)
         turn.effects.append(AttachRefused(command.peer, error.as_value()))
 
-    def _check_receivers(self, entity: Entity, queue: Queue, *, sessionful: bool) -> None:
+    def _check_receivers(
+        self, entity: Entity, queue: Queue, session: SessionRequest | None
+    ) -> None:
         entity.check_receiving()
-        if sessionful and queue.sessions is None:
-            raise NotAllowed(
-                "A sessionful message receiver cannot be created on an entity that does not "
-                "require sessions."
-            )
-        if not sessionful and queue.sessions is not None:
-            raise NotAllowed(
-                "It is not possible for an entity that requires sessions to create a "
-                "non-sessionful message receiver."
-            )
-        if queue.dispatcher.forwarder is not None and queue.sub_queue != DEAD_LETTERS:
+        queue.delivery.check_attach(session)
+        if queue.is_forwarding and queue.sub_queue != DEAD_LETTERS:
             raise NotAllowed(
                 "Cannot create a message receiver on an entity with auto-forwarding enabled."
             )
@@ -181,8 +168,8 @@ class LinkOperations:
         receiver = self._receivers.get(command.peer)
         if receiver is not None:
             receiver.grant(command.limit, drain=command.drain)
-            if receiver.dispatcher is not None:
-                receiver.dispatcher.grant(receiver)
+            if receiver.source is not None:
+                receiver.source.grant(receiver)
 
     # --- detaching --------------------------------------------------------------------------
 
@@ -208,22 +195,12 @@ class LinkOperations:
     def forget(self, receiver: Receiver) -> None:
         """A receiver that waited was told that it is not attached."""
         self._receivers.pop(receiver.peer, None)
-        receiver.queue.receivers.pop(receiver, None)
+        receiver.queue.forget_receiver(receiver)
 
     def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         """A receiver gets nothing any more; a session it holds is closed."""
-        if receiver.queue.receivers.pop(receiver, self) is self:
-            return
-        self._directory.entity_of(receiver.queue).accessed_time_ms = now_ms
-        sessions = receiver.queue.sessions
-        if isinstance(receiver.dispatcher, Session):
-            assert sessions is not None
-            sessions.close(receiver.dispatcher, now_ms, turn)
-        elif receiver.dispatcher is not None:
-            receiver.dispatcher.forget(receiver)
-            receiver.dispatcher = None
-        elif sessions is not None:
-            sessions.stop_waiting(receiver)
+        if receiver.queue.detach(receiver, now_ms, turn):
+            self._directory.entity_of(receiver.queue).accessed_time_ms = now_ms
 
 
 def sendable(directory: Directory, path: str) -> tuple[Entity, Queue]:

@@ -6,7 +6,6 @@ anything has changed. Some must wait until bodies have been read back: those are
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
     from broker.core.operations.link_operations import LinkOperations
     from broker.core.operations.send_and_settle import Traffic
     from broker.core.operations.transactions import Transactions
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.environment import Environment
     from broker.core.queues.queue import Queue
+    from broker.core.queues.receiver import Receiver
     from broker.core.queues.sessions import Sessions
 
 PEEK_MAX_BYTES = 1024 * 1024
@@ -93,8 +92,8 @@ class MessageRequests:
         check_settlement(queue, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
         if any(token not in queue.locks for token in tokens):
-            if command.session_id is not None and queue.sessions is not None:
-                queue.sessions.held(command.session_id)  # if not even that, the session is lost
+            if command.session_id is not None:
+                queue.delivery.check_session_held(command.session_id)
             raise MessageLockLost
         if command.transaction_id is not None:
             try:
@@ -199,7 +198,7 @@ class MessageRequests:
             )
         )
         if chosen:
-            queue.touch(chosen)
+            queue.delivery.touch_for(chosen)
             queue.delete(chosen, turn)
             turn.count(queue.counts, Outcome.DELETED, len(chosen))
         return len(chosen)
@@ -390,13 +389,7 @@ def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Mess
     from_number = getattr(command, "from_sequence_number", 0)
     if command.session_id is None:
         return queue.index.walk(from_number)
-    if queue.sessions is None:
-        key = session_key(command.session_id)
-        return (message for message in queue.index.walk(from_number) if _is_of(message, key))
-    session = queue.sessions.get(command.session_id)
-    messages = {} if session is None else session.messages
-    numbers = list(messages)
-    return (messages[number] for number in numbers[bisect_left(numbers, from_number) :])
+    return queue.delivery.walk_session(command.session_id, from_number)
 
 
 def _is_of(message: Message, key: str) -> bool:

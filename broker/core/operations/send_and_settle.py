@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from broker.core.operations.admission import Admission
     from broker.core.operations.link_operations import LinkOperations, Sender
     from broker.core.operations.transactions import Transactions
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.queue import Queue
+    from broker.core.queues.receiver import Receiver
     from config.model.limits import Limits
 
 ATOMIC_COPIES_MAX = 100_000

@@ -137,4 +137,4 @@ class Backlog:
             self._queues[queue] = waiting  # behind the others
         else:
             queue.overdue_ms = 0
-            queue.touch_all()
+            queue.delivery.touch_all()

@@ -1,7 +1,6 @@
-"""Receivers and the dispatcher they draw from: credit meets messages here.
+"""Delivery from a queue without sessions: assigns ready messages to receivers with credit.
 
-Owns credit and the fairness between receivers; the order of messages is `ready_messages.py`'s, locking and
-counting are the queue's. No receiver ever gets more than it has asked for.
+Receivers take turns. `ready_messages.py` owns the order of messages, `queue.py` locks and counts them.
 """
 
 from __future__ import annotations
@@ -9,104 +8,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from broker.core.contract.effects import Drained
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.effects import ReceiverAttached
+from broker.core.contract.errors import NotAllowed
+from broker.core.messages.session_ids import session_key
 from broker.core.queues.ready_messages import ReadyMessages
+from broker.core.queues.receiver import BURST_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.contract.effects import Peer
+    from broker.core.contract.commands import SessionRequest
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.queue import Queue
-    from broker.core.queues.sessions import Session
-
-BURST_MAX_MESSAGES = 1_000
-BURST_MAX_BYTES = 1024 * 1024
-"""What one receiver gets in one dispatch; it asks again when that has left for its socket."""
-
-
-class Receiver:
-    """A receiver: its credit, and what is locked through it."""
-
-    __slots__ = (
-        "__weakref__",
-        "burst",
-        "burst_bytes",
-        "connection",
-        "delivered",
-        "dispatcher",
-        "draining",
-        "limit",
-        "locked",
-        "locks",
-        "lost_locks",
-        "paused",
-        "peer",
-        "queue",
-    )
-
-    def __init__(
-        self, peer: Peer, queue: Queue, mode: ReceiveMode, connection: object = None
-    ) -> None:
-        self.peer = peer
-        self.connection = connection
-        self.queue = queue
-        self.locks = mode is ReceiveMode.PEEK_LOCK
-        self.dispatcher: Dispatcher | Session | None = None
-        """None while it waits for a session, and once it is detached."""
-        self.limit = 0
-        """How many messages it takes in all, counted from attach."""
-        self.delivered = 0
-        self.draining = False
-        self.paused = False
-        """It got a full burst and has not asked for more since."""
-        self.locked: dict[bytes, Message] = {}
-        """The messages that it has locked, by token. `Locks` changes it."""
-        self.lost_locks = False
-        """All its locks are lost, but some messages may not be back in their places yet."""
-        self.burst: list[Message] = []
-        self.burst_bytes = 0
-        """What this dispatch has given it so far."""
-
-    @property
-    def room(self) -> int:
-        """How many more messages it takes in this dispatch."""
-        if self.paused or self.burst_bytes >= BURST_MAX_BYTES:
-            return 0
-        return min(self.limit - self.delivered, BURST_MAX_MESSAGES - len(self.burst))
-
-    @property
-    def drains_later(self) -> bool:
-        """It wants all there is, and there may be more than it has got: it is to ask again."""
-        return self.draining and self.paused and self.limit > self.delivered
-
-    def grant(self, limit: int, *, drain: bool) -> None:
-        """It takes so many in all."""
-        self.limit = limit
-        self.draining = drain
-        self.paused = False
-
-    def load(self, messages: list[Message]) -> None:
-        """These will be delivered to it at the end of this dispatch."""
-        self.delivered += len(messages)
-        self.burst += messages
-        self.burst_bytes += sum([message.size for message in messages])
-
-    def unload(self) -> list[Message]:
-        """What to deliver now."""
-        messages = self.burst
-        self.paused = len(messages) >= BURST_MAX_MESSAGES or self.burst_bytes >= BURST_MAX_BYTES
-        self.burst = []
-        self.burst_bytes = 0
-        return messages
-
-    def finish_draining(self, turn: Turn) -> None:
-        """Nothing is left for it: what remains of its credit is given back."""
-        self.draining = False
-        self.limit = self.delivered
-        turn.effects.append(Drained(self.peer))
+    from broker.core.queues.receiver import Receiver
 
 
 class MessageForwarder(Protocol):
@@ -117,60 +32,124 @@ class MessageForwarder(Protocol):
 
 
 class Dispatcher:
-    """The ready messages of a queue, and its receivers in turn."""
+    """The ready messages of a queue and its receivers. Implements `DeliverySource`."""
 
-    __slots__ = ("_draining", "_hungry", "forwarder", "queue", "ready")
+    __slots__ = ("_draining", "_with_credit", "forwarder", "queue", "ready")
+
+    requires_sessions = False
+    state_bytes = 0
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.ready = ReadyMessages()
         self.forwarder: MessageForwarder | None = None
-        """Takes everything at once, if messages do not stay here."""
-        self._hungry: OrderedDict[Receiver, None] = OrderedDict()
-        """Receivers that take more, the next one first."""
+        """Takes all ready messages, if the queue forwards them."""
+        self._with_credit: OrderedDict[Receiver, None] = OrderedDict()
+        """Receivers with credit, the next one first."""
         self._draining: dict[Receiver, None] = {}
 
     def arrive(self, messages: Sequence[Message]) -> None:
-        """Messages have become ready."""
+        """See `DeliverySource.arrive`."""
         self.ready.arrive(messages)
         self.touch()
 
     def give_back(self, messages: Iterable[Message]) -> None:
-        """Messages that were delivered are ready again."""
+        """See `DeliverySource.give_back`."""
         self.ready.give_back(messages)
         self.touch()
 
     def touch(self) -> None:
-        """Look at it at the end of this turn, if anybody waits for messages here."""
-        if self._hungry or self._draining or self.forwarder is not None:
+        """Dispatch at the end of this turn, if a receiver or a forwarder takes messages."""
+        if self._with_credit or self._draining or self.forwarder is not None:
             self.queue.environment.touched[self] = None
 
+    # --- the other methods of `DeliverySource` -------------------------------------------------
+
+    def enter(self, messages: Iterable[Message]) -> None:
+        """See `DeliverySource.enter`."""
+
+    def enter_late(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.enter_late`."""
+
+    def leave(self, messages: Iterable[Message]) -> None:
+        """See `DeliverySource.leave`."""
+
+    def touch_for(self, messages: Iterable[Message]) -> None:
+        """See `DeliverySource.touch_for`."""
+        del messages
+        self.touch()
+
+    def touch_all(self) -> None:
+        """See `DeliverySource.touch_all`."""
+        self.touch()
+
+    def check_attach(self, session: SessionRequest | None) -> None:
+        """See `DeliverySource.check_attach`."""
+        if session is not None:
+            raise NotAllowed(
+                "A sessionful message receiver cannot be created on an entity that does not "
+                "require sessions."
+            )
+
+    def attach(
+        self, receiver: Receiver, session: SessionRequest | None, now_ms: int, turn: Turn
+    ) -> None:
+        """See `DeliverySource.attach`."""
+        del session, now_ms
+        receiver.source = self
+        turn.effects.append(ReceiverAttached(receiver.peer))
+
+    def set_forwarder(self, forwarder: MessageForwarder | None) -> None:
+        """See `DeliverySource.set_forwarder`."""
+        self.forwarder = forwarder
+        self.touch()
+
+    def check_session_held(self, session_id: str) -> None:
+        """See `DeliverySource.check_session_held`."""
+
+    def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
+        """See `DeliverySource.walk_session`."""
+        key = session_key(session_id)
+        for message in self.queue.index.walk(from_number):
+            if message.session_id is not None and session_key(message.session_id) == key:
+                yield message
+
+    def close(self) -> None:
+        """See `DeliverySource.close`."""
+
+    # --- credit ------------------------------------------------------------------------------
+
     def grant(self, receiver: Receiver) -> None:
-        """A receiver's credit has changed."""
+        """See `ReceiverSource.grant`."""
         if receiver.draining:
             self._draining[receiver] = None
         else:
             self._draining.pop(receiver, None)
         if receiver.room > 0:
-            self._hungry[receiver] = None
+            self._with_credit[receiver] = None
         else:
-            self._hungry.pop(receiver, None)
+            self._with_credit.pop(receiver, None)
         self.touch()
 
-    def forget(self, receiver: Receiver) -> None:
-        """A receiver is gone."""
-        self._hungry.pop(receiver, None)
+    def detach(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        """See `ReceiverSource.detach`."""
+        del now_ms, turn
+        receiver.source = None
+        self._forget(receiver)
+
+    def _forget(self, receiver: Receiver) -> None:
+        self._with_credit.pop(receiver, None)
         self._draining.pop(receiver, None)
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
-        """Match credit with messages: one message each in turn, as long as both last."""
+        """Assign one message to each receiver in turn, while there are messages and credit."""
         ready = self.ready
         if self.queue.overdue_ms:
-            return  # it is looked at again when what is overdue has been done
+            return  # the backlog dispatches it again after the overdue work
         if self.forwarder is not None and not self.forwarder.forward(ready, now_ms, turn):
             return  # the rest is forwarded in the next ticks
         served: dict[Receiver, None] = {}
-        while self._hungry and len(ready):
+        while self._with_credit and len(ready):
             if not self._serve_round(served) or ready.blocked:
                 break
         for receiver in served:
@@ -183,13 +162,14 @@ class Dispatcher:
                     continue
                 if receiver.room <= 0 or not ready.blocked:
                     receiver.finish_draining(turn)
-                    self.forget(receiver)
+                    self._forget(receiver)
 
     def _serve_round(self, served: dict[Receiver, None]) -> bool:
-        """Serve as many receivers as there are messages, alike; False if there were none."""
-        hungry = self._hungry
+        """Give as many messages to each receiver as all of them can have. Returns False if there was
+        no message."""
+        with_credit = self._with_credit
         waiting = len(self.ready)
-        line = [hungry.popitem(last=False)[0] for _ in range(min(len(hungry), waiting))]
+        line = [with_credit.popitem(last=False)[0] for _ in range(min(len(with_credit), waiting))]
         count = len(line)
         share = min(waiting // count, *[receiver.room for receiver in line])
         messages = self.ready.take(share * count, BURST_MAX_BYTES * count)
@@ -202,8 +182,8 @@ class Dispatcher:
             receiver.load(part)
             served[receiver] = None
             if receiver.room > 0:
-                hungry[receiver] = None
+                with_credit[receiver] = None
         for receiver in reversed(unserved):
-            hungry[receiver] = None
-            hungry.move_to_end(receiver, last=False)
+            with_credit[receiver] = None
+            with_credit.move_to_end(receiver, last=False)
         return bool(messages)

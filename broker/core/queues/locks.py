@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.core.contract.message import Message
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.environment import Environment
+    from broker.core.queues.receiver import Receiver
 
 
 SESSION_MESSAGE_LOCKED_UNTIL_MS = 253_402_300_799_999

@@ -26,23 +26,26 @@ from broker.core.contract.records import (
 from broker.core.contract.turn import DeadLetter, DeadLettered
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.deadlines import Due
-from broker.core.queues.dispatcher import Dispatcher, Receiver
+from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
 from broker.core.queues.message_index import MessageIndex
 from broker.core.queues.packed_messages import pack
-from broker.core.queues.sessions import Session, Sessions
+from broker.core.queues.sessions import Sessions
 from config.model.definitions import UNLIMITED_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from broker.core.contract.commands import SessionRequest
     from broker.core.contract.counting import Counts
     from broker.core.contract.message import Message
     from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
+    from broker.core.queues.delivery_source import DeliverySource
     from broker.core.queues.environment import Environment
     from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.quota_usage import QuotaUsage
+    from broker.core.queues.receiver import Receiver
 
 MAIN = 0
 DEAD_LETTERS = 1
@@ -66,6 +69,7 @@ class Queue:
         "dead_letters_expired",
         "default_time_to_live_ms",
         "deferred_count",
+        "delivery",
         "dispatcher",
         "entity_id",
         "environment",
@@ -80,7 +84,6 @@ class Queue:
         "path",
         "receivers",
         "scheduled_count",
-        "sessions",
         "size_bytes",
         "sub_queue",
         "usage",
@@ -108,8 +111,8 @@ class Queue:
         self.dead_letters_expired = False
         self.index = MessageIndex(environment.block_bits)
         self.dispatcher = Dispatcher(self)
-        self.sessions: Sessions | None = None
-        """If there are sessions, messages are delivered through them and not the dispatcher."""
+        self.delivery: DeliverySource = self.dispatcher
+        """Delivers the messages: the dispatcher, or the sessions if the queue requires sessions."""
         self.locks = Locks(environment)
         self.receivers: dict[Receiver, None] = {}
         """Receivers that are attached, or wait for a session."""
@@ -200,7 +203,7 @@ class Queue:
         if scheduled:
             self._hold_until_due(scheduled)
             messages = [message for message in messages if message.state is _ACTIVE]
-        self.delivery_source.arrive(messages)
+        self.delivery.arrive(messages)
 
     def admit_dead(self, messages: Sequence[Message]) -> None:
         """Take in dead letters: numbered anew, otherwise as they were when they died."""
@@ -217,7 +220,7 @@ class Queue:
             size += message.size
         self._enter(first, messages, size)
         self.may_be_paged(messages)
-        self.delivery_source.arrive(messages)
+        self.delivery.arrive(messages)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
@@ -238,8 +241,7 @@ class Queue:
             self.index.add_late(message)
         self._hold_until_due(changed)
         self._grow(len(changed), sum(message.size for message in changed))
-        if self.sessions is not None:
-            self.sessions.enter_late(changed)
+        self.delivery.enter_late(changed)
         turn.records.append(MessagesUpdated(rows_of(changed)))
 
     def restore(self, messages: Sequence[Message]) -> None:
@@ -261,16 +263,14 @@ class Queue:
         self._hold_until_due(scheduled)
         self._watch_expiry([message for message in active if message.expires_at_ms])
         self._grow(len(messages), size)
-        if self.sessions is not None:
-            self.sessions.enter(messages)
-        self.delivery_source.arrive(active)
+        self.delivery.enter(messages)
+        self.delivery.arrive(active)
 
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
         self.last_sequence_number = first_number + len(messages) - 1
         self._grow(len(messages), size)
-        if self.sessions is not None:
-            self.sessions.enter(messages)
+        self.delivery.enter(messages)
 
     def _grow(self, count: int, size: int) -> None:
         self.count += count
@@ -331,26 +331,42 @@ class Queue:
     # --- delivery ---------------------------------------------------------------------------
 
     @property
-    def delivery_source(self) -> Sessions | Dispatcher:
-        """Where ready messages wait: in their sessions, unless there are none or messages are
-        forwarded, which takes them in the order of their numbers whatever session they are in."""
-        if self.sessions is None or self.dispatcher.forwarder is not None:
-            return self.dispatcher
-        return self.sessions
+    def sessions(self) -> Sessions | None:
+        """Returns its sessions, or None if it does not require sessions."""
+        return self.delivery if isinstance(self.delivery, Sessions) else None
 
-    def touch(self, messages: Iterable[Message]) -> None:
-        """Look again at where these messages wait: what was in the way may be gone."""
-        if self.sessions is None or self.dispatcher.forwarder is not None:
-            self.dispatcher.touch()
-        else:
-            for message in messages:
-                self.sessions.of(message).touch()
+    def require_sessions(self, *, required: bool) -> None:
+        """Deliver through sessions or not. A queue with messages does not lose its sessions."""
+        if required and not self.delivery.requires_sessions:
+            self.delivery = Sessions(self)
+        elif not required and not self.count:
+            self.delivery.close()
+            self.delivery = self.dispatcher
 
-    def touch_all(self) -> None:
-        """Look again at everything that waits."""
-        self.dispatcher.touch()
-        if self.sessions is not None:
-            self.sessions.touch_all()
+    @property
+    def is_forwarding(self) -> bool:
+        """Whether its messages are forwarded to another entity."""
+        return self.dispatcher.forwarder is not None
+
+    def attach(
+        self, receiver: Receiver, session: SessionRequest | None, now_ms: int, turn: Turn
+    ) -> None:
+        """Attach a receiver, or let it wait for a session. Raises if the session is held."""
+        self.delivery.attach(receiver, session, now_ms, turn)
+        self.receivers[receiver] = None
+
+    def detach(self, receiver: Receiver, now_ms: int, turn: Turn) -> bool:
+        """Detach a receiver and close its session. Returns False if it is not attached."""
+        if receiver not in self.receivers:
+            return False
+        del self.receivers[receiver]
+        if receiver.source is not None:
+            receiver.source.detach(receiver, now_ms, turn)
+        return True
+
+    def forget_receiver(self, receiver: Receiver) -> None:
+        """Remove a receiver that has no source any more."""
+        self.receivers.pop(receiver, None)
 
     def deliver(
         self, receiver: Receiver, messages: Sequence[Message], now_ms: int, turn: Turn
@@ -378,7 +394,7 @@ class Queue:
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock messages that nobody holds; their tokens, in order."""
-        if isinstance(holder.dispatcher, Session):
+        if self.delivery.requires_sessions:
             return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
         return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
 
@@ -401,7 +417,7 @@ class Queue:
         A lock under a session's has no end to move: it is the session's lock that is renewed.
         """
         messages = self.locks.messages(tokens)
-        if self.sessions is not None:
+        if self.delivery.requires_sessions:
             return [message.locked_until_ms for message in messages]
         until_ms = now_ms + self.lock_duration_ms
         self.locks.extend(messages, until_ms)
@@ -482,10 +498,8 @@ class Queue:
         backlog = self.environment.backlog
         backlog.drop(self)
         self.is_closed = True
-        if self.sessions is not None:
-            self.usage.add(-self.sessions.state_bytes)
-            self.environment.session_state_bytes -= self.sessions.state_bytes
-            self.sessions = None
+        self.delivery.close()
+        self.delivery = self.dispatcher
         if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
             backlog.add(self)
 
@@ -517,8 +531,7 @@ class Queue:
         for at_ms, alike in _together(expiring, _EXPIRY).items():
             self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
         self._grow(-len(messages), -size)
-        if self.sessions is not None:
-            self.sessions.leave(messages)
+        self.delivery.leave(messages)
 
     def _leave_state(self, message: Message) -> None:
         if message.state is MessageState.DEFERRED:

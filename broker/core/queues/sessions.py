@@ -7,28 +7,34 @@ Ids that differ only by case are one session, which goes by the id that named it
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import AttachRefused, Detached, ReceiverAttached
-from broker.core.contract.errors import OperationTimeout, SessionCannotBeLocked, SessionLockLost
+from broker.core.contract.errors import (
+    NotAllowed,
+    OperationTimeout,
+    SessionCannotBeLocked,
+    SessionLockLost,
+)
 from broker.core.contract.records import SessionStateSet
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.deadlines import Due
-from broker.core.queues.dispatcher import BURST_MAX_BYTES
 from broker.core.queues.ready_messages import ReadyMessages
+from broker.core.queues.receiver import BURST_MAX_BYTES
 from broker.core.queues.settlement import release_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from broker.core.contract.commands import SessionRequest
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
-    from broker.core.queues.dispatcher import Receiver
+    from broker.core.queues.dispatcher import MessageForwarder
     from broker.core.queues.queue import Queue
+    from broker.core.queues.receiver import Receiver
 
 LOCK_GRACE_MS = 1_000
 """How long after its announced end a session lock is taken from its holder. Until then everything
@@ -50,11 +56,13 @@ class Session:
         "messages",
         "queue",
         "ready",
+        "sessions",
         "state",
         "state_updated_ms",
     )
 
-    def __init__(self, queue: Queue, session_id: str) -> None:
+    def __init__(self, sessions: Sessions, queue: Queue, session_id: str) -> None:
+        self.sessions = sessions
         self.queue = queue
         self.id = session_id
         """As it was first written; see `session_key` for when it is the same as another."""
@@ -77,9 +85,18 @@ class Session:
             self.queue.environment.touched[self] = None
 
     def grant(self, receiver: Receiver) -> None:
-        """The holder's credit has changed."""
+        """See `ReceiverSource.grant`."""
         if receiver is self.holder:
             self.touch()
+
+    def detach(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        """See `ReceiverSource.detach`. Closes the session."""
+        del receiver
+        self.sessions.close_session(self, now_ms, turn)
+
+    def expire(self, now_ms: int, turn: Turn) -> None:
+        """The session lock has ended: see `Sessions.expire`."""
+        self.sessions.expire(self, now_ms, turn)
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Give the holder what its credit allows, strictly in order."""
@@ -102,9 +119,11 @@ class Session:
             receiver.finish_draining(turn)
 
 
-class Wait(NamedTuple):
-    """How a receiver waits for any session."""
+class SessionWait(NamedTuple):
+    """A receiver that waits for the next available session."""
 
+    sessions: Sessions
+    receiver: Receiver
     until_ms: int
     timeout_ms: int
     given_before: int
@@ -112,7 +131,9 @@ class Wait(NamedTuple):
 
 
 class Sessions:
-    """All sessions of a queue."""
+    """All sessions of a queue. Implements `DeliverySource`."""
+
+    requires_sessions = True
 
     __slots__ = (
         "_available",
@@ -138,7 +159,7 @@ class Sessions:
         self._available: OrderedDict[Session, None] = OrderedDict()
         """Unheld sessions with something to deliver, the longest available first: a session that
         is given back unfinished goes to the end, so that it cannot keep the others waiting."""
-        self._waiting: dict[Receiver, Wait] = {}
+        self._waiting: dict[Receiver, SessionWait] = {}
         """Receivers that want any session, the first to come first."""
         self._given = 0
         """How many sessions have gone to receivers that waited for any."""
@@ -152,7 +173,7 @@ class Sessions:
     # --- messages ---------------------------------------------------------------------------
 
     def enter(self, messages: Iterable[Message]) -> None:
-        """Messages with their numbers have come into the queue."""
+        """See `DeliverySource.enter`."""
         by_id = self._by_id
         for message in messages:
             session_id = message.session_id
@@ -164,13 +185,13 @@ class Sessions:
             session.messages[message.sequence_number] = message
 
     def enter_late(self, messages: Sequence[Message]) -> None:
-        """Messages have come in whose numbers were set aside: higher ones may be here already."""
+        """See `DeliverySource.enter_late`."""
         self.enter(messages)
         for session in dict.fromkeys(map(self.of, messages)):
             session.messages = dict(sorted(session.messages.items()))
 
     def leave(self, messages: Iterable[Message]) -> None:
-        """Messages are no longer in the queue."""
+        """See `DeliverySource.leave`."""
         by_id = self._by_id
         for message in messages:
             session = by_id[message.session_id]
@@ -184,8 +205,17 @@ class Sessions:
         """The session a message of the queue belongs to."""
         return self._by_id[message.session_id]
 
-    def arrive(self, messages: Iterable[Message]) -> None:
-        """Messages have become ready."""
+    @property
+    def _is_forwarding(self) -> bool:
+        """Whether the queue forwards messages. The dispatcher has the ready messages then, because
+        forwarding follows the sequence numbers and not the sessions."""
+        return self._queue.dispatcher.forwarder is not None
+
+    def arrive(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.arrive`."""
+        if self._is_forwarding:
+            self._queue.dispatcher.arrive(messages)
+            return
         by_id, available = self._by_id, self._available
         touched = self._queue.environment.touched
         for message in messages:
@@ -199,19 +229,38 @@ class Sessions:
             touched[self] = None
 
     def give_back(self, messages: Iterable[Message]) -> None:
-        """Messages that were delivered are ready again."""
+        """See `DeliverySource.give_back`."""
+        if self._is_forwarding:
+            self._queue.dispatcher.give_back(messages)
+            return
         for message in messages:
             session = self.of(message)
             session.ready.give_back((message,))
             self._offer(session)
 
-    def take_ready(self) -> list[Message]:
-        """Take the ready messages of every session, because they are forwarded from now on."""
-        self._available.clear()
-        return [message for session in self._by_id.values() for message in session.ready.take_all()]
+    def set_forwarder(self, forwarder: MessageForwarder | None) -> None:
+        """See `DeliverySource.set_forwarder`."""
+        dispatcher = self._queue.dispatcher
+        was_forwarding = self._is_forwarding
+        dispatcher.set_forwarder(forwarder)
+        if was_forwarding and forwarder is None:
+            self.give_back(dispatcher.ready.take_all())
+        elif forwarder is not None and not was_forwarding:
+            self._available.clear()
+            sessions = self._by_id.values()
+            dispatcher.give_back([m for session in sessions for m in session.ready.take_all()])
+
+    def touch_for(self, messages: Iterable[Message]) -> None:
+        """See `DeliverySource.touch_for`."""
+        if self._is_forwarding:
+            self._queue.dispatcher.touch()
+            return
+        for message in messages:
+            self.of(message).touch()
 
     def touch_all(self) -> None:
-        """Look again at every session, and at those who wait for one."""
+        """See `DeliverySource.touch_all`."""
+        self._queue.dispatcher.touch()
         for session in self._by_id.values():
             session.touch()
         if self._available and self._waiting:
@@ -225,10 +274,33 @@ class Sessions:
         if self._waiting:
             self._queue.environment.touched[self] = None
 
+    def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
+        """See `DeliverySource.walk_session`."""
+        session = self.get(session_id)
+        messages = {} if session is None else session.messages
+        numbers = list(messages)
+        return (messages[number] for number in numbers[bisect_left(numbers, from_number) :])
+
+    def close(self) -> None:
+        """See `DeliverySource.close`. The states are deleted with the sessions."""
+        self._queue.usage.add(-self.state_bytes)
+        self._queue.environment.session_state_bytes -= self.state_bytes
+
     # --- holding ----------------------------------------------------------------------------
 
-    def request(self, receiver: Receiver, request: SessionRequest, now_ms: int, turn: Turn) -> None:
-        """Give a receiver the session it wants, or let it wait for one. Raises if it is held."""
+    def check_attach(self, session: SessionRequest | None) -> None:
+        """See `DeliverySource.check_attach`."""
+        if session is None:
+            raise NotAllowed(
+                "It is not possible for an entity that requires sessions to create a "
+                "non-sessionful message receiver."
+            )
+
+    def attach(
+        self, receiver: Receiver, request: SessionRequest | None, now_ms: int, turn: Turn
+    ) -> None:
+        """See `DeliverySource.attach`."""
+        assert request is not None
         if request.session_id is not None:
             session = self.get(request.session_id) or self._open(request.session_id)
             if session.holder is not None:
@@ -236,9 +308,21 @@ class Sessions:
             self._hold(session, receiver, now_ms, turn)
             return
         until_ms = now_ms + request.timeout_ms
-        self._waiting[receiver] = Wait(until_ms, request.timeout_ms, self._given)
-        self._queue.environment.deadlines.add(Due.SESSION_WAIT, until_ms, (receiver,))
+        wait = SessionWait(self, receiver, until_ms, request.timeout_ms, self._given)
+        receiver.source = self
+        receiver.waits_for_session = True
+        self._waiting[receiver] = wait
+        self._queue.environment.deadlines.add(Due.SESSION_WAIT, until_ms, (wait,))
         self._queue.environment.touched[self] = None
+
+    def grant(self, receiver: Receiver) -> None:
+        """See `ReceiverSource.grant`. The credit counts when the receiver has a session."""
+
+    def detach(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+        """See `ReceiverSource.detach`. The receiver stops waiting for a session."""
+        del now_ms, turn
+        receiver.source = None
+        self._stop_waiting(receiver)
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Give available sessions to those who wait for any: to the newest, since an old wait may
@@ -252,17 +336,17 @@ class Sessions:
             if self._given - wait.given_before < PASSED_OVER_MAX:
                 receiver = next(reversed(self._waiting))
             self._given += 1
-            self.stop_waiting(receiver)
+            self._stop_waiting(receiver)
             self._hold(session, receiver, now_ms, turn)
 
-    def stop_waiting(self, receiver: Receiver) -> None:
-        """A receiver has a session, or is gone."""
+    def _stop_waiting(self, receiver: Receiver) -> None:
         wait = self._waiting.pop(receiver, None)
         if wait is not None:
-            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (receiver,))
+            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (wait,))
 
     def time_out(self, receiver: Receiver, turn: Turn) -> None:
         """No session became available in time."""
+        receiver.source = None
         seconds = self._waiting.pop(receiver).timeout_ms // 1000
         error = OperationTimeout(
             "The operation did not complete within the allotted timeout of "
@@ -274,7 +358,8 @@ class Sessions:
     def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         self._available.pop(session, None)
         session.holder = receiver
-        receiver.dispatcher = session
+        receiver.source = session
+        receiver.waits_for_session = False
         self.renew(session, now_ms)
         turn.effects.append(ReceiverAttached(receiver.peer, session.id, session.locked_until_ms))
         session.touch()
@@ -294,7 +379,11 @@ class Sessions:
             raise SessionLockLost(session_id)
         return session
 
-    def close(self, session: Session, now_ms: int, turn: Turn) -> None:
+    def check_session_held(self, session_id: str) -> None:
+        """See `DeliverySource.check_session_held`."""
+        self.held(session_id)
+
+    def close_session(self, session: Session, now_ms: int, turn: Turn) -> None:
         """The holder is done with it: what it did not settle is as before, no delivery counted."""
         receiver = self._end_hold(session)
         release_locks(receiver, now_ms, turn, failed=False)
@@ -304,7 +393,7 @@ class Sessions:
         """The holder kept it too long: each message it had counts as a failed delivery."""
         receiver = self._end_hold(session)
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
-        self._queue.receivers.pop(receiver, None)
+        self._queue.forget_receiver(receiver)
         release_locks(receiver, now_ms, turn, failed=True)
         self._after_hold(session)
 
@@ -316,7 +405,7 @@ class Sessions:
         )
         session.holder = None
         session.locked_until_ms = 0
-        receiver.dispatcher = None
+        receiver.source = None
         return receiver
 
     def _after_hold(self, session: Session) -> None:
@@ -379,7 +468,7 @@ class Sessions:
         return chosen[skip : skip + top]
 
     def _open(self, session_id: str) -> Session:
-        session = self._by_id[session_id] = Session(self._queue, session_id)
+        session = self._by_id[session_id] = Session(self, self._queue, session_id)
         self._by_key[session_key(session_id)] = session
         return session
 

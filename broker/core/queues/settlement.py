@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.settlement import Settlement
     from broker.core.contract.turn import Turn
-    from broker.core.queues.dispatcher import Receiver
     from broker.core.queues.queue import Queue
+    from broker.core.queues.receiver import Receiver
 
 _ACTIVE = MessageState.ACTIVE
 _OUTCOMES = {
@@ -155,7 +155,7 @@ def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Tur
     if expired:
         queue.expire(expired, turn)
         ready = [message for message in ready if message.queue is queue]
-    queue.delivery_source.give_back(ready)
+    queue.delivery.give_back(ready)
 
 
 def _set_aside(queue: Queue, messages: Sequence[Message]) -> None:

@@ -20,7 +20,7 @@ from broker.core.contract.errors import (
     QuotaExceeded,
 )
 from broker.core.contract.settlement import COMPLETE, DEAD_LETTER, ReceiveMode
-from broker.core.queues.dispatcher import BURST_MAX_BYTES, BURST_MAX_MESSAGES
+from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import (
     EntityStatus,
     QueueDefinition,

@@ -29,8 +29,8 @@ from broker.core.contract.errors import (
 )
 from broker.core.contract.records import SessionStateSet
 from broker.core.contract.settlement import ABANDON, COMPLETE, DEFER, ReceiveMode
-from broker.core.queues.dispatcher import BURST_MAX_BYTES
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
+from broker.core.queues.receiver import BURST_MAX_BYTES
 from broker.core.queues.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
 from config.model.definitions import QueueDefinition
 from config.model.limits import Limits
