@@ -119,8 +119,8 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orp
     orphans = Orphans()
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
-            by_id[entity_id].queues[sub_queue].last_sequence_number = number
-    topics = {topic.usage: topic for topic in by_id.values() if isinstance(topic, Topic)}
+            by_id[entity_id].queues[sub_queue].skip_numbers(number)
+    topics = {entity.usage: entity for entity in by_id.values() if isinstance(entity, Topic)}
     for (entity_id, sub_queue), messages in _by_place(remembered).items():
         entity = by_id.get(entity_id)
         if entity is None:
@@ -136,11 +136,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orp
         topic = topics.get(entity.usage)
         if topic is not None and topic is not entity:
             # A topic stores nothing of its own: its numbers go on from those of the copies.
-            main = topic.main
-            main.last_sequence_number = max(
-                main.last_sequence_number,
-                *(message.enqueue_sequence_number for message in messages),
-            )
+            topic.main.skip_numbers(max(m.enqueue_sequence_number for m in messages))
     for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:

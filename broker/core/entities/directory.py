@@ -79,12 +79,19 @@ class Directory:
             raise EntityNotFound(path)
         return entity.queues[sub_queue]
 
+    def topic(self, path: str) -> Topic:
+        """Returns the topic of a path. Raises `EntityNotFound` if there is none."""
+        topic = self._by_path.get(path.lower())
+        if not isinstance(topic, Topic):
+            raise EntityNotFound(path)
+        return topic
+
     def topic_of(self, path: str) -> tuple[Topic, str]:
         """The topic of a subscription's path, and the subscription's name. Raises without one."""
         topic_key, _, _ = path.lower().rpartition(SUBSCRIPTIONS)
-        topic = self._by_path.get(topic_key)
-        if not isinstance(topic, Topic):
-            raise EntityNotFound(path[: len(topic_key)] or path)
+        if not topic_key:
+            raise EntityNotFound(path)
+        topic = self.topic(path[: len(topic_key)])
         return topic, path[len(topic_key) + len(SUBSCRIPTIONS) :]
 
     def add(self, entity: Entity) -> None:
@@ -108,7 +115,7 @@ class Directory:
             self._count_below[path] -= 1
             if not self._count_below[path]:
                 del self._count_below[path]
-        entity.is_deleted = True
+        entity.mark_deleted()
         self.keys.replace(entity.path, entity.definition, None)
         if isinstance(entity, Subscription):
             topic, name = self.topic_of(entity.path)

@@ -13,10 +13,12 @@ from broker.core.contract.errors import (
     EntityDisabled,
     EntityNotFound,
     MessageSizeExceeded,
+    NotAllowed,
     QuotaExceeded,
 )
-from broker.core.contract.records import EntityStored
+from broker.core.contract.records import EntityStored, MessagesUpdated
 from broker.core.entities.stored_definitions import definition_to_json
+from broker.core.messages.message_rows import rows_of
 from broker.core.queues.deadlines import Due
 from broker.core.queues.duplicate_window import DuplicateWindow
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
@@ -30,7 +32,11 @@ from config.model.definitions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker.core.contract.effects import Peer
+    from broker.core.contract.message import Message
+    from broker.core.contract.turn import Turn
     from broker.core.queues.environment import Environment
     from broker.core.queues.receiver import Receiver
     from config.model.definitions import EntityDefinition
@@ -39,6 +45,11 @@ _KIBIBYTE = 1024
 _MEBIBYTE = 1024 * 1024
 _NO_SENDING = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
 _NO_RECEIVING = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
+
+
+def cannot_send_to(path: str) -> NotAllowed:
+    """Returns the error for a send to a subscription or a sub-queue."""
+    return NotAllowed(f"Messages cannot be sent to '{path}': they only come out there.")
 
 
 class Entity:
@@ -125,10 +136,20 @@ class Entity:
         return 1
 
     @property
+    def dependents(self) -> Sequence[Entity]:
+        """The entities that are deleted with it."""
+        return ()
+
+    @property
     def is_partitioned(self) -> bool:
         """Whether its message ids count together with partition keys."""
         definition = self.definition
         return not isinstance(definition, SubscriptionDefinition) and definition.enable_partitioning
+
+    @property
+    def needs_only_session_ids(self) -> bool:
+        """Whether `Admission` needs nothing else from a message than its size and its session id."""
+        return self.duplicates is None
 
     @property
     def wants_session_ids(self) -> bool:
@@ -181,6 +202,48 @@ class Entity:
             self.duplicates = DuplicateWindow(self.environment, self.id, window_ms)
         self.duplicates.window_ms = window_ms
 
+    # --- messages ---------------------------------------------------------------------------
+
+    def begin_screening(self) -> None:
+        """Forget what `screen` found out about messages that were not accepted afterwards."""
+
+    def screen(self, message: Message) -> None:
+        """Find out where a message goes. Raises `UndecodableMessage` if it cannot be read."""
+
+    def accept(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Store new messages."""
+        self.main.store(messages, now_ms, turn)
+
+    def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Take messages that are stored already and are in no queue now."""
+        self.main.admit(messages, now_ms)
+        turn.records.append(MessagesUpdated(rows_of(messages)))
+
+    def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Activate scheduled messages of its queue, in the order of their numbers."""
+        self.main.activate(messages, now_ms, turn)
+
+    def attach_sender(self, peer: Peer) -> None:
+        """A sender is attached."""
+        self.senders[peer] = None
+
+    def detach_sender(self, peer: Peer) -> None:
+        """A sender is detached, if it was attached."""
+        self.senders.pop(peer, None)
+
+    def restore_times(self, created_time_ms: int, updated_time_ms: int) -> None:
+        """Set the times from the store."""
+        self.created_time_ms = created_time_ms
+        self.updated_time_ms = updated_time_ms
+
+    def mark_deleted(self) -> None:
+        """The entity no longer exists. References to it may remain."""
+        self.is_deleted = True
+
+    def record_access(self, now_ms: int) -> None:
+        """A client uses the entity."""
+        self.accessed_time_ms = now_ms
+
     # --- what is allowed --------------------------------------------------------------------
 
     def check_sending(self) -> None:
@@ -191,6 +254,12 @@ class Entity:
             raise self.environment.sends_refused
         if self.definition.status in _NO_SENDING:
             raise EntityDisabled(self.path)
+
+    def check_is_sendable(self) -> None:
+        """Raises `NotAllowed` if clients can never send to an entity of this kind."""
+
+    def check_is_receivable(self) -> None:
+        """Raises `NotAllowed` if clients can never receive from an entity of this kind."""
 
     def check_receiving(self) -> None:
         """Raises if nobody may receive here now."""

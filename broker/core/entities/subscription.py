@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.records import RuleRow
-from broker.core.entities.entity import Entity
+from broker.core.entities.entity import Entity, cannot_send_to
 from broker.core.entities.stored_definitions import rule_to_json
 from config.model.definitions import SubscriptionDefinition
 
@@ -67,6 +67,10 @@ class Subscription(Entity):
             rules = tuple(rule.definition for rule in self._rules.values())
             self._full_definition = replace(self.definition, rules=rules)
         return self._full_definition
+
+    def check_is_sendable(self) -> None:
+        """See `Entity.check_is_sendable`."""
+        raise cannot_send_to(self.path)
 
     def view(self) -> EntityView:
         """See `Entity.view`."""

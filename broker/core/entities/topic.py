@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.errors import NotAllowed
+from broker.core.contract.message import MessageState
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import (
     MessagesDeleted,
@@ -77,9 +79,26 @@ class Topic(Entity):
         return bool(self._with_sessions)
 
     @property
+    def needs_only_session_ids(self) -> bool:
+        """See `Entity.needs_only_session_ids`. Rules look into every message."""
+        return False
+
+    @property
     def copies_per_message(self) -> int:
         """See `Entity.copies_per_message`."""
         return len(self.subscriptions) or 1
+
+    @property
+    def dependents(self) -> Sequence[Entity]:
+        """See `Entity.dependents`."""
+        return list(self.subscriptions.values())
+
+    def check_is_receivable(self) -> None:
+        """See `Entity.check_is_receivable`."""
+        raise NotAllowed(
+            f"Messages cannot be received from the topic '{self.path}', "
+            "only from its subscriptions."
+        )
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`."""
@@ -117,15 +136,16 @@ class Topic(Entity):
     # --- messages ---------------------------------------------------------------------------
 
     def begin_screening(self) -> None:
-        """Forget messages that were screened and then not published."""
+        """See `Entity.begin_screening`."""
         self._routed.clear()
 
     def screen(self, message: Message) -> None:
-        """Find out where a message goes. Raises if it cannot be read."""
+        """See `Entity.screen`."""
         self._routed[message] = self._rules.route(message, self.environment.reader)
 
-    def publish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Take in messages nobody has stored yet: each goes to whoever wants it, or waits."""
+    def accept(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """See `Entity.accept`. Stores a copy for each matching subscription. A scheduled message is
+        kept until its time."""
         scheduled = [m for m in messages if m.scheduled_enqueue_time_ms > now_ms]
         if scheduled:
             self.main.store(scheduled, now_ms, turn)
@@ -158,7 +178,7 @@ class Topic(Entity):
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Take over messages that are stored already, and in no queue now."""
+        """See `Entity.republish`. Stores a copy for each matching subscription."""
         payloads = self.environment.payloads
         copies = _Copies()
         moved: list[Message] = []
@@ -199,9 +219,23 @@ class Topic(Entity):
             unreferenced = payloads.release(gone)
             turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))
 
+    def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """See `Entity.activate`. Rules look into messages, so messages whose bodies are in the store
+        wait until these are loaded."""
+        environment = self.environment
+        environment.payloads.request([m for m in messages if m.body is None], turn)
+        due = [message for message in messages if message.body is not None]
+        self.main.withdraw(due)
+        for message in due:
+            message.state = MessageState.ACTIVE
+            message.enqueue_sequence_number = 0
+            if message.session_id is None and message.body is not None:
+                # Perhaps no subscription had sessions when it was sent.
+                message.session_id = environment.reader.session_id(message.body)
+        self.republish(due, now_ms, turn)
+
     def _number(self, message: Message) -> None:
-        self.main.last_sequence_number += 1
-        message.enqueue_sequence_number = self.main.last_sequence_number
+        message.enqueue_sequence_number = self.main.reserve_number()
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
             self._limit_life(message)
 

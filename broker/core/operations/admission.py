@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import ArgumentError, BrokerError, NotAllowed, UndecodableMessage
-from broker.core.contract.message import MessageState
-from broker.core.contract.records import MessagesDeleted, MessagesUpdated
-from broker.core.entities.topic import Topic
-from broker.core.messages.message_rows import rows_of
+from broker.core.contract.records import MessagesDeleted
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.queue import queue_of
 
@@ -46,9 +43,8 @@ class Admission:
         fit = entity.takes(sizes)
         if fit and entity.is_plain:
             return _NOBODY
-        if isinstance(entity, Topic):
-            entity.begin_screening()
-        elif fit and entity.duplicates is None:
+        entity.begin_screening()
+        if fit and entity.needs_only_session_ids:
             return self._identify_sessions(entity, messages)
         refused: dict[int, BrokerError] = {}
         taken_bytes = 0
@@ -70,16 +66,12 @@ class Admission:
 
     def accept(self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take in new messages that passed `refusals`."""
-        entity.accessed_time_ms = now_ms
+        entity.record_access(now_ms)
         turn.count(entity.main.counts, Outcome.ACCEPTED, len(messages))
         if entity.duplicates is not None:
             messages = self._new_ones(entity, messages, now_ms, turn)
-        if not messages:
-            return
-        if isinstance(entity, Topic):
-            entity.publish(messages, now_ms, turn)
-        else:
-            entity.main.store(messages, now_ms, turn)
+        if messages:
+            entity.accept(messages, now_ms, turn)
 
     def take_over(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
@@ -93,36 +85,15 @@ class Admission:
                 unreferenced = self._environment.payloads.release(repeated)
                 turn.records.append(MessagesDeleted([m.id for m in repeated], unreferenced))
             messages = kept
-        if not messages:
-            return
-        if isinstance(entity, Topic):
+        if messages:
             entity.republish(messages, now_ms, turn)
-        else:
-            entity.main.admit(messages, now_ms)
-            turn.records.append(MessagesUpdated(rows_of(messages)))
 
     def activate(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        """Scheduled messages of one entity are due."""
+        """Activate scheduled messages of one queue that are due."""
         due = sorted(messages, key=lambda message: message.sequence_number)
         queue = queue_of(due[0])
         assert queue is not None
-        entity = self._directory.entity_of(queue)
-        if not isinstance(entity, Topic):
-            queue.activate(due, now_ms, turn)
-            return
-        # Rules look into messages: those whose bodies are in the store wait until they are back.
-        paged = [message for message in due if message.body is None]
-        self._environment.payloads.request(paged, turn)
-        due = [message for message in due if message.body is not None]
-        queue.withdraw(due)
-        reader = self._environment.reader
-        for message in due:
-            message.state = MessageState.ACTIVE
-            message.enqueue_sequence_number = 0
-            if message.session_id is None and message.body is not None:
-                # When it was sent, perhaps no subscription wanted to know.
-                message.session_id = reader.session_id(message.body)
-        entity.republish(due, now_ms, turn)
+        self._directory.entity_of(queue).activate(due, now_ms, turn)
 
     def _identify_sessions(
         self, entity: Entity, messages: Sequence[Message]
@@ -171,8 +142,7 @@ class Admission:
                 message_id = reader.message_id(body)
                 if entity.is_partitioned:
                     self._within_partition(message, message_id)
-            if isinstance(entity, Topic):
-                entity.screen(message)
+            entity.screen(message)
         except UndecodableMessage as error:
             return error
         if session_id is not None and len(session_id) > limits.session_id_max_characters:

@@ -115,8 +115,7 @@ class EntityAdministration:
         entity = self._build(stored.entity_id, stored.path, definition, now_ms)
         if isinstance(entity, Subscription):
             self._rules.restore(entity, rules)
-        entity.created_time_ms = stored.created_time_ms
-        entity.updated_time_ms = stored.updated_time_ms
+        entity.restore_times(stored.created_time_ms, stored.updated_time_ms)
         return entity
 
     # --- requests ---------------------------------------------------------------------------
@@ -145,7 +144,7 @@ class EntityAdministration:
                     "subscriptions, which is the most it can."
                 )
             rules = self._rules.compile_first(definition.rules, now_ms, command.compiled)
-            topic.accessed_time_ms = now_ms
+            topic.record_access(now_ms)
         elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
             raise QuotaExceeded(
                 f"The namespace has {limits.entities_per_namespace_max} queues and topics, "
@@ -187,10 +186,7 @@ class EntityAdministration:
         """Entities of a kind, by name."""
         del now_ms, turn
         if command.topic is not None:
-            topic = self._directory.entity(command.topic)
-            if not isinstance(topic, Topic):
-                raise EntityNotFound(command.topic)
-            entities: Iterable[Entity] = topic.subscriptions.values()
+            entities: Iterable[Entity] = self._directory.topic(command.topic).subscriptions.values()
         else:
             entities = (entity for entity in self._directory if entity.kind == command.kind)
         ordered = sorted(entities, key=lambda entity: entity.path.lower())
@@ -296,9 +292,8 @@ class EntityAdministration:
 
     def delete(self, entity: Entity, now_ms: int, turn: Turn) -> None:
         """An entity ceases to exist, and its links end."""
-        if isinstance(entity, Topic):
-            for subscription in list(entity.subscriptions.values()):
-                self.delete(subscription, now_ms, turn)
+        for dependent in entity.dependents:
+            self.delete(dependent, now_ms, turn)
         error = EntityNotFound(entity.path)
         self._detach_receivers(entity, error, now_ms, turn)
         turn.effects += [Detached(peer, error) for peer in entity.senders]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import ArgumentError, BrokerError, UndecodableMessage
 from broker.core.contract.message_changes import EMPTY
-from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Topic
+from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from broker.core.queues.queue import MAIN
 from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
@@ -134,8 +134,7 @@ class Forwarder:
         turn: Turn,
     ) -> list[Message]:
         """Move what can go on; return the dead letters that have to stay."""
-        if isinstance(destination, Topic):
-            destination.begin_screening()
+        destination.begin_screening()
         moving: list[Message] = []
         stuck: dict[tuple[str, str], list[Message]] = {}
         size = 0
@@ -174,8 +173,7 @@ class Forwarder:
         try:
             if message.session_id is None:
                 message.session_id = self._queue.environment.reader.session_id(message.body or b"")
-            if isinstance(destination, Topic):
-                destination.screen(message)
+            destination.screen(message)
         except UndecodableMessage as undecodable:
             return type(undecodable).__name__, str(undecodable)
         if destination.main.delivery.requires_sessions and message.session_id is None:

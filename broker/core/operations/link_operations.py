@@ -14,7 +14,7 @@ from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import AttachRefused, SenderAttached
 from broker.core.contract.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
 from broker.core.contract.settlement import ReceiveMode
-from broker.core.entities.topic import Topic
+from broker.core.entities.entity import cannot_send_to
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.queues.receiver import Receiver
 from broker.core.queues.settlement import release_locks
@@ -119,8 +119,8 @@ class LinkOperations:
             self._refuse(command, error, turn)
             return
         self._senders[command.peer] = Sender(entity, command.via, command.connection)
-        entity.senders[command.peer] = None
-        entity.accessed_time_ms = now_ms
+        entity.attach_sender(command.peer)
+        entity.record_access(now_ms)
         turn.effects.append(SenderAttached(command.peer, entity.max_message_bytes))
 
     def attach_receiver(self, command: AttachReceiver, now_ms: int, turn: Turn) -> None:
@@ -134,7 +134,7 @@ class LinkOperations:
             self._refuse(command, error, turn)
             return
         self._receivers[command.peer] = receiver
-        entity.accessed_time_ms = now_ms
+        entity.record_access(now_ms)
 
     def _refuse(
         self, command: AttachSender | AttachReceiver, error: BrokerError, turn: Turn
@@ -180,8 +180,8 @@ class LinkOperations:
         for peer in peers:
             sender = self._senders.pop(peer, None)
             if sender is not None:
-                sender.entity.senders.pop(peer, None)
-                sender.entity.accessed_time_ms = now_ms
+                sender.entity.detach_sender(peer)
+                sender.entity.record_access(now_ms)
             receiver = self.receiver(peer)
             if receiver is None:
                 continue
@@ -200,15 +200,16 @@ class LinkOperations:
     def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         """A receiver gets nothing any more; a session it holds is closed."""
         if receiver.queue.detach(receiver, now_ms, turn):
-            self._directory.entity_of(receiver.queue).accessed_time_ms = now_ms
+            self._directory.entity_of(receiver.queue).record_access(now_ms)
 
 
 def sendable(directory: Directory, path: str) -> tuple[Entity, Queue]:
     """Returns the entity and queue of a path to which clients may send. Raises otherwise."""
     queue = directory.queue(path)
     entity = directory.entity_of(queue)
-    if queue.sub_queue != MAIN or entity.kind == "subscription":
-        raise NotAllowed(f"Messages cannot be sent to '{queue.path}': they only come out there.")
+    if queue.sub_queue != MAIN:
+        raise cannot_send_to(queue.path)
+    entity.check_is_sendable()
     return entity, queue
 
 
@@ -216,9 +217,6 @@ def receivable(directory: Directory, path: str) -> tuple[Entity, Queue]:
     """Returns the entity and queue of a path from which clients may receive. Raises otherwise."""
     queue = directory.queue(path)
     entity = directory.entity_of(queue)
-    if isinstance(entity, Topic) and queue.sub_queue == MAIN:
-        raise NotAllowed(
-            f"Messages cannot be received from the topic '{queue.path}', "
-            "only from its subscriptions."
-        )
+    if queue.sub_queue == MAIN:
+        entity.check_is_receivable()
     return entity, queue

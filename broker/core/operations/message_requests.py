@@ -114,7 +114,7 @@ class MessageRequests:
         queue = self._directory.queue(command.path)
         entity = self._directory.entity_of(queue)
         entity.check_receiving()
-        entity.accessed_time_ms = now_ms
+        entity.record_access(now_ms)
         count = min(command.count, self._environment.limits.peek_max_messages)
         found: list[Message] = []
         size = 0
@@ -229,7 +229,7 @@ class MessageRequests:
     def cancel_scheduled(self, command: ask.CancelScheduled, now_ms: int, turn: Turn) -> None:
         """Delete messages whose time has not come, all or none."""
         entity, queue = sendable(self._directory, command.path)
-        entity.accessed_time_ms = now_ms
+        entity.record_access(now_ms)
         step = CancelledLater(queue, list(dict.fromkeys(command.sequence_numbers)))
         step.check()
         if command.transaction_id is not None:
@@ -295,7 +295,7 @@ class MessageRequests:
 
     def _receivable(self, path: str, now_ms: int) -> tuple[Entity, Queue]:
         entity, queue = receivable(self._directory, path)
-        entity.accessed_time_ms = now_ms
+        entity.record_access(now_ms)
         return entity, queue
 
 

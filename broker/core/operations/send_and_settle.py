@@ -221,8 +221,7 @@ class Traffic:
         self, transaction_id: bytes, connection: object, step: TransactionalSettlement
     ) -> None:
         self._transactions.hold(transaction_id, connection, step)
-        transaction = self._transactions.find(transaction_id, connection)
-        transaction.settlements.update(dict.fromkeys(step.tokens, step))
+        self._transactions.find(transaction_id, connection).hold_settlement(step)
 
     def _refuse_settling(
         self, command: Settle, handles: Sequence[object], error: BrokerError, turn: Turn
@@ -260,7 +259,7 @@ class Traffic:
             self._arrivals.accept(sender.entity, messages, now_ms, turn)
             return
         via = sender.entity
-        via.accessed_time_ms = now_ms
+        via.record_access(now_ms)
         for message in messages:
             message.enqueue_sequence_number = via.main.reserve_number()
         destination = self._directory.entity(sender.destination)

@@ -104,6 +104,10 @@ class Transaction:
         self.refusal: BrokerError | None = None
         """Why something that was asked under it could not be held."""
 
+    def hold_settlement(self, settlement: TransactionalSettlement) -> None:
+        """Reserve the locks that a settlement of this transaction will end."""
+        self.settlements.update(dict.fromkeys(settlement.tokens, settlement))
+
 
 class Share:
     """What the open transactions of one connection take."""

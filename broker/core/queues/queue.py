@@ -177,6 +177,10 @@ class Queue:
         self.last_sequence_number += 1
         return self.last_sequence_number
 
+    def skip_numbers(self, highest_number: int) -> None:
+        """Never assign this sequence number or a lower one: they are in use."""
+        self.last_sequence_number = max(self.last_sequence_number, highest_number)
+
     def admit(self, messages: Sequence[Message], now_ms: int) -> None:
         """Number messages and put them in their places; remembering them is the caller's."""
         first = number = self.last_sequence_number + 1
@@ -247,7 +251,7 @@ class Queue:
     def restore(self, messages: Sequence[Message]) -> None:
         """Take in messages the store remembers; they come in the order of their numbers."""
         self.index.add_rising(messages)
-        self.last_sequence_number = max(self.last_sequence_number, messages[-1].sequence_number)
+        self.skip_numbers(messages[-1].sequence_number)
         size = 0
         active: list[Message] = []
         scheduled: list[Message] = []
@@ -532,6 +536,13 @@ class Queue:
             self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
         self._grow(-len(messages), -size)
         self.delivery.leave(messages)
+
+    def defer(self, messages: Sequence[Message]) -> None:
+        """Set messages aside for receivers that ask for them by sequence number."""
+        for message in messages:
+            if message.state is _ACTIVE:
+                message.state = MessageState.DEFERRED
+                self.deferred_count += 1
 
     def _leave_state(self, message: Message) -> None:
         if message.state is MessageState.DEFERRED:

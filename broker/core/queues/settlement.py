@@ -72,7 +72,7 @@ def settle_locked(
     else:
         kept = _count_failure(queue, messages, turn)
         if kind is SettlementKind.DEFER:
-            _set_aside(queue, kept)
+            queue.defer(kept)
         if kept:
             turn.records.append(MessagesUpdated(rows_of(kept)))
             _give_back(queue, kept, now_ms, turn)
@@ -156,11 +156,3 @@ def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Tur
         queue.expire(expired, turn)
         ready = [message for message in ready if message.queue is queue]
     queue.delivery.give_back(ready)
-
-
-def _set_aside(queue: Queue, messages: Sequence[Message]) -> None:
-    """Keep messages for those who ask for them by number."""
-    for message in messages:
-        if message.state is _ACTIVE:
-            message.state = MessageState.DEFERRED
-            queue.deferred_count += 1
