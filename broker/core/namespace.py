@@ -22,8 +22,12 @@ from broker.core.operations.link_operations import LinkOperations
 from broker.core.operations.message_requests import BodiesAwaited, MessageRequests
 from broker.core.operations.rule_administration import RuleAdministration
 from broker.core.operations.scheduled_activation import ScheduledActivation
-from broker.core.operations.send_and_settle import Traffic
+from broker.core.operations.scheduling_requests import SchedulingRequests
+from broker.core.operations.send import SendHandler
+from broker.core.operations.session_requests import SessionRequests
+from broker.core.operations.settle import SettleHandler
 from broker.core.operations.transactions import Transactions
+from broker.core.queues.dead_lettering import expire
 from broker.core.queues.deadlines import Due
 from broker.core.queues.environment import Environment
 from broker.core.queues.queue import queue_of
@@ -99,8 +103,11 @@ class Namespace:
         arrivals = Admission(environment, directory)
         links = LinkOperations(environment, directory, hold_locks=hold_locks_after_connection_loss)
         transactions = Transactions(environment)
-        traffic = Traffic(limits, links, directory, arrivals, transactions)
-        requests = MessageRequests(environment, directory, links, arrivals, traffic, transactions)
+        sends = SendHandler(limits, links, directory, arrivals, transactions)
+        settlements = SettleHandler(links, directory, transactions)
+        requests = MessageRequests(environment, directory, links, settlements)
+        scheduling = SchedulingRequests(directory, arrivals, transactions)
+        sessions = SessionRequests(environment, directory)
         rules = RuleAdministration(limits, directory)
         administration = EntityAdministration(name, environment, directory, links, arrivals, rules)
         self._environment = environment
@@ -116,9 +123,9 @@ class Namespace:
         self._awaiting_queue: list[tuple[Command, Sequence[Message]]] = []
         """Requests to ask again when their queue has done what is overdue there."""
         self._handlers: dict[type, Handler] = {
-            ask.Send: traffic.send,
-            ask.SendBatch: traffic.send_batch,
-            ask.Settle: traffic.settle,
+            ask.Send: sends.send,
+            ask.SendBatch: sends.send_batch,
+            ask.Settle: settlements.settle,
             ask.Credit: self._credit,
             ask.AttachSender: links.attach_sender,
             ask.AttachReceiver: links.attach_receiver,
@@ -134,12 +141,12 @@ class Namespace:
             ask.SettleByToken: requests.settle_by_token,
             ask.Peek: requests.peek,
             ask.ReceiveDeferred: requests.receive_deferred,
-            ask.Schedule: requests.schedule,
-            ask.CancelScheduled: requests.cancel_scheduled,
-            ask.RenewSessionLock: requests.renew_session_lock,
-            ask.SetSessionState: requests.set_session_state,
-            ask.GetSessionState: requests.get_session_state,
-            ask.ListSessions: requests.list_sessions,
+            ask.Schedule: scheduling.schedule,
+            ask.CancelScheduled: scheduling.cancel_scheduled,
+            ask.RenewSessionLock: sessions.renew_session_lock,
+            ask.SetSessionState: sessions.set_session_state,
+            ask.GetSessionState: sessions.get_session_state,
+            ask.ListSessions: sessions.list_sessions,
             ask.DeleteMessages: requests.delete_messages,
             ask.CreateEntity: administration.create_entity,
             ask.UpdateEntity: administration.update_entity,
@@ -460,7 +467,7 @@ def _expire(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) 
     ]
     if waiting:
         queue.delivery.touch_for(waiting)
-        queue.expire(waiting, turn)
+        expire(queue, waiting, turn)
 
 
 def _slice(command: ask.Send | ask.Settle, start: int, end: int) -> ask.Send | ask.Settle:

@@ -23,6 +23,7 @@ from broker.core.contract.records import (
 )
 from broker.core.entities.entity import Entity
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.dead_lettering import count_dead_letters
 from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.routing.rule_index import TopicRules
 from config.model.definitions import UNLIMITED_MS, SubscriptionDefinition
@@ -323,7 +324,7 @@ class _Copies:
                 copy.enqueued_time_ms = now_ms
             queue.admit_dead(copies)
         for (main, reason, cause), copies in self._causes.items():
-            main.note_dead_letters(copies, reason, turn, cause)
+            count_dead_letters(main, copies, reason, turn, cause)
 
     def _dead_letter(
         self,

@@ -13,6 +13,7 @@ from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import ArgumentError, BrokerError, UndecodableMessage
 from broker.core.contract.message_changes import EMPTY
 from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
+from broker.core.queues.dead_lettering import dead_letter
 from broker.core.queues.queue import MAIN
 from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
@@ -207,7 +208,7 @@ class Forwarder:
         dead-letter queue (github.com/Azure/azure-service-bus/issues/33)."""
         if self._queue.sub_queue == MAIN:
             cause = _CAUSES.get(reason, DeadLetterCause.FORWARDING)
-            self._queue.dead_letter(messages, reason, description, turn, cause)
+            dead_letter(self._queue, messages, reason, description, turn, cause)
             return ()
         return messages
 

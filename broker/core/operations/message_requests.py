@@ -14,17 +14,14 @@ from broker.core.contract.errors import (
     ArgumentOutOfRange,
     MessageLockLost,
     MessageNotFound,
-    MessageSizeExceeded,
-    NotAllowed,
     PartitionMismatch,
-    QuotaExceeded,
 )
 from broker.core.contract.message import MessageState
 from broker.core.contract.settlement import ReceiveMode
 from broker.core.messages.session_ids import session_key
-from broker.core.operations.link_operations import receivable, sendable
-from broker.core.operations.partition_keys import partition_keys
-from broker.core.operations.send_and_settle import give_up_mismatched
+from broker.core.operations.link_operations import receivable
+from broker.core.operations.settle import return_mismatched
+from broker.core.queues.dead_lettering import expire
 from broker.core.queues.settlement import check_settlement, settle_locked
 
 if TYPE_CHECKING:
@@ -36,14 +33,11 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
-    from broker.core.operations.admission import Admission
     from broker.core.operations.link_operations import LinkOperations
-    from broker.core.operations.send_and_settle import Traffic
-    from broker.core.operations.transactions import Transactions
+    from broker.core.operations.settle import SettleHandler
     from broker.core.queues.environment import Environment
     from broker.core.queues.queue import Queue
     from broker.core.queues.receiver import Receiver
-    from broker.core.queues.sessions import Sessions
 
 PEEK_MAX_BYTES = 1024 * 1024
 """A peek shows at least one message, and no more than fit into one reply."""
@@ -60,23 +54,19 @@ class BodiesAwaited(Exception):
 class MessageRequests:
     """Answers requests about messages and sessions."""
 
-    __slots__ = ("_arrivals", "_directory", "_environment", "_links", "_traffic", "_transactions")
+    __slots__ = ("_directory", "_environment", "_links", "_settlements")
 
     def __init__(
         self,
         environment: Environment,
         directory: Directory,
         links: LinkOperations,
-        arrivals: Admission,
-        traffic: Traffic,
-        transactions: Transactions,
+        settlements: SettleHandler,
     ) -> None:
         self._environment = environment
         self._directory = directory
         self._links = links
-        self._arrivals = arrivals
-        self._traffic = traffic
-        self._transactions = transactions
+        self._settlements = settlements
 
     # --- locks ------------------------------------------------------------------------------
 
@@ -97,9 +87,9 @@ class MessageRequests:
             raise MessageLockLost
         if command.transaction_id is not None:
             try:
-                self._traffic.hold_by_token(command, queue, tokens)
+                self._settlements.hold_by_token(command, queue, tokens)
             except PartitionMismatch:
-                give_up_mismatched(queue, tokens, now_ms, turn)
+                return_mismatched(queue, tokens, now_ms, turn)
                 raise
         elif tokens:
             settle_locked(queue, tokens, command.settlement, now_ms, turn)
@@ -147,7 +137,7 @@ class MessageRequests:
         holder = self._holder(command.peer, queue, messages)
         expired = [message for message in messages if 0 < message.expires_at_ms <= now_ms]
         if expired:
-            queue.expire(expired, turn)  # until it is asked for, it outlives its time
+            expire(queue, expired, turn)  # until it is asked for, it outlives its time
             raise _not_found()
         self._need_bodies(messages, turn)
         turn.count(queue.counts, Outcome.DELIVERED, len(messages))
@@ -209,168 +199,10 @@ class MessageRequests:
             self._environment.payloads.request(missing, turn)
             raise BodiesAwaited(missing)
 
-    # --- scheduling -------------------------------------------------------------------------
-
-    def schedule(self, command: ask.Schedule, now_ms: int, turn: Turn) -> list[int]:
-        """Take in messages for later, all or none; their numbers until then."""
-        entity, queue = sendable(self._directory, command.path)
-        self._arrivals.check(entity, command.messages)
-        if command.transaction_id is not None:
-            step = ScheduledLater(entity, command.messages, self._arrivals)
-            self._transactions.hold(command.transaction_id, command.connection, step)
-            return step.reserve()
-        self._arrivals.accept(entity, command.messages, now_ms, turn)
-        return [
-            # A duplicate is dropped in silence: it gets a number that leads nowhere.
-            message.enqueue_sequence_number or queue.reserve_number()
-            for message in command.messages
-        ]
-
-    def cancel_scheduled(self, command: ask.CancelScheduled, now_ms: int, turn: Turn) -> None:
-        """Delete messages whose time has not come, all or none."""
-        entity, queue = sendable(self._directory, command.path)
-        entity.record_access(now_ms)
-        step = CancelledLater(queue, list(dict.fromkeys(command.sequence_numbers)))
-        step.check()
-        if command.transaction_id is not None:
-            self._transactions.hold(command.transaction_id, command.connection, step)
-        else:
-            step.run(now_ms, turn)
-
-    # --- sessions ---------------------------------------------------------------------------
-
-    def renew_session_lock(self, command: ask.RenewSessionLock, now_ms: int, turn: Turn) -> int:
-        """Extend a session's lock."""
-        del turn
-        sessions = self._sessions(command.path, now_ms)
-        return sessions.renew(sessions.held(command.session_id), now_ms)
-
-    def set_session_state(self, command: ask.SetSessionState, now_ms: int, turn: Turn) -> None:
-        """Keep or clear the state of a session."""
-        sessions = self._sessions(command.path, now_ms)
-        session = sessions.held(command.session_id)
-        entity = self._directory.entity_of(session.queue)
-        limits = self._environment.limits
-        grows_by = len(command.state or b"") - len(session.state or b"")
-        most_bytes = min(limits.session_state_max_bytes, entity.max_message_bytes)
-        if len(command.state or b"") > most_bytes:
-            raise MessageSizeExceeded(
-                f"A session state is no larger than a message: it has at most {most_bytes} bytes."
-            )
-        is_new = command.state is not None and session.state is None
-        if is_new and sessions.state_count >= limits.session_states_per_entity_max:
-            raise QuotaExceeded(
-                f"An entity keeps at most {limits.session_states_per_entity_max} session states."
-            )
-        all_bytes = self._environment.session_state_bytes + grows_by
-        if grows_by > 0 and all_bytes > limits.session_states_max_bytes:
-            raise QuotaExceeded(
-                "The states of all sessions of a namespace have at most "
-                f"{limits.session_states_max_bytes} bytes together."
-            )
-        if grows_by > 0 and (error := entity.refuses_size(0, grows_by)) is not None:
-            raise error
-        turn.records += sessions.set_state(session, command.state, now_ms)
-
-    def get_session_state(
-        self, command: ask.GetSessionState, now_ms: int, turn: Turn
-    ) -> bytes | None:
-        """The state of a session."""
-        del turn
-        return self._sessions(command.path, now_ms).held(command.session_id).state
-
-    def list_sessions(self, command: ask.ListSessions, now_ms: int, turn: Turn) -> list[str]:
-        """The ids of sessions."""
-        del turn
-        sessions = self._sessions(command.path, now_ms)
-        return sessions.list_ids(
-            command.updated_since_ms, command.after_session_id, command.skip, command.top
-        )
-
-    def _sessions(self, path: str, now_ms: int) -> Sessions:
-        _, queue = self._receivable(path, now_ms)
-        if queue.sessions is None:
-            raise NotAllowed(f"The entity '{queue.path}' does not require sessions, and has none.")
-        return queue.sessions
-
     def _receivable(self, path: str, now_ms: int) -> tuple[Entity, Queue]:
         entity, queue = receivable(self._directory, path)
         entity.record_access(now_ms)
         return entity, queue
-
-
-class ScheduledLater:
-    """Messages scheduled under a transaction: they have their numbers before they are there."""
-
-    __slots__ = ("_arrivals", "_entity", "_messages", "operations", "partition_keys", "size_bytes")
-
-    def __init__(self, entity: Entity, messages: Sequence[Message], arrivals: Admission) -> None:
-        self._entity = entity
-        self._messages = messages
-        self._arrivals = arrivals
-        self.operations = len(messages)
-        self.size_bytes = sum(message.size for message in messages)
-        self.partition_keys = partition_keys(entity, messages)
-
-    def reserve(self) -> list[int]:
-        """Numbers by which the messages will be known until their time comes."""
-        for message in self._messages:
-            message.sequence_number = self._entity.main.reserve_number()
-        return [message.sequence_number for message in self._messages]
-
-    def check(self) -> None:
-        """Raises if they cannot be taken any more."""
-        self._arrivals.check(self._entity, self._messages)
-
-    def run(self, now_ms: int, turn: Turn) -> None:
-        """Take them in under the numbers they were promised."""
-        numbers = [message.sequence_number for message in self._messages]
-        self._arrivals.accept(self._entity, self._messages, now_ms, turn)
-        promised = dict(zip(self._messages, numbers, strict=True))
-        self._entity.main.renumber(
-            {m: n for m, n in promised.items() if m.state is MessageState.SCHEDULED}, turn
-        )
-
-    def undo(self, now_ms: int, turn: Turn) -> None:
-        """Their numbers lead nowhere."""
-
-
-class CancelledLater:
-    """Scheduled messages to delete: under a transaction they stay until it is discharged."""
-
-    __slots__ = ("_numbers", "_queue", "operations", "partition_keys", "size_bytes")
-
-    def __init__(self, queue: Queue, numbers: Sequence[int]) -> None:
-        self._queue = queue
-        self._numbers = numbers
-        self.operations = len(numbers)
-        self.size_bytes = 0
-        self.partition_keys: Sequence[tuple[int, str]] = ()
-
-    def check(self) -> None:
-        """Raises if one of them is gone, or its time has come."""
-        for number in self._numbers:
-            if self._scheduled(number) is None:
-                raise MessageNotFound(
-                    f"No scheduled message with the sequence number {number} was found."
-                )
-
-    def run(self, now_ms: int, turn: Turn) -> None:
-        """Delete them, but for those that an earlier step has deleted."""
-        del now_ms
-        found = [self._scheduled(number) for number in self._numbers]
-        messages = [message for message in found if message is not None]
-        if messages:
-            self._queue.delete(messages, turn)
-            turn.count(self._queue.counts, Outcome.CANCELLED, len(messages))
-
-    def undo(self, now_ms: int, turn: Turn) -> None:
-        """They are still there."""
-
-    def _scheduled(self, number: int) -> Message | None:
-        message = self._queue.index.get(number)
-        is_scheduled = message is not None and message.state is MessageState.SCHEDULED
-        return message if is_scheduled else None
 
 
 def _as_now(messages: Iterable[Message]) -> list[Message]:

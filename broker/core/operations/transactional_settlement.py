@@ -68,7 +68,7 @@ class TransactionalSettlement:
 
     @property
     def partition_keys(self) -> Iterable[tuple[int, str]]:
-        """See `Step`."""
+        """See `TransactionOperation`."""
         return partition_keys(self._entity, self._queue.locks.messages(self.tokens))
 
     def is_repeated_by(self, peer: Peer, settlement: Settlement) -> bool:

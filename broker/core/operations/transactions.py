@@ -1,6 +1,6 @@
 """Transactions: what was sent and settled under one id is done together, or not at all.
 
-Owns holding and discharging; what each step does is in the step. Nothing of a transaction shows
+Owns holding and discharging; what each step does is in the operation. Nothing of a transaction shows
 before it is discharged, and its settlements leave their messages locked until then. Rolled back,
 messages stay locked for the receivers that can still settle them, and go back from those that cannot.
 A transaction is known only on the connection that declared it, and of a partitioned entity it takes
@@ -39,7 +39,7 @@ OPERATION_BYTES = 1024
 """What a held message or settlement takes besides its body."""
 
 
-class Step(Protocol):
+class TransactionOperation(Protocol):
     """A part of a transaction, held until all of it can be done."""
 
     @property
@@ -71,6 +71,7 @@ class Transaction:
         "connection",
         "copies",
         "deadline_ms",
+        "held",
         "held_bytes",
         "id",
         "operations",
@@ -79,7 +80,6 @@ class Transaction:
         "refusal",
         "settlements",
         "size_bytes",
-        "steps",
     )
 
     def __init__(
@@ -89,7 +89,7 @@ class Transaction:
         self.owner = owner
         self.connection = connection
         self.deadline_ms = deadline_ms
-        self.steps: list[Step] = []
+        self.held: list[TransactionOperation] = []
         self.settlements: dict[bytes, TransactionalSettlement] = {}
         """By the lock they will settle: no other step may."""
         self.partitions: dict[int, str] = {}
@@ -171,28 +171,30 @@ class Transactions:
             raise TransactionUnknown
         return transaction
 
-    def hold(self, transaction_id: bytes, connection: object, step: Step) -> None:
+    def hold(
+        self, transaction_id: bytes, connection: object, operation: TransactionOperation
+    ) -> None:
         """Keep a step until discharge. Raises if the transaction is unknown or full."""
         transaction = self.find(transaction_id, connection)
         limits = self._environment.limits
-        if transaction.operations + step.operations > limits.transaction_max_operations:
+        if transaction.operations + operation.operations > limits.transaction_max_operations:
             raise QuotaExceeded(
                 f"A transaction can hold at most {limits.transaction_max_operations} messages."
             )
-        if transaction.size_bytes + step.size_bytes > limits.transaction_max_bytes:
+        if transaction.size_bytes + operation.size_bytes > limits.transaction_max_bytes:
             raise QuotaExceeded(
                 f"A transaction can hold at most {limits.transaction_max_bytes} bytes."
             )
-        held_bytes = step.size_bytes + OPERATION_BYTES * step.operations
+        held_bytes = operation.size_bytes + OPERATION_BYTES * operation.operations
         self._check_room(self._shares[connection], held_bytes)
         partitions = dict(transaction.partitions)
-        for entity_id, key in step.partition_keys:
+        for entity_id, key in operation.partition_keys:
             if partitions.setdefault(entity_id, key) != key:
                 raise PartitionMismatch
         transaction.partitions = partitions
-        transaction.steps.append(step)
-        transaction.operations += step.operations
-        transaction.size_bytes += step.size_bytes
+        transaction.held.append(operation)
+        transaction.operations += operation.operations
+        transaction.size_bytes += operation.size_bytes
         self._account(transaction, held_bytes)
 
     def _check_room(self, share: Share, size_bytes: int) -> None:
@@ -279,16 +281,16 @@ def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | Non
     try:
         if transaction.refusal is not None:
             raise transaction.refusal
-        for step in transaction.steps:
-            step.check()
+        for operation in transaction.held:
+            operation.check()
     except BrokerError as error:
         error.as_value()  # the transaction may hold it, and its frames the transaction
         return TransactionRolledBack(f"The transaction was rolled back: {error}")
-    for step in transaction.steps:
-        step.run(now_ms, turn)
+    for operation in transaction.held:
+        operation.run(now_ms, turn)
     return None
 
 
 def _undo(transaction: Transaction, now_ms: int, turn: Turn) -> None:
-    for step in transaction.steps:
-        step.undo(now_ms, turn)
+    for operation in transaction.held:
+        operation.undo(now_ms, turn)

@@ -7,23 +7,19 @@ order of delivery is the dispatcher's. Each message is in exactly one queue and 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import Deliver, DrainGoesOn
-from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import MessageState, content_of
-from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
     PayloadRow,
 )
-from broker.core.contract.turn import DeadLetter, DeadLettered
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.deadlines import Due
 from broker.core.queues.dispatcher import Dispatcher
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import SessionRequest
     from broker.core.contract.counting import Counts
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
     from broker.core.queues.delivery_source import DeliverySource
     from broker.core.queues.environment import Environment
@@ -50,9 +45,6 @@ if TYPE_CHECKING:
 MAIN = 0
 DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
-
-DEAD_LETTERS_TOLD_MAX = 20
-"""Of how many dead letters at once the log tells more than their number."""
 
 _ACTIVE = MessageState.ACTIVE
 _EXPIRY = attrgetter("expires_at_ms")
@@ -145,14 +137,8 @@ class Queue:
         self.admit(messages, now_ms)
         self._remember_new(messages, turn)
 
-    def store_dead_letters(
-        self, messages: Sequence[Message], reason: str, description: str, now_ms: int, turn: Turn
-    ) -> None:
-        """Store new messages in this transfer dead-letter queue with the reason."""
-        changes = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
-        for message in messages:
-            message.enqueued_time_ms = now_ms
-            message.changes = changes
+    def store_dead(self, messages: Sequence[Message], turn: Turn) -> None:
+        """Store new messages in this dead-letter queue."""
         self._give_ids(messages)
         self.admit_dead(messages)
         self._remember_new(messages, turn)
@@ -434,67 +420,6 @@ class Queue:
         self.withdraw(messages)
         unreferenced = self.environment.payloads.release(messages)
         turn.records.append(MessagesDeleted([message.id for message in messages], unreferenced))
-
-    def expire(self, messages: Sequence[Message], turn: Turn) -> None:
-        """Time to live is over."""
-        turn.count(self.counts, Outcome.EXPIRED, len(messages))
-        if self.dead_letters_expired:
-            description = "The message expired and was dead lettered."
-            cause = DeadLetterCause.TIME_TO_LIVE
-            self.dead_letter(messages, "TTLExpiredException", description, turn, cause)
-        else:
-            self.delete(messages, turn)
-
-    def dead_letter(
-        self,
-        messages: Sequence[Message],
-        reason: str | None,
-        description: str | None,
-        turn: Turn,
-        cause: DeadLetterCause,
-    ) -> None:
-        """Move messages to the dead-letter queue, saying why."""
-        assert self.dead_letters is not None
-        self.note_dead_letters(messages, reason, turn, cause)
-        self.withdraw(messages)
-        moved = []
-        before: MessageChanges | None = None
-        after = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
-        for message in messages:
-            if message.changes is not before:
-                before = message.changes
-                after = replace(
-                    before or EMPTY, dead_letter_reason=reason, dead_letter_description=description
-                )
-            twin = message.copy()
-            twin.changes = after
-            moved.append(twin)
-        self.dead_letters.admit_dead(moved)
-        turn.records.append(MessagesUpdated(rows_of(moved)))
-
-    def note_dead_letters(
-        self, messages: Sequence[Message], reason: str | None, turn: Turn, cause: DeadLetterCause
-    ) -> None:
-        """Have messages that become dead letters counted and logged under this queue."""
-        count = len(messages)
-        turn.count(self.counts, Outcome.DEAD_LETTERED, count)
-        turn.count(self.counts, cause, count)
-        first = [
-            DeadLetter(self._message_id(message), message.sequence_number, message.delivery_count)
-            for message in messages[:DEAD_LETTERS_TOLD_MAX]
-        ]
-        turn.dead_lettered.append(
-            DeadLettered(self.environment.namespace, self.path, reason, count, first)
-        )
-
-    def _message_id(self, message: Message) -> str | None:
-        """The sender's id of a message, if it has one that can be read without the store."""
-        if message.body is None:
-            return None
-        try:
-            return self.environment.reader.message_id(message.body)
-        except UndecodableMessage:
-            return None
 
     def close(self, turn: Turn) -> None:
         """The entity is deleted, and everything here with it. If that is much, it is deleted in

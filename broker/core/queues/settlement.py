@@ -16,6 +16,7 @@ from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import MessagesUpdated
 from broker.core.contract.settlement import SettlementKind
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.dead_lettering import dead_letter, expire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,7 +60,8 @@ def settle_locked(
             changes = message.changes or EMPTY
             message.changes = changes.with_properties(settlement.properties)
     if kind is SettlementKind.DEAD_LETTER:
-        queue.dead_letter(
+        dead_letter(
+            queue,
             messages,
             settlement.reason,
             settlement.description,
@@ -143,7 +145,7 @@ def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Seq
         return messages
     description = f"Message could not be consumed after {limit} delivery attempts."
     cause = DeadLetterCause.MAX_DELIVERY_COUNT
-    queue.dead_letter(used_up, "MaxDeliveryCountExceeded", description, turn, cause)
+    dead_letter(queue, used_up, "MaxDeliveryCountExceeded", description, turn, cause)
     return [message for message in messages if message.queue is queue]
 
 
@@ -153,6 +155,6 @@ def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Tur
     # Time to live does not end while a message is locked, but it goes on being counted.
     expired = [message for message in ready if 0 < message.expires_at_ms <= now_ms]
     if expired:
-        queue.expire(expired, turn)
+        expire(queue, expired, turn)
         ready = [message for message in ready if message.queue is queue]
     queue.delivery.give_back(ready)

@@ -1,0 +1,86 @@
+"""Requests about sessions: renew a session lock, get and set a session state, list sessions.
+
+Each request returns the value of its reply, or raises the refusal before anything has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.errors import MessageSizeExceeded, NotAllowed, QuotaExceeded
+from broker.core.operations.link_operations import receivable
+
+if TYPE_CHECKING:
+    from broker.core.contract.commands import (
+        GetSessionState,
+        ListSessions,
+        RenewSessionLock,
+        SetSessionState,
+    )
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
+    from broker.core.queues.environment import Environment
+    from broker.core.queues.sessions import Sessions
+
+
+class SessionRequests:
+    """Answers requests about sessions."""
+
+    __slots__ = ("_directory", "_environment")
+
+    def __init__(self, environment: Environment, directory: Directory) -> None:
+        self._environment = environment
+        self._directory = directory
+
+    def renew_session_lock(self, command: RenewSessionLock, now_ms: int, turn: Turn) -> int:
+        """Renew the lock of a session. Returns its new end."""
+        del turn
+        sessions = self._sessions(command.path, now_ms)
+        return sessions.renew(sessions.held(command.session_id), now_ms)
+
+    def set_session_state(self, command: SetSessionState, now_ms: int, turn: Turn) -> None:
+        """Set or clear the state of a session."""
+        sessions = self._sessions(command.path, now_ms)
+        session = sessions.held(command.session_id)
+        entity = self._directory.entity_of(session.queue)
+        limits = self._environment.limits
+        grows_by = len(command.state or b"") - len(session.state or b"")
+        most_bytes = min(limits.session_state_max_bytes, entity.max_message_bytes)
+        if len(command.state or b"") > most_bytes:
+            raise MessageSizeExceeded(
+                f"A session state is no larger than a message: it has at most {most_bytes} bytes."
+            )
+        is_new = command.state is not None and session.state is None
+        if is_new and sessions.state_count >= limits.session_states_per_entity_max:
+            raise QuotaExceeded(
+                f"An entity keeps at most {limits.session_states_per_entity_max} session states."
+            )
+        all_bytes = self._environment.session_state_bytes + grows_by
+        if grows_by > 0 and all_bytes > limits.session_states_max_bytes:
+            raise QuotaExceeded(
+                "The states of all sessions of a namespace have at most "
+                f"{limits.session_states_max_bytes} bytes together."
+            )
+        if grows_by > 0 and (error := entity.refuses_size(0, grows_by)) is not None:
+            raise error
+        turn.records += sessions.set_state(session, command.state, now_ms)
+
+    def get_session_state(self, command: GetSessionState, now_ms: int, turn: Turn) -> bytes | None:
+        """Returns the state of a session."""
+        del turn
+        return self._sessions(command.path, now_ms).held(command.session_id).state
+
+    def list_sessions(self, command: ListSessions, now_ms: int, turn: Turn) -> list[str]:
+        """Returns the ids of sessions."""
+        del turn
+        sessions = self._sessions(command.path, now_ms)
+        return sessions.list_ids(
+            command.updated_since_ms, command.after_session_id, command.skip, command.top
+        )
+
+    def _sessions(self, path: str, now_ms: int) -> Sessions:
+        entity, queue = receivable(self._directory, path)
+        entity.record_access(now_ms)
+        if queue.sessions is None:
+            raise NotAllowed(f"The entity '{queue.path}' does not require sessions, and has none.")
+        return queue.sessions
