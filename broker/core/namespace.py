@@ -7,7 +7,6 @@ too many messages for one turn, it is done in parts, one a tick: see `backlog.py
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.contract import commands as ask
@@ -17,6 +16,8 @@ from broker.core.contract.message import MessageState
 from broker.core.entities.directory import Directory
 from broker.core.messages.payloads import Payloads
 from broker.core.operations.admission import Admission
+from broker.core.operations.command_parts import divided
+from broker.core.operations.due_actions import DueActions, by_queue
 from broker.core.operations.entity_administration import EntityAdministration
 from broker.core.operations.link_operations import LinkOperations
 from broker.core.operations.message_requests import BodiesAwaited, MessageRequests
@@ -27,11 +28,8 @@ from broker.core.operations.send import SendHandler
 from broker.core.operations.session_requests import SessionRequests
 from broker.core.operations.settle import SettleHandler
 from broker.core.operations.transactions import Transactions
-from broker.core.queues.dead_lettering import expire
-from broker.core.queues.deadlines import Due
 from broker.core.queues.environment import Environment
 from broker.core.queues.queue import queue_of
-from broker.core.queues.settlement import return_locked
 from broker.core.restore import restore_messages, restore_session_states
 from config.model.definitions import EntityKind
 
@@ -48,22 +46,13 @@ if TYPE_CHECKING:
     from broker.core.entities.authorization_index import AuthorizationIndex
     from broker.core.entities.entity import Entity
     from broker.core.messages.identifiers import MessageIds
-    from broker.core.operations.transactions import Transaction
     from broker.core.queues.backlog import Work
-    from broker.core.queues.duplicate_window import DuplicateWindow
-    from broker.core.queues.queue import Queue
-    from broker.core.queues.sessions import Session, SessionWait
     from broker.core.restore import Remembered
     from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
 
     Handler = Callable[[Any, int, Turn], None]
     Answer = Callable[[Any, int, Turn], object]
-
-_SEQUENCE_NUMBER = attrgetter("sequence_number")
-
-SENT_AT_A_TIME = 4_096
-"""How many messages one command sends to a queue, or settles, at most in one part."""
 
 _ABOUT_MESSAGES = frozenset(
     {
@@ -163,16 +152,7 @@ class Namespace:
         if create_on_first_use:
             for attach in (ask.AttachSender, ask.AttachReceiver):
                 self._handlers[attach] = self._creating_first(self._handlers[attach])
-        self._due: dict[Due, Handler] = {
-            Due.MESSAGE_LOCK: self._message_locks_end,
-            Due.SESSION_LOCK: self._session_locks_end,
-            Due.SESSION_WAIT: self._session_waits_end,
-            Due.SCHEDULED: self._scheduled_are_due,
-            Due.TIME_TO_LIVE: self._messages_expire,
-            Due.DUPLICATE_WINDOW: self._windows_move,
-            Due.TRANSACTION: self._transactions_time_out,
-            Due.IDLE_ENTITY: self._entities_idle,
-        }
+        self._due = DueActions(environment, links, transactions, administration, self._activations)
 
     # --- start ------------------------------------------------------------------------------
 
@@ -235,28 +215,12 @@ class Namespace:
         self._now_ms = now_ms
         earliest_ms = self._environment.deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
-            self._act_on_due(now_ms, turn)
+            self._due.act(now_ms, turn)
         self._handlers[type(command)](command, now_ms, turn)
 
     def parts(self, command: Command) -> Sequence[ask.Send | ask.Settle] | None:
-        """Commands that do the same one after the other, if this one would take long. What is
-        atomic is never divided."""
-        if type(command) is ask.Send:
-            count = len(command.messages)
-            if count < 2:
-                return None
-            per_part = self._environment.backlog.part_messages
-            copies = self._links.copies_per_message(command.peer)
-            if copies == 1:
-                per_part = max(per_part, SENT_AT_A_TIME)
-        elif type(command) is ask.Settle:
-            count, copies, per_part = len(command.tokens), 1, SENT_AT_A_TIME
-        else:
-            return None
-        size = max(1, per_part // copies)
-        if count <= size or command.transaction_id is not None:
-            return None
-        return [_slice(command, start, start + size) for start in range(0, count, size)]
+        """Returns smaller commands that do the same one after the other, if this one takes long."""
+        return divided(command, self._links, self._environment.backlog.part_messages)
 
     def _creating_first(self, attach: Handler) -> Handler:
         def create_and_attach(
@@ -382,7 +346,7 @@ class Namespace:
 
     def _payloads_loaded(self, command: ask.PayloadsLoaded, now_ms: int, turn: Turn) -> None:
         loaded = self._environment.payloads.loaded(command.payloads)
-        for queue, messages in _by_queue(loaded).items():
+        for queue, messages in by_queue(loaded).items():
             queue.delivery.touch_for(messages)
             late: dict[int, list[Message]] = {}
             for message in messages:
@@ -393,7 +357,7 @@ class Namespace:
                     late.setdefault(at_ms, []).append(message)
             for at_ms in sorted(late):
                 self._arrivals.activate(late[at_ms], at_ms, turn)
-        self._act_on_due(now_ms, turn)  # what came late may be over already
+        self._due.act(now_ms, turn)  # what came late may be over already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
         for request, read_back in awaiting:
             self._answer(request, now_ms, turn, read_back)
@@ -411,87 +375,3 @@ class Namespace:
             if message.body is not None:
                 payloads.evict(message)
             queue.pack(message.sequence_number)
-
-    # --- deadlines --------------------------------------------------------------------------
-    # Each is given its own moment as the time: however late the timer fires, or however far a
-    # clock is moved, things happen as if nobody had been late.
-
-    def _act_on_due(self, now_ms: int, turn: Turn) -> None:
-        for at_ms, kind, items in self._environment.deadlines.take_due(now_ms):
-            self._due[kind](items, at_ms, turn)
-
-    def _message_locks_end(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        for queue, locked in _by_queue(messages).items():
-            return_locked(queue, locked, now_ms, turn, failed=True)
-
-    def _session_locks_end(self, sessions: Iterable[Session], now_ms: int, turn: Turn) -> None:
-        for session in sorted(sessions, key=lambda session: session.id):
-            session.expire(now_ms, turn)
-
-    def _session_waits_end(self, waits: Iterable[SessionWait], now_ms: int, turn: Turn) -> None:
-        del now_ms
-        for wait in waits:
-            self._links.forget(wait.receiver)
-            wait.sessions.time_out(wait.receiver, turn)
-
-    def _scheduled_are_due(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        for queue, due in _by_queue(messages).items():
-            self._activations.add(queue, due, now_ms, turn)
-
-    def _messages_expire(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        for queue, expired in _by_queue(messages).items():
-            self._environment.backlog.act(_expire, queue, expired, now_ms, turn)
-
-    def _windows_move(self, windows: Iterable[DuplicateWindow], now_ms: int, turn: Turn) -> None:
-        for window in windows:
-            window.sweep(now_ms, turn)
-
-    def _transactions_time_out(
-        self, transactions: Iterable[Transaction], now_ms: int, turn: Turn
-    ) -> None:
-        for transaction in transactions:
-            self._transactions.roll_back(transaction, now_ms, turn)
-
-    def _entities_idle(self, entities: Iterable[Entity], now_ms: int, turn: Turn) -> None:
-        for entity in sorted(entities, key=lambda entity: entity.id):
-            if not entity.is_deleted:
-                self._administration.delete_if_idle(entity, now_ms, turn)
-
-
-def _expire(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-    """What is locked lives on until its lock ends; what is deferred, until it is fetched."""
-    waiting = [
-        message
-        for message in messages
-        if message.waits and message.queue is queue and 0 < message.expires_at_ms <= now_ms
-    ]
-    if waiting:
-        queue.delivery.touch_for(waiting)
-        expire(queue, waiting, turn)
-
-
-def _slice(command: ask.Send | ask.Settle, start: int, end: int) -> ask.Send | ask.Settle:
-    handles = command.handles[start:end]
-    if isinstance(command, ask.Send):
-        return command._replace(messages=command.messages[start:end], handles=handles)
-    return command._replace(tokens=command.tokens[start:end], handles=handles)
-
-
-def _by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
-    """In the order of numbers, which is not always that in which they came into the calendar."""
-    every = list(messages)
-    queue = queue_of(every[0]) if every else None
-    alike = [message for message in every if message.queue is queue]
-    if len(alike) == len(every):  # what falls due at one moment was nearly always sent to one queue
-        if queue is None or queue.is_closed:
-            return {}
-        alike.sort(key=_SEQUENCE_NUMBER)
-        return {queue: alike}
-    queues: dict[Queue, list[Message]] = {}
-    for message in every:
-        queue = queue_of(message)
-        if queue is not None and not queue.is_closed:
-            queues.setdefault(queue, []).append(message)
-    for alike in queues.values():
-        alike.sort(key=_SEQUENCE_NUMBER)
-    return dict(sorted(queues.items(), key=lambda item: item[1][0].id))

@@ -42,7 +42,8 @@ from broker.core.contract.settlement import (
     ReceiveMode,
 )
 from broker.core.queues.deadlines import Due
-from broker.core.queues.sessions import LOCK_GRACE_MS, Session
+from broker.core.queues.session import Session
+from broker.core.queues.sessions import LOCK_GRACE_MS
 from config.model.definitions import (
     CorrelationFilter,
     EntityDefinition,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from broker.core.messages.identifiers import MessageIds
     from broker.core.messages.payloads import Payloads
     from broker.core.queues.dispatcher import Dispatcher
-    from broker.core.queues.sessions import Session, Sessions
+    from broker.core.queues.session import Session
+    from broker.core.queues.sessions import Sessions
     from config.model.limits import Limits
 
 

@@ -22,8 +22,7 @@ from broker.core.contract.errors import (
 from broker.core.contract.records import SessionStateSet
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.deadlines import Due
-from broker.core.queues.ready_messages import ReadyMessages
-from broker.core.queues.receiver import BURST_MAX_BYTES
+from broker.core.queues.session import Session
 from broker.core.queues.settlement import release_locks
 
 if TYPE_CHECKING:
@@ -44,79 +43,6 @@ on that; the JavaScript SDK's tests count on a lost session one second after the
 
 PASSED_OVER_MAX = 10
 """How many sessions go to newer waiters before one goes to the oldest, see `Sessions.dispatch`."""
-
-
-class Session:
-    """One session: its messages, its state, its holder."""
-
-    __slots__ = (
-        "holder",
-        "id",
-        "locked_until_ms",
-        "messages",
-        "queue",
-        "ready",
-        "sessions",
-        "state",
-        "state_updated_ms",
-    )
-
-    def __init__(self, sessions: Sessions, queue: Queue, session_id: str) -> None:
-        self.sessions = sessions
-        self.queue = queue
-        self.id = session_id
-        """As it was first written; see `session_key` for when it is the same as another."""
-        self.messages: dict[int, Message] = {}
-        """All of them, whatever their state, by sequence number."""
-        self.ready = ReadyMessages()
-        self.holder: Receiver | None = None
-        self.locked_until_ms = 0
-        self.state: bytes | None = None
-        self.state_updated_ms = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing would be lost by forgetting it."""
-        return not self.messages and self.state is None and self.holder is None
-
-    def touch(self) -> None:
-        """Look at it at the end of this turn, if somebody holds it."""
-        if self.holder is not None:
-            self.queue.environment.touched[self] = None
-
-    def grant(self, receiver: Receiver) -> None:
-        """See `ReceiverSource.grant`."""
-        if receiver is self.holder:
-            self.touch()
-
-    def detach(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
-        """See `ReceiverSource.detach`. Closes the session."""
-        del receiver
-        self.sessions.close_session(self, now_ms, turn)
-
-    def expire(self, now_ms: int, turn: Turn) -> None:
-        """The session lock has ended: see `Sessions.expire`."""
-        self.sessions.expire(self, now_ms, turn)
-
-    def dispatch(self, now_ms: int, turn: Turn) -> None:
-        """Give the holder what its credit allows, strictly in order."""
-        receiver = self.holder
-        if receiver is None or self.queue.overdue_ms:
-            return
-        while (room := receiver.room) > 0:
-            messages = self.ready.take(room, BURST_MAX_BYTES)
-            if not messages:
-                break
-            receiver.load(messages)
-        if receiver.burst:
-            self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
-        payloads = self.queue.environment.payloads
-        if payloads.any_paged:
-            payloads.request(self.ready.to_read_ahead(), turn)
-        if not receiver.draining or receiver.drains_later:
-            return
-        if receiver.room <= 0 or not self.ready.blocked:
-            receiver.finish_draining(turn)
 
 
 class SessionWait(NamedTuple):

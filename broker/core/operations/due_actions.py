@@ -1,0 +1,149 @@
+"""Carries out what is due: locks that end, messages that expire or become active, timeouts.
+
+Each action gets its own moment as the time. If the timer fires late, or a test moves the clock far, the
+result is the same as if every action had come in time.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from broker.core.queues.dead_lettering import expire
+from broker.core.queues.deadlines import Due
+from broker.core.queues.queue import queue_of
+from broker.core.queues.settlement import return_locked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from broker.core.contract.message import Message
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.entity import Entity
+    from broker.core.operations.entity_administration import EntityAdministration
+    from broker.core.operations.link_operations import LinkOperations
+    from broker.core.operations.scheduled_activation import ScheduledActivation
+    from broker.core.operations.transactions import Transaction, Transactions
+    from broker.core.queues.duplicate_window import DuplicateWindow
+    from broker.core.queues.environment import Environment
+    from broker.core.queues.queue import Queue
+    from broker.core.queues.session import Session
+    from broker.core.queues.sessions import SessionWait
+
+    DueAction = Callable[[Any, int, Turn], None]
+
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
+
+
+class DueActions:
+    """The action for each kind of deadline."""
+
+    __slots__ = (
+        "_actions",
+        "_activations",
+        "_administration",
+        "_environment",
+        "_links",
+        "_transactions",
+    )
+
+    def __init__(
+        self,
+        environment: Environment,
+        links: LinkOperations,
+        transactions: Transactions,
+        administration: EntityAdministration,
+        activations: ScheduledActivation,
+    ) -> None:
+        self._environment = environment
+        self._links = links
+        self._transactions = transactions
+        self._administration = administration
+        self._activations = activations
+        self._actions: dict[Due, DueAction] = {
+            Due.MESSAGE_LOCK: self._end_message_locks,
+            Due.SESSION_LOCK: self._end_session_locks,
+            Due.SESSION_WAIT: self._end_session_waits,
+            Due.SCHEDULED: self._activate,
+            Due.TIME_TO_LIVE: self._expire,
+            Due.DUPLICATE_WINDOW: self._sweep_windows,
+            Due.TRANSACTION: self._time_out_transactions,
+            Due.IDLE_ENTITY: self._delete_idle_entities,
+        }
+
+    def act(self, now_ms: int, turn: Turn) -> None:
+        """Carry out everything that is due."""
+        for at_ms, kind, items in self._environment.deadlines.take_due(now_ms):
+            self._actions[kind](items, at_ms, turn)
+
+    def _end_message_locks(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
+        for queue, locked in by_queue(messages).items():
+            return_locked(queue, locked, now_ms, turn, failed=True)
+
+    def _end_session_locks(self, sessions: Iterable[Session], now_ms: int, turn: Turn) -> None:
+        for session in sorted(sessions, key=lambda session: session.id):
+            session.expire(now_ms, turn)
+
+    def _end_session_waits(self, waits: Iterable[SessionWait], now_ms: int, turn: Turn) -> None:
+        del now_ms
+        for wait in waits:
+            self._links.forget(wait.receiver)
+            wait.sessions.time_out(wait.receiver, turn)
+
+    def _activate(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
+        for queue, due in by_queue(messages).items():
+            self._activations.add(queue, due, now_ms, turn)
+
+    def _expire(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
+        for queue, expired in by_queue(messages).items():
+            self._environment.backlog.act(_expire_active, queue, expired, now_ms, turn)
+
+    def _sweep_windows(self, windows: Iterable[DuplicateWindow], now_ms: int, turn: Turn) -> None:
+        for window in windows:
+            window.sweep(now_ms, turn)
+
+    def _time_out_transactions(
+        self, transactions: Iterable[Transaction], now_ms: int, turn: Turn
+    ) -> None:
+        for transaction in transactions:
+            self._transactions.roll_back(transaction, now_ms, turn)
+
+    def _delete_idle_entities(self, entities: Iterable[Entity], now_ms: int, turn: Turn) -> None:
+        for entity in sorted(entities, key=lambda entity: entity.id):
+            if not entity.is_deleted:
+                self._administration.delete_if_idle(entity, now_ms, turn)
+
+
+def _expire_active(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """Expire active messages. A locked message does not expire before its lock ends, and a deferred
+    message does not expire before a receiver asks for it."""
+    expired = [
+        message
+        for message in messages
+        if message.waits and message.queue is queue and 0 < message.expires_at_ms <= now_ms
+    ]
+    if expired:
+        queue.delivery.touch_for(expired)
+        expire(queue, expired, turn)
+
+
+def by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
+    """Returns messages by their queue, in the order of their numbers. Messages in no queue, or in a
+    closed queue, are left out."""
+    every = list(messages)
+    queue = queue_of(every[0]) if every else None
+    alike = [message for message in every if message.queue is queue]
+    if len(alike) == len(every):  # messages with the same deadline are nearly always in one queue
+        if queue is None or queue.is_closed:
+            return {}
+        alike.sort(key=_SEQUENCE_NUMBER)
+        return {queue: alike}
+    queues: dict[Queue, list[Message]] = {}
+    for message in every:
+        queue = queue_of(message)
+        if queue is not None and not queue.is_closed:
+            queues.setdefault(queue, []).append(message)
+    for alike in queues.values():
+        alike.sort(key=_SEQUENCE_NUMBER)
+    return dict(sorted(queues.items(), key=lambda item: item[1][0].id))
