@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from broker.core.entities.entity import Entity
     from broker.core.messages.identifiers import MessageIds
     from broker.core.queues.backlog import Work
-    from broker.core.restore import Remembered
+    from broker.core.restore import StoredState
     from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
 
@@ -89,20 +89,20 @@ class Namespace:
         payloads = Payloads(payload_budget_bytes)
         environment = Environment(reader, new_lock_token, limits, ids, payloads, name)
         directory = Directory()
-        arrivals = Admission(environment, directory)
+        admission = Admission(environment, directory)
         links = LinkOperations(environment, directory, hold_locks=hold_locks_after_connection_loss)
         transactions = Transactions(environment)
-        sends = SendHandler(limits, links, directory, arrivals, transactions)
+        sends = SendHandler(limits, links, directory, admission, transactions)
         settlements = SettleHandler(links, directory, transactions)
         requests = MessageRequests(environment, directory, links, settlements)
-        scheduling = SchedulingRequests(directory, arrivals, transactions)
+        scheduling = SchedulingRequests(directory, admission, transactions)
         sessions = SessionRequests(environment, directory)
         rules = RuleAdministration(limits, directory)
-        administration = EntityAdministration(name, environment, directory, links, arrivals, rules)
+        administration = EntityAdministration(name, environment, directory, links, admission, rules)
         self._environment = environment
         self._directory = directory
-        self._arrivals = arrivals
-        self._activations = ScheduledActivation(directory, arrivals, environment.backlog)
+        self._admission = admission
+        self._activations = ScheduledActivation(directory, admission, environment.backlog)
         self._now_ms = 0
         self._links = links
         self._transactions = transactions
@@ -121,7 +121,7 @@ class Namespace:
             ask.Detach: self._detach,
             ask.Declare: transactions.declare,
             ask.Discharge: transactions.discharge,
-            ask.DoomTransaction: transactions.doom_by_command,
+            ask.SetRollbackOnly: transactions.apply_rollback_only,
             ask.PayloadsLoaded: self._payloads_loaded,
             ask.Tick: self._tick,
         }
@@ -164,13 +164,13 @@ class Namespace:
         """Delete an entity with all it holds; nothing happens where there is none."""
         self._administration.drop(path, now_ms, turn)
 
-    def restore(self, remembered: Remembered, now_ms: int) -> None:
+    def restore(self, remembered: StoredState, now_ms: int) -> None:
         """Begin with what the store remembers; this is its only namespace."""
         Namespace.restore_all({self.name: self}, remembered, now_ms)
 
     @staticmethod
     def restore_all(
-        namespaces: Mapping[str, Namespace], remembered: Remembered, now_ms: int
+        namespaces: Mapping[str, Namespace], remembered: StoredState, now_ms: int
     ) -> None:
         """Begin with what the store remembers of several namespaces, which share their ids.
 
@@ -252,11 +252,6 @@ class Namespace:
             return waiting_since_ms
         return self._environment.deadlines.earliest_ms()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether anything that is due, or was begun, is left for the next ticks."""
-        return bool(self._environment.backlog) or self._activations.due_since_ms is not None
-
     def has_entity(self, path: str) -> bool:
         """Whether a link to this path could find an entity there or below it, created if need be."""
         return self._create_on_first_use or self._directory.has_at_or_below(path)
@@ -326,7 +321,7 @@ class Namespace:
             turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
             transaction_id = getattr(command, "transaction_id", None)
             if transaction_id is not None:
-                self._transactions.doom(transaction_id, command.connection, error)
+                self._transactions.set_rollback_only(transaction_id, command.connection, error)
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
         if read_back:
@@ -356,7 +351,7 @@ class Namespace:
                 if message.state is MessageState.SCHEDULED and at_ms <= now_ms:
                     late.setdefault(at_ms, []).append(message)
             for at_ms in sorted(late):
-                self._arrivals.activate(late[at_ms], at_ms, turn)
+                self._admission.activate(late[at_ms], at_ms, turn)
         self._due.act(now_ms, turn)  # what came late may be over already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
         for request, read_back in awaiting:

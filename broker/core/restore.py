@@ -37,7 +37,7 @@ _PLACE = itemgetter(1, 2)
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
-class Remembered(Protocol):
+class StoredState(Protocol):
     """What a store gives back at start: see `storage.contract.Snapshot`."""
 
     @property
@@ -73,7 +73,7 @@ class Remembered(Protocol):
         """Duplicate detection: entity id, message id, until ms."""
 
 
-class Orphans:
+class OrphanedMessages:
     """Messages of entities that are deleted: the broker stopped before all of them were. They are
     deleted in parts, and never come back."""
 
@@ -114,9 +114,9 @@ class Orphans:
         return bool(self._ids)
 
 
-def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orphans:
+def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> OrphanedMessages:
     """Fill the queues of entities, and the duplicate windows; what belongs to no entity is left."""
-    orphans = Orphans()
+    orphans = OrphanedMessages()
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].skip_numbers(number)
@@ -145,7 +145,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: Remembered) -> Orp
     return orphans
 
 
-def _by_place(remembered: Remembered) -> dict[tuple[int, int], list[Message]]:
+def _by_place(remembered: StoredState) -> dict[tuple[int, int], list[Message]]:
     """Messages by entity id and sub-queue."""
     places: dict[tuple[int, int], list[Message]] = {}
     _put(places, remembered.messages_as_sent, messages_as_sent)

@@ -11,10 +11,10 @@ from weakref import WeakSet
 
 import structlog
 
-from broker.core.contract.commands import Detach, DoomTransaction
+from broker.core.contract.commands import Detach, SetRollbackOnly
 from broker.core.contract.errors import (
     BrokerError,
-    LeftOutOfTransaction,
+    IncompleteTransaction,
     QuotaExceeded,
     Unauthorized,
 )
@@ -301,7 +301,9 @@ class Connection:
 
     def on_transaction_part_lost(self, transaction_id: bytes) -> None:
         """Fails a transaction of which a message or an outcome cannot be processed."""
-        self._commands.submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
+        self._commands.submit(
+            SetRollbackOnly(transaction_id, self._engine, IncompleteTransaction())
+        )
 
     def on_flow(self, link: EngineLink) -> None:
         """Passes a flow to its link."""

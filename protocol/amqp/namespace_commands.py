@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import Declare, Detach, DoomTransaction
+from broker.core.contract.commands import Declare, Detach, SetRollbackOnly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class NamespaceCommands:
                 # The core does not know these peers: their declares are still here.
                 self._declares = [one for one in self._declares if one.peer not in command.peers]
                 return
-            if isinstance(command, DoomTransaction):
+            if isinstance(command, SetRollbackOnly):
                 # The transaction was only answered. From now on it is unknown.
                 failed = command.transaction_id
                 self._declares = [one for one in self._declares if one.transaction_id != failed]

@@ -33,7 +33,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.message import MessageState
-from broker.core.contract.settlement import (
+from broker.core.contract.settlement_values import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -343,7 +343,7 @@ class Clients(RuleBasedStateMachine):
                     expected.add(one)
         assert expected == waiting
         links = self.dialogue.namespace._links
-        for receiver in (*links._receivers.values(), *links._lingering.values()):
+        for receiver in (*links._receivers.values(), *links._detached.values()):
             assert all(receiver.queue.locks[token] is receiver for token in receiver.locked)
 
     @invariant()

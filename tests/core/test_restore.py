@@ -17,7 +17,7 @@ from broker.core.contract.commands import (
     Settle,
     Tick,
 )
-from broker.core.contract.settlement import (
+from broker.core.contract.settlement_values import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,

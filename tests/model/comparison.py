@@ -35,6 +35,7 @@ from tests.model.run_entities import (
     new_namespace,
 )
 from tests.model.vocabulary import check_order, described, handed_by, seen, told_by, view_of
+from tests.support.unfinished_work import has_unfinished_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,7 +180,7 @@ class Comparison:
 
     def _catch_up(self, turn: Turn) -> None:
         """Do every part of what is overdue."""
-        while self.real.is_behind:
+        while has_unfinished_work(self.real):
             self._apply(Tick(), turn)
             self.real.dispatch(self.now_ms, turn)
 

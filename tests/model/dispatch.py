@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import TopicDefinition
 from tests.model.model_entities import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.effects import Deliver, SendAccepted, Settled
 from broker.core.contract.records import MessagesStored
-from broker.core.contract.settlement import SettlementKind
+from broker.core.contract.settlement_values import SettlementKind
 from tests.model.run_entities import fields_of, mark_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.message import MessageState
 from broker.core.messages.session_ids import session_key
+from tests.support.unfinished_work import has_unfinished_work
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message
@@ -97,7 +98,7 @@ def check_nothing_is_left(namespace: Namespace, store: MemoryStore) -> None:
     assert 0 == environment.payloads.resident_bytes
     assert not namespace._awaiting_bodies
     assert not namespace._awaiting_queue
-    assert not namespace.is_behind
+    assert not has_unfinished_work(namespace)
     assert not namespace._links._senders
     assert not namespace._links._receivers, "receivers are remembered for ever"
     assert not namespace._transactions._open

@@ -15,7 +15,7 @@ from tests.model.run_entities import fields_of
 if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
-    from broker.core.contract.settlement import ReceiveMode
+    from broker.core.contract.settlement_values import ReceiveMode
     from config.model.definitions import EntityDefinition
 
 MAIN, DEAD, TRANSFER_DEAD = 0, 1, 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.contract.settlement import SettlementKind
+from broker.core.contract.settlement_values import SettlementKind
 from config.model.definitions import SubscriptionDefinition, TopicDefinition
 from tests.model.model_entities import (
     DEAD,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract import commands as ask
     from broker.core.contract.effects import Peer
-    from broker.core.contract.settlement import Settlement
+    from broker.core.contract.settlement_values import Settlement
     from config.model.limits import Limits
 
 DEAD_SUFFIX = "/$DeadLetterQueue"

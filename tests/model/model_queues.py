@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.contract.settlement import SettlementKind
+from broker.core.contract.settlement_values import SettlementKind
 from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,
@@ -35,7 +35,7 @@ from tests.model.model_entities import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.contract.settlement import Settlement
+    from broker.core.contract.settlement_values import Settlement
     from config.model.limits import Limits
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from config.model.definitions import SubscriptionDefinition, TopicDefinition
 from tests.model.model_entities import (
     ACTIVE,

@@ -11,10 +11,11 @@ from broker.core.entities.subscription import Subscription
 from broker.core.messages.message_rows import rows_of
 
 if TYPE_CHECKING:
-    from broker.core.contract.records import EntityStored, MessageRow, RuleRow
+    from broker.core.contract.records import EntityStored, MessageRow
     from broker.core.entities.entity import Entity
     from broker.core.namespace import Namespace
     from broker.core.queues.queue import Queue
+    from config.model.definitions import RuleDefinition
 
 
 class QueueState(NamedTuple):
@@ -32,7 +33,7 @@ class EntityState(NamedTuple):
     """One entity."""
 
     definition: EntityStored
-    rules: list[RuleRow]
+    rules: tuple[RuleDefinition, ...]
     queues: list[QueueState]
     session_states: dict[str, tuple[bytes | None, int]]
     seen_message_ids: dict[str, int]
@@ -68,7 +69,7 @@ def _entity(namespace: Namespace, entity: Entity, now_ms: int) -> EntityState:
     duplicates = entity.duplicates
     return EntityState(
         entity.record(namespace.name),
-        entity.rule_rows() if isinstance(entity, Subscription) else [],
+        entity.full_definition.rules if isinstance(entity, Subscription) else (),
         [_queue(queue) for queue in entity.queues],
         {}
         if sessions is None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker.core.contract import commands as ask
 from broker.core.contract import effects as tell
-from broker.core.contract.settlement import Settlement, SettlementKind
+from broker.core.contract.settlement_values import Settlement, SettlementKind
 from config.model.definitions import TopicDefinition
 from tests.model.comparison import Comparison
 from tests.model.model_operations import DEAD_SUFFIX, TRANSFER_DEAD_SUFFIX

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract import commands as ask
 from broker.core.contract.commands import SessionRequest
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,

@@ -20,7 +20,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.errors import EntityDisabled, TransactionRolledBack
-from broker.core.contract.settlement import ABANDON, DEFER, ReceiveMode
+from broker.core.contract.settlement_values import ABANDON, DEFER, ReceiveMode
 from config.model.definitions import (
     CorrelationFilter,
     EntityDefinition,

@@ -23,7 +23,7 @@ from broker.core.contract.commands import (
 )
 from broker.core.contract.errors import BrokerError, UndecodableMessage
 from broker.core.contract.message import Message
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace
@@ -182,7 +182,7 @@ Accepted: Any = effects.SendAccepted
 Deliver: Any = effects.Deliver
 Detached: Any = effects.Detached
 Drained: Any = effects.Drained
-DrainGoesOn: Any = effects.DrainGoesOn
+DrainPending: Any = effects.DrainPending
 PayloadsNeeded: Any = effects.PayloadsNeeded
 ReceiverAttached: Any = effects.ReceiverAttached
 Refused: Any = effects.AttachRefused

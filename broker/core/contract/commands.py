@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
-    from broker.core.contract.settlement import ReceiveMode, Settlement
+    from broker.core.contract.settlement_values import ReceiveMode, Settlement
     from config.model.definitions import EntityDefinition, RuleDefinition
 
 
@@ -75,7 +75,7 @@ class Detach(NamedTuple):
 
 class Credit(NamedTuple):
     """Grant credit to a receiver. With `drain`, credit that is not used is returned: answered by
-    `Drained`, or by `DrainGoesOn` if the peer has to send this command again."""
+    `Drained`, or by `DrainPending` if the peer has to send this command again."""
 
     peer: Peer
     limit: int
@@ -373,7 +373,7 @@ class Discharge(NamedTuple):
     connection: object = None
 
 
-class DoomTransaction(NamedTuple):
+class SetRollbackOnly(NamedTuple):
     """A send or settlement of this transaction did not become a command. The transaction can only be
     rolled back, because a commit would leave that operation out. No reply. Ignored if this connection
     has no such transaction."""
@@ -426,7 +426,7 @@ Command = (
     | ListRules
     | Declare
     | Discharge
-    | DoomTransaction
+    | SetRollbackOnly
     | Tick
     | PayloadsLoaded
 )

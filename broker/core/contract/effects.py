@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
     from broker.core.contract.message_changes import MessageChanges
-    from broker.core.contract.settlement import Settlement
+    from broker.core.contract.settlement_values import Settlement
     from config.model.definitions import EntityDefinition
 
 
@@ -118,7 +118,7 @@ class Drained(NamedTuple):
     to: Peer
 
 
-class DrainGoesOn(NamedTuple):
+class DrainPending(NamedTuple):
     """A draining receiver got as much as leaves at once: it asks again, once that is written."""
 
     to: Peer
@@ -183,7 +183,7 @@ Effect = (
     | SendRefused
     | Deliver
     | Drained
-    | DrainGoesOn
+    | DrainPending
     | Settled
     | SettlementHeld
     | SettleRefused
@@ -205,7 +205,6 @@ class EntityView:
     active_count: int = 0
     dead_letter_count: int = 0
     scheduled_count: int = 0
-    transfer_count: int = 0
     transfer_dead_letter_count: int = 0
     deferred_count: int = 0
     locked_count: int = 0

@@ -103,7 +103,7 @@ class OperationTimeout(BrokerError):
     status = 408
 
 
-class LeftOutOfTransaction(BrokerError):
+class IncompleteTransaction(BrokerError):
     """Something of a transaction came when its link was gone, or was not let in at all."""
 
     condition = "amqp:illegal-state"

@@ -56,8 +56,8 @@ class Entity:
     """A queue or a subscription; `Topic` is one too."""
 
     __slots__ = (
-        "_here_since_ms",
         "_idle_at_ms",
+        "_present_since_ms",
         "accessed_time_ms",
         "created_time_ms",
         "dead_letters",
@@ -93,7 +93,7 @@ class Entity:
         self.created_time_ms = self.updated_time_ms = now_ms
         self.accessed_time_ms = 0
         """0: nobody has used it yet."""
-        self._here_since_ms = now_ms
+        self._present_since_ms = now_ms
         """When it was created, or restored from the store."""
         self.main, self.dead_letters, self.transfer_dead_letters = (
             Queue(environment, entity_id, path + suffix, sub_queue, self.usage)
@@ -152,7 +152,7 @@ class Entity:
         return self.duplicates is None
 
     @property
-    def wants_session_ids(self) -> bool:
+    def needs_session_ids(self) -> bool:
         """Whether it must be known which session a message belongs to."""
         return self.main.delivery.requires_sessions
 
@@ -189,7 +189,7 @@ class Entity:
             if definition.requires_session:
                 self.is_plain = False
             self.main.require_sessions(required=definition.requires_session)
-        self.watch_idleness(now_ms)
+        self.schedule_idle_check(now_ms)
 
     def _detect_duplicates(self, window_ms: int) -> None:
         if not window_ms:
@@ -266,7 +266,7 @@ class Entity:
         if self.definition.status in _NO_RECEIVING:
             raise EntityDisabled(self.path)
 
-    def takes(self, sizes: list[int]) -> bool:
+    def has_room_for(self, sizes: list[int]) -> bool:
         """Whether messages of these sizes fit, all of them."""
         if max(sizes) > self.max_message_bytes:
             return False
@@ -274,7 +274,7 @@ class Entity:
             self.usage.size_bytes + sum(sizes) <= self.max_size_bytes
         )
 
-    def refuses_size(self, size: int, already_bytes: int) -> BrokerError | None:
+    def size_error(self, size: int, already_bytes: int) -> BrokerError | None:
         """Why a message, after so many bytes before it, does not fit."""
         if size > self.max_message_bytes:
             return MessageSizeExceeded(
@@ -301,7 +301,7 @@ class Entity:
             return UNLIMITED_MS
         return definition.auto_delete_on_idle_ms
 
-    def watch_idleness(self, now_ms: int) -> None:
+    def schedule_idle_check(self, now_ms: int) -> None:
         """Have somebody look when it may have been idle for too long."""
         deadlines = self.environment.deadlines
         deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
@@ -320,7 +320,7 @@ class Entity:
     @property
     def idle_since_ms(self) -> int:
         """When it was last used; before that, since it is here."""
-        return max(self.accessed_time_ms, self._here_since_ms)
+        return max(self.accessed_time_ms, self._present_since_ms)
 
     # --- how it is shown and remembered -----------------------------------------------------
 

@@ -114,10 +114,3 @@ class Subscription(Entity):
         del self._rule_names[bisect_left(self._rule_names, name)]
         self._full_definition = None
         return number
-
-    def rule_rows(self) -> list[RuleRow]:
-        """Its rules as the store remembers them."""
-        return [
-            RuleRow(self.id, rule.number, rule_to_json(rule.definition))
-            for rule in self._rules.values()
-        ]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from broker.core.queues.environment import Environment
     from broker.core.queues.queue import Queue
     from broker.core.routing.compiled_rule import CompiledRule
-    from broker.core.routing.rule_index import Routed
+    from broker.core.routing.rule_index import RoutedCopies
     from config.model.definitions import EntityDefinition
 
 NO_SESSION_REASON = "Session id is null."
@@ -62,7 +62,7 @@ class Topic(Entity):
         now_ms: int,
     ) -> None:
         new_lock_token = environment.new_lock_token
-        self._routed: dict[Message, Sequence[Routed[Entity]]] = {}
+        self._routed: dict[Message, Sequence[RoutedCopies[Entity]]] = {}
         """Where messages of the present command go: found out when they were screened."""
         self.subscriptions: dict[str, Subscription] = {}
         """By name in lower case."""
@@ -75,8 +75,8 @@ class Topic(Entity):
         super().__init__(environment, entity_id, path, definition, now_ms, QuotaUsage())
 
     @property
-    def wants_session_ids(self) -> bool:
-        """See `Entity.wants_session_ids`."""
+    def needs_session_ids(self) -> bool:
+        """See `Entity.needs_session_ids`."""
         return bool(self._with_sessions)
 
     @property
@@ -154,7 +154,7 @@ class Topic(Entity):
         copies = _Copies()
         payloads: list[PayloadRow] = []
         environment = self.environment
-        routed: Sequence[Routed[Entity]] = ()
+        routed: Sequence[RoutedCopies[Entity]] = ()
         count = unmatched = 0
         for message in messages:
             self._number(message)
@@ -247,7 +247,7 @@ class Topic(Entity):
         ):
             message.time_to_live_ms = live_ms
 
-    def _route(self, message: Message) -> Sequence[Routed[Entity]]:
+    def _route(self, message: Message) -> Sequence[RoutedCopies[Entity]]:
         routed = self._routed.pop(message, None)
         if routed is None:
             routed = self._rules.route(message, self.environment.reader)
@@ -280,7 +280,7 @@ class _Copies:
     def make(
         self,
         message: Message,
-        routed: Sequence[Routed[Entity]],
+        routed: Sequence[RoutedCopies[Entity]],
         first_id: int,
         *,
         is_new: bool = False,
@@ -342,7 +342,7 @@ class _Copies:
         self._causes.setdefault((subscription.main, reason, cause), []).append(copy)
 
 
-def _copies_of(routed: Routed[Entity]) -> int:
+def _copies_of(routed: RoutedCopies[Entity]) -> int:
     failed = routed.error is not None and _keeps_failures(routed.subscription)
     return len(routed.copies) + failed
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.core.entities.entity import Entity
     from broker.core.queues.environment import Environment
 
-_NOBODY: Mapping[int, BrokerError] = {}
+_NO_REFUSALS: Mapping[int, BrokerError] = {}
 
 
 class Admission:
@@ -39,17 +39,17 @@ class Admission:
         """Which of these messages cannot be taken, by position, and why."""
         sizes = [message.size for message in messages]
         if not sizes:
-            return _NOBODY
-        fit = entity.takes(sizes)
+            return _NO_REFUSALS
+        fit = entity.has_room_for(sizes)
         if fit and entity.is_plain:
-            return _NOBODY
+            return _NO_REFUSALS
         entity.begin_screening()
         if fit and entity.needs_only_session_ids:
             return self._identify_sessions(entity, messages)
         refused: dict[int, BrokerError] = {}
         taken_bytes = 0
         for position, message in enumerate(messages):
-            error = None if fit else entity.refuses_size(message.size, taken_bytes)
+            error = None if fit else entity.size_error(message.size, taken_bytes)
             if error is None and not entity.is_plain:
                 error = self._identify(entity, message)
             if error is None:
@@ -69,16 +69,16 @@ class Admission:
         entity.record_access(now_ms)
         turn.count(entity.main.counts, Outcome.ACCEPTED, len(messages))
         if entity.duplicates is not None:
-            messages = self._new_ones(entity, messages, now_ms, turn)
+            messages = self._without_duplicates(entity, messages, now_ms, turn)
         if messages:
             entity.accept(messages, now_ms, turn)
 
-    def take_over(
+    def accept_forwarded(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> None:
         """Take in messages that are stored already, and in no queue now."""
         if entity.duplicates is not None:
-            kept = self._new_ones(entity, messages, now_ms, turn)
+            kept = self._without_duplicates(entity, messages, now_ms, turn)
             known = set(kept)
             repeated = [message for message in messages if message not in known]
             if repeated:
@@ -121,7 +121,7 @@ class Admission:
         body = message.body or b""
         try:
             session_id = None
-            if entity.wants_session_ids:
+            if entity.needs_session_ids:
                 session_id = message.session_id = reader.session_id(body)
             if entity.main.delivery.requires_sessions:
                 if session_id is None:
@@ -132,7 +132,7 @@ class Admission:
                     )
                 if message.annotations:
                     partition_key = reader.partition_key(message.annotations)
-                    if partition_key is not None and not _agree(partition_key, session_id):
+                    if partition_key is not None and not _keys_match(partition_key, session_id):
                         return NotAllowed(
                             f"The PartitionKey '{partition_key}' and the SessionId "
                             f"'{session_id}' of a message must be the same when both are set."
@@ -155,7 +155,7 @@ class Admission:
             )
         return None
 
-    def _new_ones(
+    def _without_duplicates(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> list[Message]:
         """Those whose message id has not been seen within the window."""
@@ -164,7 +164,7 @@ class Admission:
         message_ids = [read(message.body or b"") for message in messages]
         if entity.is_partitioned:
             message_ids = list(map(self._within_partition, messages, message_ids))
-        fresh = entity.duplicates.sort_out(message_ids, now_ms, turn)
+        fresh = entity.duplicates.filter_new(message_ids, now_ms, turn)
         new = [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
         if repeated := len(messages) - len(new):
             turn.count(entity.main.counts, Outcome.DEDUPLICATED, repeated)
@@ -178,7 +178,7 @@ class Admission:
         return message_id if not key or message_id is None else f"{key}\0{message_id}"
 
 
-def _agree(partition_key: str, session_id: str) -> bool:
+def _keys_match(partition_key: str, session_id: str) -> bool:
     """Whether a partition key may stand beside a session id, which decides the partition.
 
     Empty counts as not set, of either, as in the service.

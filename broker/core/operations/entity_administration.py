@@ -71,7 +71,7 @@ class EntityAdministration:
         environment: Environment,
         directory: Directory,
         links: LinkOperations,
-        arrivals: Admission,
+        admission: Admission,
         rules: RuleAdministration,
     ) -> None:
         self._namespace = namespace
@@ -79,7 +79,7 @@ class EntityAdministration:
         self._directory = directory
         self._links = links
         self._rules = rules
-        self._forwarding = Forwarding(directory, arrivals, environment.backlog)
+        self._forwarding = Forwarding(directory, admission, environment.backlog)
 
     def retry_forwarding(self) -> None:
         """What waits to be forwarded goes on with the next turn: there is room again."""
@@ -286,7 +286,7 @@ class EntityAdministration:
         for receiver in entity.receivers:
             if queue is None or receiver.queue is queue:
                 waiting = receiver.waits_for_session
-                self._links.release(receiver, now_ms, turn)
+                self._links.detach_receiver(receiver, now_ms, turn)
                 effect = AttachRefused if waiting else Detached
                 turn.effects.append(effect(receiver.peer, error))
 
@@ -303,7 +303,7 @@ class EntityAdministration:
         if entity.duplicates is not None:
             entity.duplicates.close()
         self._directory.remove(entity)
-        entity.watch_idleness(now_ms)
+        entity.schedule_idle_check(now_ms)
         turn.records.append(EntityDeleted(entity.id))
 
     def delete_if_idle(self, entity: Entity, now_ms: int, turn: Turn) -> None:
@@ -311,7 +311,7 @@ class EntityAdministration:
         if entity.is_idle(now_ms):
             self.delete(entity, now_ms, turn)
         else:
-            entity.watch_idleness(now_ms)
+            entity.schedule_idle_check(now_ms)
 
 
 def _keeping(

@@ -71,7 +71,7 @@ class ForwardedLater:
 class Forwarder:
     """Takes whatever becomes ready in one queue, and sends it on."""
 
-    __slots__ = ("_arrivals", "_destination", "_directory", "_later", "_path", "_queue")
+    __slots__ = ("_admission", "_destination", "_directory", "_later", "_path", "_queue")
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Forwarder:
         queue: Queue,
         destination: str,
         directory: Directory,
-        arrivals: Admission,
+        admission: Admission,
         later: ForwardedLater,
     ) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class Forwarder:
         self._queue = queue
         self._destination = destination
         self._directory = directory
-        self._arrivals = arrivals
+        self._admission = admission
         self._later = later
 
     def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> bool:
@@ -149,7 +149,7 @@ class Forwarder:
         if moving:
             turn.count(self._queue.counts, Outcome.FORWARDED, len(moving))
             self._queue.withdraw(moving)
-            self._arrivals.take_over(destination, self._moved(moving), now_ms, turn)
+            self._admission.accept_forwarded(destination, self._moved(moving), now_ms, turn)
         kept: list[Message] = []
         for (name, description), group in stuck.items():
             kept += self._refuse(group, name, description, turn)
@@ -168,7 +168,7 @@ class Forwarder:
             return TOO_MANY_HOPS_REASON, description
         if destination.usage is self._queue.usage:
             before_bytes = -message.size  # it leaves the same account that it goes to
-        error = destination.refuses_size(message.size, before_bytes)
+        error = destination.size_error(message.size, before_bytes)
         if error is not None:
             return type(error).__name__, str(error)
         try:
@@ -216,11 +216,11 @@ class Forwarder:
 class Forwarding:
     """Which queues forward, and to where."""
 
-    __slots__ = ("_arrivals", "_directory", "_dispatchers", "_later")
+    __slots__ = ("_admission", "_directory", "_dispatchers", "_later")
 
-    def __init__(self, directory: Directory, arrivals: Admission, backlog: Backlog) -> None:
+    def __init__(self, directory: Directory, admission: Admission, backlog: Backlog) -> None:
         self._directory = directory
-        self._arrivals = arrivals
+        self._admission = admission
         self._later = ForwardedLater(backlog)
         self._dispatchers: dict[Dispatcher, None] = {}
         """Dispatchers whose messages go elsewhere: tried again when an entity appears or changes."""
@@ -262,7 +262,7 @@ class Forwarding:
                 self._dispatchers.pop(queue.dispatcher, None)
             else:
                 forwarder = Forwarder(
-                    entity.path, queue, destination, self._directory, self._arrivals, self._later
+                    entity.path, queue, destination, self._directory, self._admission, self._later
                 )
                 queue.delivery.set_forwarder(forwarder)
                 self._dispatchers[queue.dispatcher] = None

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import AttachRefused, SenderAttached
 from broker.core.contract.errors import BrokerError, EntityNotFound, NotAllowed, QuotaExceeded
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from broker.core.entities.entity import cannot_send_to
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.queues.receiver import Receiver
@@ -45,10 +45,10 @@ class LinkOperations:
     """All attached links of a namespace."""
 
     __slots__ = (
+        "_detached",
         "_directory",
         "_environment",
         "_holds_locks",
-        "_lingering",
         "_receivers",
         "_senders",
     )
@@ -59,7 +59,7 @@ class LinkOperations:
         self._holds_locks = hold_locks
         self._senders: dict[Peer, Sender] = {}
         self._receivers: dict[Peer, Receiver] = {}
-        self._lingering: WeakValueDictionary[Peer, Receiver] = WeakValueDictionary()
+        self._detached: WeakValueDictionary[Peer, Receiver] = WeakValueDictionary()
         """Detached, or never attached, with something still locked: the locks keep them alive."""
 
     def sender(self, peer: Peer) -> Sender:
@@ -71,7 +71,7 @@ class LinkOperations:
 
     def receiver(self, peer: Peer) -> Receiver | None:
         """The receiver that was attached as this peer."""
-        return self._receivers.get(peer) or self._lingering.get(peer)
+        return self._receivers.get(peer) or self._detached.get(peer)
 
     def counts(self, peer: Peer) -> Counts:
         """Where to count what an attached link asks for."""
@@ -97,11 +97,11 @@ class LinkOperations:
         link = self._senders.get(peer) or self.receiver(peer)
         return None if link is None else link.connection
 
-    def fetcher(self, peer: Peer, queue: Queue) -> Receiver:
+    def deferred_receiver(self, peer: Peer, queue: Queue) -> Receiver:
         """Who holds what a peer fetches by number; if its connection breaks, that is given up too."""
-        receiver = self._lingering.get(peer)
+        receiver = self._detached.get(peer)
         if receiver is None or receiver.queue is not queue:
-            receiver = self._lingering[peer] = Receiver(peer, queue, ReceiveMode.PEEK_LOCK)
+            receiver = self._detached[peer] = Receiver(peer, queue, ReceiveMode.PEEK_LOCK)
         return receiver
 
     # --- attaching --------------------------------------------------------------------------
@@ -186,18 +186,18 @@ class LinkOperations:
             if receiver is None:
                 continue
             self._receivers.pop(peer, None)
-            self.release(receiver, now_ms, turn)
+            self.detach_receiver(receiver, now_ms, turn)
             if connection_lost and receiver.locked and not self._holds_locks:
                 release_locks(receiver, now_ms, turn, failed=True)
             elif receiver.locked:
-                self._lingering[peer] = receiver
+                self._detached[peer] = receiver
 
     def forget(self, receiver: Receiver) -> None:
         """A receiver that waited was told that it is not attached."""
         self._receivers.pop(receiver.peer, None)
         receiver.queue.forget_receiver(receiver)
 
-    def release(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
+    def detach_receiver(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         """A receiver gets nothing any more; a session it holds is closed."""
         if receiver.queue.detach(receiver, now_ms, turn):
             self._directory.entity_of(receiver.queue).record_access(now_ms)

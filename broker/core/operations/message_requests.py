@@ -17,7 +17,7 @@ from broker.core.contract.errors import (
     PartitionMismatch,
 )
 from broker.core.contract.message import MessageState
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from broker.core.messages.session_ids import session_key
 from broker.core.operations.link_operations import receivable
 from broker.core.operations.settle import return_mismatched
@@ -162,7 +162,7 @@ class MessageRequests:
     def _holder(self, peer: Peer, queue: Queue, messages: Sequence[Message]) -> Receiver:
         """Who gets the locks: the session's holder, or whoever asks."""
         if queue.sessions is None:
-            return self._links.fetcher(peer, queue)
+            return self._links.deferred_receiver(peer, queue)
         sessions = [queue.sessions.of(message) for message in messages]
         if not sessions or any(session is not sessions[0] for session in sessions):
             raise _not_found()

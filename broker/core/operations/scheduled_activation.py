@@ -33,11 +33,11 @@ class DueMessages(NamedTuple):
 class ScheduledActivation:
     """A line of crowds."""
 
-    __slots__ = ("_arrivals", "_backlog", "_directory", "_line")
+    __slots__ = ("_admission", "_backlog", "_directory", "_line")
 
-    def __init__(self, directory: Directory, arrivals: Admission, backlog: Backlog) -> None:
+    def __init__(self, directory: Directory, admission: Admission, backlog: Backlog) -> None:
         self._directory = directory
-        self._arrivals = arrivals
+        self._admission = admission
         self._backlog = backlog
         """Says how much a turn may do; a queue that has scheduled messages waiting here goes on
         delivering the others."""
@@ -52,7 +52,7 @@ class ScheduledActivation:
         """Messages are due: now, unless there are too many or others wait."""
         copies = self._directory.entity_of(queue).copies_per_message
         if not self._line and self._backlog.may_act(len(messages) * copies):
-            self._arrivals.activate(messages, due_since_ms, turn)
+            self._admission.activate(messages, due_since_ms, turn)
             return
         at_a_time = max(1, self._backlog.part_messages // copies)
         for start in range(0, len(messages), at_a_time):
@@ -73,4 +73,4 @@ class ScheduledActivation:
             if message.queue is queue and message.state is MessageState.SCHEDULED
         ]
         if due and not queue.is_closed:
-            self._arrivals.activate(due, due_since_ms, turn)
+            self._admission.activate(due, due_since_ms, turn)

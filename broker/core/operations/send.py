@@ -115,7 +115,7 @@ class SendHandler:
         if None in handles and isinstance(error, TransactionUnknown):
             turn.effects.append(TransactionRefused(command.peer, error))
         connection = self._links.connection(command.peer) or command.connection
-        self._transactions.doom(command.transaction_id, connection, error)
+        self._transactions.set_rollback_only(command.transaction_id, connection, error)
 
     def _check_batch(self, batch: PendingSend, sent_bytes: int) -> None:
         if batch.operations > self._limits.batch_max_messages:

@@ -61,7 +61,7 @@ class SessionRequests:
                 "The states of all sessions of a namespace have at most "
                 f"{limits.session_states_max_bytes} bytes together."
             )
-        if grows_by > 0 and (error := entity.refuses_size(0, grows_by)) is not None:
+        if grows_by > 0 and (error := entity.size_error(0, grows_by)) is not None:
             raise error
         turn.records += sessions.set_state(session, command.state, now_ms)
 

@@ -139,7 +139,7 @@ class SettleHandler:
         if len(answered) < len(handles) and isinstance(error, TransactionUnknown):
             turn.effects.append(TransactionRefused(command.peer, error))
         connection = self._links.connection(command.peer) or command.connection
-        self._transactions.doom(command.transaction_id, connection, error)
+        self._transactions.set_rollback_only(command.transaction_id, connection, error)
 
 
 def return_mismatched(queue: Queue, tokens: Iterable[bytes], now_ms: int, turn: Turn) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.core.contract.effects import Peer
-    from broker.core.contract.settlement import Settlement
+    from broker.core.contract.settlement_values import Settlement
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
     from broker.core.queues.queue import Queue

@@ -26,7 +26,7 @@ from broker.core.queues.deadlines import Due
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.core.contract.commands import Declare, Discharge, DoomTransaction
+    from broker.core.contract.commands import Declare, Discharge, SetRollbackOnly
     from broker.core.contract.effects import Peer
     from broker.core.contract.turn import Turn
     from broker.core.operations.transactional_settlement import TransactionalSettlement
@@ -109,7 +109,7 @@ class Transaction:
         self.settlements.update(dict.fromkeys(settlement.tokens, settlement))
 
 
-class Share:
+class ConnectionUsage:
     """What the open transactions of one connection take."""
 
     __slots__ = ("count", "held_bytes")
@@ -122,13 +122,13 @@ class Share:
 class Transactions:
     """The open transactions of a namespace."""
 
-    __slots__ = ("_environment", "_held_bytes", "_open", "_owned", "_shares")
+    __slots__ = ("_environment", "_held_bytes", "_open", "_owned", "_usage")
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._open: dict[bytes, Transaction] = {}
         self._owned: dict[Peer, dict[Transaction, None]] = {}
-        self._shares: dict[object, Share] = {}
+        self._usage: dict[object, ConnectionUsage] = {}
         """By connection."""
         self._held_bytes = 0
         """By all of them."""
@@ -136,29 +136,29 @@ class Transactions:
     def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
         """Begin one."""
         limits = self._environment.limits
-        share = self._shares.get(command.connection) or Share()
+        usage = self._usage.get(command.connection) or ConnectionUsage()
         try:
             if not limits.offers_more_than_plain_queues:
                 raise NotAllowed("Transactions are not offered in the 'Basic' tier.")
-            if share.count >= limits.transactions_per_connection_max:
+            if usage.count >= limits.transactions_per_connection_max:
                 raise QuotaExceeded(
                     f"At most {limits.transactions_per_connection_max} transactions can be open at "
                     "once on a connection."
                 )
-            self._check_room(share, TRANSACTION_BYTES)
+            self._check_room(usage, TRANSACTION_BYTES)
         except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
             return
         owned = self._owned.setdefault(command.peer, {})
-        self._shares[command.connection] = share
-        share.count += 1
+        self._usage[command.connection] = usage
+        usage.count += 1
         transaction = Transaction(
             command.transaction_id or self._environment.new_lock_token(),
             command.peer,
             command.connection,
             now_ms + limits.transaction_timeout_ms,
         )
-        self._account(transaction, TRANSACTION_BYTES)
+        self._add_held_bytes(transaction, TRANSACTION_BYTES)
         self._open[transaction.id] = transaction
         owned[transaction] = None
         self._environment.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
@@ -186,7 +186,7 @@ class Transactions:
                 f"A transaction can hold at most {limits.transaction_max_bytes} bytes."
             )
         held_bytes = operation.size_bytes + OPERATION_BYTES * operation.operations
-        self._check_room(self._shares[connection], held_bytes)
+        self._check_room(self._usage[connection], held_bytes)
         partitions = dict(transaction.partitions)
         for entity_id, key in operation.partition_keys:
             if partitions.setdefault(entity_id, key) != key:
@@ -195,14 +195,14 @@ class Transactions:
         transaction.held.append(operation)
         transaction.operations += operation.operations
         transaction.size_bytes += operation.size_bytes
-        self._account(transaction, held_bytes)
+        self._add_held_bytes(transaction, held_bytes)
 
-    def _check_room(self, share: Share, size_bytes: int) -> None:
+    def _check_room(self, usage: ConnectionUsage, size_bytes: int) -> None:
         """Raises if all open transactions together would hold too much. Connections that hold little
         have a reserve, so that one with large transactions does not shut them out."""
         limits = self._environment.limits
         room_bytes = limits.transactions_max_bytes
-        if share.held_bytes + size_bytes <= limits.transactions_small_max_bytes:
+        if usage.held_bytes + size_bytes <= limits.transactions_small_max_bytes:
             room_bytes += limits.transactions_reserve_bytes
         if self._held_bytes + size_bytes > room_bytes:
             raise ServerBusy(
@@ -210,13 +210,15 @@ class Transactions:
                 f"{limits.transactions_max_bytes} bytes are held for all of them together."
             )
 
-    def _account(self, transaction: Transaction, size_bytes: int) -> None:
+    def _add_held_bytes(self, transaction: Transaction, size_bytes: int) -> None:
         """A transaction holds so much more."""
         transaction.held_bytes += size_bytes
-        self._shares[transaction.connection].held_bytes += size_bytes
+        self._usage[transaction.connection].held_bytes += size_bytes
         self._held_bytes += size_bytes
 
-    def doom(self, transaction_id: bytes, connection: object, refusal: BrokerError) -> None:
+    def set_rollback_only(
+        self, transaction_id: bytes, connection: object, refusal: BrokerError
+    ) -> None:
         """Something asked under it was refused: it cannot be done as a whole any more.
 
         The client was told, but not every client listens: the Java SDK takes any answer to a send
@@ -229,10 +231,10 @@ class Transactions:
         if transaction.refusal is None:
             transaction.refusal = refusal
 
-    def doom_by_command(self, command: DoomTransaction, now_ms: int, turn: Turn) -> None:
+    def apply_rollback_only(self, command: SetRollbackOnly, now_ms: int, turn: Turn) -> None:
         """What a client said under it never became a command."""
         del now_ms, turn
-        self.doom(command.transaction_id, command.connection, command.error)
+        self.set_rollback_only(command.transaction_id, command.connection, command.error)
 
     def discharge(self, command: Discharge, now_ms: int, turn: Turn) -> None:
         """Do all of it in this turn, or drop all of it."""
@@ -266,11 +268,11 @@ class Transactions:
         self._environment.deadlines.discard(
             Due.TRANSACTION, transaction.deadline_ms, (transaction,)
         )
-        share = self._shares[transaction.connection]
-        self._account(transaction, -transaction.held_bytes)
-        share.count -= 1
-        if not share.count:
-            del self._shares[transaction.connection]
+        usage = self._usage[transaction.connection]
+        self._add_held_bytes(transaction, -transaction.held_bytes)
+        usage.count -= 1
+        if not usage.count:
+            del self._usage[transaction.connection]
         owned = self._owned[transaction.owner]
         del owned[transaction]
         if not owned:

@@ -33,7 +33,7 @@ class DuplicateWindow:
         self._seen: OrderedDict[str, int] = OrderedDict()
         self._sweep_at_ms = 0
 
-    def sort_out(self, message_ids: Sequence[str | None], now_ms: int, turn: Turn) -> list[bool]:
+    def filter_new(self, message_ids: Sequence[str | None], now_ms: int, turn: Turn) -> list[bool]:
         """For each id, whether it is new; new ones are remembered. A message without id always is."""
         seen = self._seen
         until_ms = now_ms + self.window_ms
@@ -48,13 +48,13 @@ class DuplicateWindow:
                 remembered.append((message_id, until_ms))
         if remembered:
             turn.records.append(MessageIdsSeen(self._entity_id, remembered))
-            self._plan_sweep(until_ms)
+            self._schedule_sweep(until_ms)
         return fresh
 
     def restore(self, message_id: str, until_ms: int) -> None:
         """Take in an id the store remembers; the oldest come first."""
         self._seen[message_id] = until_ms
-        self._plan_sweep(until_ms)
+        self._schedule_sweep(until_ms)
 
     def sweep(self, now_ms: int, turn: Turn) -> None:
         """Forget what has left the window."""
@@ -65,7 +65,7 @@ class DuplicateWindow:
             if until_ms > now_ms:
                 seen[message_id] = until_ms
                 seen.move_to_end(message_id, last=False)
-                self._plan_sweep(until_ms)
+                self._schedule_sweep(until_ms)
                 break
         turn.records.append(MessageIdsForgotten(self._entity_id, now_ms))
 
@@ -73,7 +73,7 @@ class DuplicateWindow:
         """The entity is gone."""
         self._environment.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
 
-    def _plan_sweep(self, oldest_until_ms: int) -> None:
+    def _schedule_sweep(self, oldest_until_ms: int) -> None:
         if not self._sweep_at_ms:
             self._sweep_at_ms = oldest_until_ms + self.window_ms // _SWEEPS_PER_WINDOW
             self._environment.deadlines.add(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
-from broker.core.contract.effects import Deliver, DrainGoesOn
+from broker.core.contract.effects import Deliver, DrainPending
 from broker.core.contract.message import MessageState, content_of
 from broker.core.contract.records import (
     MessagesDeleted,
@@ -380,7 +380,7 @@ class Queue:
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
         turn.count(self.counts, Outcome.DELIVERED, len(messages))
         if receiver.drains_later:
-            turn.effects.append(DrainGoesOn(receiver.peer))
+            turn.effects.append(DrainPending(receiver.peer))
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock messages that nobody holds; their tokens, in order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core.contract.effects import Drained
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 
 if TYPE_CHECKING:
     from broker.core.contract.effects import Peer

@@ -14,7 +14,7 @@ from broker.core.contract.errors import NotAllowed
 from broker.core.contract.message import MessageState
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import MessagesUpdated
-from broker.core.contract.settlement import SettlementKind
+from broker.core.contract.settlement_values import SettlementKind
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.dead_lettering import dead_letter, expire
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.core.contract.message import Message
-    from broker.core.contract.settlement import Settlement
+    from broker.core.contract.settlement_values import Settlement
     from broker.core.contract.turn import Turn
     from broker.core.queues.queue import Queue
     from broker.core.queues.receiver import Receiver

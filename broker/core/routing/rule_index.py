@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from broker.core.contract.message_changes import EMPTY, MessageChanges
 from broker.core.routing.compiled_rule import EVERYTHING, key_of
-from broker.core.routing.sql.message_properties import Draft, MessageProperties
+from broker.core.routing.sql.message_properties import EditableProperties, MessageProperties
 from broker.core.routing.sql.sql_errors import FilterError
 from config.model.definitions import CorrelationFilter
 
@@ -33,7 +33,7 @@ RULE_NAME_PROPERTY = "RuleName"
 """Application property of a copy that an action made: the name of its rule."""
 
 
-class Routed(NamedTuple, Generic[SubscriptionT]):
+class RoutedCopies(NamedTuple, Generic[SubscriptionT]):
     """What one subscription takes of a message."""
 
     subscription: SubscriptionT
@@ -43,7 +43,7 @@ class Routed(NamedTuple, Generic[SubscriptionT]):
     """Why, besides, the message belongs in the subscription's dead-letter queue."""
 
 
-class _Rules(Generic[SubscriptionT]):
+class _SubscriptionRules(Generic[SubscriptionT]):
     """The rules of one subscription."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class _Rules(Generic[SubscriptionT]):
 
     def __init__(self, subscription: SubscriptionT) -> None:
         self.subscription = subscription
-        self.by_name: dict[str, _Placed[SubscriptionT]] = {}
+        self.by_name: dict[str, _IndexedRule[SubscriptionT]] = {}
         """By name in lower case."""
         self.next_order = 0
         self.everything_count = 0
@@ -70,14 +70,14 @@ class _Rules(Generic[SubscriptionT]):
         """Rules with an action."""
         self.selective_count = 0
         """Rules without an action that take some messages."""
-        self.scanned: dict[_Placed[SubscriptionT], Condition] = {}
+        self.scanned: dict[_IndexedRule[SubscriptionT], Condition] = {}
         """Of those, the ones that only evaluation can tell."""
-        self.scanned_acting: dict[_Placed[SubscriptionT], Condition] = {}
-        self.routed = Routed(subscription, (None,))
+        self.scanned_acting: dict[_IndexedRule[SubscriptionT], Condition] = {}
+        self.routed = RoutedCopies(subscription, (None,))
         """The answer where no rule with an action matches."""
 
 
-class _Placed(Generic[SubscriptionT]):
+class _IndexedRule(Generic[SubscriptionT]):
     """A rule at its place in the index."""
 
     __slots__ = (
@@ -93,7 +93,9 @@ class _Placed(Generic[SubscriptionT]):
         "subscription",
     )
 
-    def __init__(self, rules: _Rules[SubscriptionT], rule: CompiledRule, order: int) -> None:
+    def __init__(
+        self, rules: _SubscriptionRules[SubscriptionT], rule: CompiledRule, order: int
+    ) -> None:
         self.rules = rules
         self.subscription = rules.subscription
         self.name = rule.definition.name
@@ -117,7 +119,7 @@ class _Placed(Generic[SubscriptionT]):
 
 
 # A bucket is a dictionary for its order and for removal at once; its values say nothing.
-_Bucket = dict[_Placed[SubscriptionT], None]
+_Bucket = dict[_IndexedRule[SubscriptionT], None]
 
 
 class TopicRules(Generic[SubscriptionT]):
@@ -128,17 +130,17 @@ class TopicRules(Generic[SubscriptionT]):
     ) -> None:
         self._encode_property = encode_property
         self._new_id = new_id
-        self._rules: dict[SubscriptionT, _Rules[SubscriptionT]] = {}
-        self._plain: dict[SubscriptionT, Routed[SubscriptionT]] = {}
+        self._rules: dict[SubscriptionT, _SubscriptionRules[SubscriptionT]] = {}
+        self._plain: dict[SubscriptionT, RoutedCopies[SubscriptionT]] = {}
         """Subscriptions that take every message as it came, besides what actions make of it."""
-        self._plain_list: list[Routed[SubscriptionT]] | None = None
+        self._plain_list: list[RoutedCopies[SubscriptionT]] | None = None
         self._evaluated: set[SubscriptionT] = set()
         """Subscriptions for which a message must be looked at."""
         self._indexed: dict[tuple[Field, ...], dict[tuple[Hashable, ...], _Bucket[SubscriptionT]]]
         self._indexed = {}
         """By the fields tested, then by their keys."""
         self._scanned: dict[
-            tuple[SubscriptionT, bool], dict[_Placed[SubscriptionT], Condition]
+            tuple[SubscriptionT, bool], dict[_IndexedRule[SubscriptionT], Condition]
         ] = {}
         """Rules that only evaluation can tell, by subscription and whether they have an action."""
         self.rule_count = 0
@@ -150,7 +152,7 @@ class TopicRules(Generic[SubscriptionT]):
         """Add a rule, or replace the rule of the same name."""
         rules = self._rules.get(subscription)
         if rules is None:
-            rules = self._rules[subscription] = _Rules(subscription)
+            rules = self._rules[subscription] = _SubscriptionRules(subscription)
         key = rule.definition.name.lower()
         earlier = rules.by_name.get(key)
         if earlier is None:
@@ -159,7 +161,7 @@ class TopicRules(Generic[SubscriptionT]):
         else:
             order = earlier.order
             self._take_out(earlier)
-        placed = rules.by_name[key] = _Placed(rules, rule, order)
+        placed = rules.by_name[key] = _IndexedRule(rules, rule, order)
         self._put_in(placed)
         self._note_what_is_evaluated(rules)
 
@@ -177,7 +179,7 @@ class TopicRules(Generic[SubscriptionT]):
                 self._take_out(rule)
             self._note_what_is_evaluated(rules)
 
-    def _put_in(self, rule: _Placed[SubscriptionT]) -> None:
+    def _put_in(self, rule: _IndexedRule[SubscriptionT]) -> None:
         self._count(rule, 1)
         if rule.selection is None or rule.is_everything:
             return
@@ -188,7 +190,7 @@ class TopicRules(Generic[SubscriptionT]):
             group = self._indexed.setdefault(rule.fields, {})
             group.setdefault(rule.keys, {})[rule] = None
 
-    def _take_out(self, rule: _Placed[SubscriptionT]) -> None:
+    def _take_out(self, rule: _IndexedRule[SubscriptionT]) -> None:
         self._count(rule, -1)
         if rule.selection is None or rule.is_everything:
             return
@@ -203,7 +205,7 @@ class TopicRules(Generic[SubscriptionT]):
         if not group:
             del self._indexed[rule.fields]
 
-    def _count(self, rule: _Placed[SubscriptionT], change: int) -> None:
+    def _count(self, rule: _IndexedRule[SubscriptionT], change: int) -> None:
         rules = rule.rules
         self.rule_count += change
         self.correlation_filter_count += change * rule.is_correlation
@@ -215,10 +217,12 @@ class TopicRules(Generic[SubscriptionT]):
             rules.selective_count += change
 
     @staticmethod
-    def _scanned_beside(rule: _Placed[SubscriptionT]) -> dict[_Placed[SubscriptionT], Condition]:
+    def _scanned_beside(
+        rule: _IndexedRule[SubscriptionT],
+    ) -> dict[_IndexedRule[SubscriptionT], Condition]:
         return rule.rules.scanned if rule.action is None else rule.rules.scanned_acting
 
-    def _note_what_is_evaluated(self, rules: _Rules[SubscriptionT]) -> None:
+    def _note_what_is_evaluated(self, rules: _SubscriptionRules[SubscriptionT]) -> None:
         subscription = rules.subscription
         takes_everything = rules.everything_count > 0
         if takes_everything is not (subscription in self._plain):
@@ -239,7 +243,9 @@ class TopicRules(Generic[SubscriptionT]):
 
     # --- routing ------------------------------------------------------------------------------
 
-    def route(self, message: Message, reader: MessageReader) -> Sequence[Routed[SubscriptionT]]:
+    def route(
+        self, message: Message, reader: MessageReader
+    ) -> Sequence[RoutedCopies[SubscriptionT]]:
         """Every subscription that takes the message, once each; not to be changed by the caller.
 
         A message the reader cannot read raises `UndecodableMessage`.
@@ -257,9 +263,9 @@ class TopicRules(Generic[SubscriptionT]):
         # Rules without action: one copy, however many of them match.
         return [*plain, *{rule.subscription: rule.rules.routed for rule in matched}.values()]
 
-    def _look_up(self, view: MessageProperties) -> list[_Placed[SubscriptionT]]:
+    def _look_up(self, view: MessageProperties) -> list[_IndexedRule[SubscriptionT]]:
         """The indexed rules that match."""
-        matched: list[_Placed[SubscriptionT]] = []
+        matched: list[_IndexedRule[SubscriptionT]] = []
         for fields, group in self._indexed.items():
             keys: list[Hashable] = []
             for is_system, name in fields:
@@ -277,7 +283,7 @@ class TopicRules(Generic[SubscriptionT]):
         return matched
 
     def _scan(
-        self, view: MessageProperties, matched: list[_Placed[SubscriptionT]]
+        self, view: MessageProperties, matched: list[_IndexedRule[SubscriptionT]]
     ) -> dict[SubscriptionT, FilterError]:
         """Add the rules that must be evaluated and match; give the first failure of each."""
         failed: dict[SubscriptionT, tuple[int, FilterError]] = {}
@@ -295,9 +301,9 @@ class TopicRules(Generic[SubscriptionT]):
         self,
         message: Message,
         view: MessageProperties,
-        matched: list[_Placed[SubscriptionT]],
+        matched: list[_IndexedRule[SubscriptionT]],
         failed: dict[SubscriptionT, FilterError],
-    ) -> Iterable[Routed[SubscriptionT]]:
+    ) -> Iterable[RoutedCopies[SubscriptionT]]:
         """One copy for all rules without an action, and one for each rule with an action."""
         routed = dict(self._plain)
         routed.update((rule.subscription, rule.rules.routed) for rule in matched if not rule.action)
@@ -310,18 +316,18 @@ class TopicRules(Generic[SubscriptionT]):
                 failed.setdefault(subscription, error)
                 continue
             copies = routed[subscription].copies if subscription in routed else ()
-            routed[subscription] = Routed(subscription, (*copies, changes))
+            routed[subscription] = RoutedCopies(subscription, (*copies, changes))
         for subscription, failure in failed.items():
             copies = routed[subscription].copies if subscription in routed else ()
-            routed[subscription] = Routed(subscription, copies, failure)
+            routed[subscription] = RoutedCopies(subscription, copies, failure)
         return routed.values()
 
     def _act(
-        self, rule: _Placed[SubscriptionT], message: Message, view: MessageProperties
+        self, rule: _IndexedRule[SubscriptionT], message: Message, view: MessageProperties
     ) -> MessageChanges:
         """What the rule's action, and its name, change about the message."""
         assert rule.action is not None
-        draft = Draft(view)
+        draft = EditableProperties(view)
         rule.action(draft)
         draft.set_user(RULE_NAME_PROPERTY, rule.name)
         before = message.changes or EMPTY

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.core.contract.commands import Credit, Detach, DoomTransaction, Settle
+from broker.core.contract.commands import Credit, Detach, SetRollbackOnly, Settle
 from broker.core.contract.effects import (
     AttachRefused,
     Deliver,
     Detached,
     Drained,
-    DrainGoesOn,
+    DrainPending,
     Effect,
     ReceiverAttached,
     Settled,
@@ -24,7 +24,7 @@ from broker.core.contract.effects import (
     messages_as_delivered,
 )
 from broker.core.contract.errors import (
-    LeftOutOfTransaction,
+    IncompleteTransaction,
 )
 from protocol.addresses import is_subscription
 from protocol.amqp.engine.outcomes import Outcome, Received, Transactional
@@ -109,7 +109,7 @@ class ReceivingLink:
             self._engine.settle(self._link, deliveries, None)
             known = [None] * len(tokens)
         if transaction_id is not None and len(tokens) < len(deliveries):
-            self._submit(DoomTransaction(transaction_id, self._engine, LeftOutOfTransaction()))
+            self._submit(SetRollbackOnly(transaction_id, self._engine, IncompleteTransaction()))
         if tokens:
             settlement = settlement_of(outcome)
             self._submit(Settle(self, tokens, known, settlement, transaction_id, self._engine))
@@ -191,7 +191,7 @@ class ReceivingLink:
     def _drained(self, _: Drained) -> None:
         self._engine.drained(self._link)
 
-    def _drain_goes_on(self, _: DrainGoesOn) -> None:
+    def _drain_goes_on(self, _: DrainPending) -> None:
         self._offer_credit(self._engine.draining(self._link))
 
     def _settled(self, effect: Settled) -> None:
@@ -266,7 +266,7 @@ _RECEIVER_EFFECTS: dict[type, Callable[[ReceivingLink, Any], None]] = {
     Detached: ReceivingLink._detached,
     Deliver: ReceivingLink._deliver,
     Drained: ReceivingLink._drained,
-    DrainGoesOn: ReceivingLink._drain_goes_on,
+    DrainPending: ReceivingLink._drain_goes_on,
     Settled: ReceivingLink._settled,
     SettlementHeld: ReceivingLink._settlement_held,
     SettleRefused: ReceivingLink._settle_refused,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.core.contract.commands import Detach, DoomTransaction, Send, SendBatch
+from broker.core.contract.commands import Detach, Send, SendBatch, SetRollbackOnly
 from broker.core.contract.effects import (
     AttachRefused,
     Detached,
@@ -158,7 +158,7 @@ class SendingLink:
     def _fail_transaction(self, kind: TransferKind, error: BrokerError) -> None:
         """A message will not be taken: neither will what else is in its transaction."""
         if kind.transaction_id is not None:
-            self._submit(DoomTransaction(kind.transaction_id, self._engine, error))
+            self._submit(SetRollbackOnly(kind.transaction_id, self._engine, error))
 
     # --- from the core -------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import structlog
 
 from broker.core.contract.commands import AttachReceiver, AttachSender, SessionRequest
 from broker.core.contract.errors import EntityNotFound, InvalidField, NotImplementedHere
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from protocol.addresses import Address, NodeKind, parse
 from protocol.amqp.links.browsing_link import BrowsingLink, BrowsingTurns
 from protocol.amqp.links.receiving_link import ReceivingLink

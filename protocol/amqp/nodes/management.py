@@ -18,7 +18,7 @@ from broker.core.contract.errors import (
     MessageNotFound,
     NotImplementedHere,
 )
-from broker.core.contract.settlement import ReceiveMode
+from broker.core.contract.settlement_values import ReceiveMode
 from config.model.limits import INT32_MAX
 from protocol.addresses import is_subscription
 from protocol.amqp.nodes import management_arguments as arguments
@@ -132,7 +132,7 @@ class ManagementNode:
         """Say why a request was not taken. Nor will the transaction be that it belongs to."""
         if request.transaction_id is not None:
             connection = request.link.connection
-            self._submit(commands.DoomTransaction(request.transaction_id, connection, error))
+            self._submit(commands.SetRollbackOnly(request.transaction_id, connection, error))
         operation = str(request.properties.get("operation"))
         host = request.link.link.host
         refusals = self.sources.refusals

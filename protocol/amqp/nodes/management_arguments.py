@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.core.contract.errors import ArgumentError, ArgumentOutOfRange, UndecodableMessage
-from broker.core.contract.settlement import Settlement, SettlementKind
+from broker.core.contract.settlement_values import Settlement, SettlementKind
 from config.model.limits import INT32_MAX
 from protocol.codec import Array, encode, read_message
 

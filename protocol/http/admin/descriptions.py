@@ -168,7 +168,7 @@ def _counts(view: EntityView, _: DescriptionContext) -> str:
         "ActiveMessageCount": view.active_count,
         "DeadLetterMessageCount": view.dead_letter_count,
         "ScheduledMessageCount": view.scheduled_count,
-        "TransferMessageCount": view.transfer_count,
+        "TransferMessageCount": 0,
         "TransferDeadLetterMessageCount": view.transfer_dead_letter_count,
     }
     inner = "".join(f"<d2p1:{name}>{count}</d2p1:{name}>" for name, count in details.items())
@@ -182,7 +182,6 @@ def _message_count(view: EntityView, _: DescriptionContext) -> str:
         + view.deferred_count
         + view.dead_letter_count
         + view.scheduled_count
-        + view.transfer_count
         + view.transfer_dead_letter_count
     )
 

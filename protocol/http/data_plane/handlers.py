@@ -33,7 +33,7 @@ from broker.core.contract.errors import (
     MessageSizeExceeded,
     ServerBusy,
 )
-from broker.core.contract.settlement import ABANDON, COMPLETE, ReceiveMode
+from broker.core.contract.settlement_values import ABANDON, COMPLETE, ReceiveMode
 from protocol.http import request_bodies, request_paths
 from protocol.http.data_plane import rest_messages
 from protocol.http.data_plane.rest_messages import ReceivedMessage

@@ -20,7 +20,7 @@ from broker.core.contract.commands import (
     SettleByToken,
 )
 from broker.core.contract.counting import DeadLetterCause, Outcome
-from broker.core.contract.settlement import COMPLETE, RELEASE, Settlement, SettlementKind
+from broker.core.contract.settlement_values import COMPLETE, RELEASE, Settlement, SettlementKind
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (
     CLIENT,

@@ -7,7 +7,7 @@ import pytest
 from broker.core.contract.commands import Detach, ReceiveDeferred, RenewLocks, Settle
 from broker.core.contract.effects import messages_as_delivered
 from broker.core.contract.message import MessageState
-from broker.core.contract.settlement import (
+from broker.core.contract.settlement_values import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,

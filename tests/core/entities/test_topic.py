@@ -27,7 +27,7 @@ from broker.core.contract.errors import (
     QuotaExceeded,
     UndecodableMessage,
 )
-from broker.core.contract.settlement import COMPLETE
+from broker.core.contract.settlement_values import COMPLETE
 from config.model.definitions import (
     CorrelationFilter,
     EntityStatus,

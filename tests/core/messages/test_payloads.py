@@ -14,7 +14,13 @@ from broker.core.contract.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.contract.settlement import ABANDON, COMPLETE, DEAD_LETTER, DEFER, ReceiveMode
+from broker.core.contract.settlement_values import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    ReceiveMode,
+)
 from broker.core.queues.ready_messages import READ_AHEAD_MESSAGES
 from config.model.definitions import (
     EntityDefinition,

@@ -16,7 +16,7 @@ from broker.core.contract.commands import (
 )
 from broker.core.contract.errors import NotAllowed, SessionCannotBeLocked
 from broker.core.contract.records import SessionStateSet
-from broker.core.contract.settlement import DEFER, ReceiveMode
+from broker.core.contract.settlement_values import DEFER, ReceiveMode
 from broker.core.messages.session_ids import session_key
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (

@@ -15,7 +15,7 @@ from broker.core.contract.commands import (
 )
 from broker.core.contract.errors import ArgumentOutOfRange, MessageNotFound
 from broker.core.contract.message import MessageState
-from broker.core.contract.settlement import (
+from broker.core.contract.settlement_values import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,

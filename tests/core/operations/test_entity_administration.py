@@ -26,7 +26,7 @@ from broker.core.contract.errors import (
     Unauthorized,
 )
 from broker.core.contract.records import EntityDeleted, EntityStored
-from broker.core.contract.settlement import COMPLETE, DEAD_LETTER
+from broker.core.contract.settlement_values import COMPLETE, DEAD_LETTER
 from broker.core.contract.turn import Turn
 from broker.core.routing.sql.sql_errors import SqlSyntaxError
 from config.model.definitions import (

@@ -17,7 +17,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.errors import ArgumentError, NotAllowed, ServerBusy
-from broker.core.contract.settlement import DEAD_LETTER
+from broker.core.contract.settlement_values import DEAD_LETTER
 from config.model.definitions import (
     UNLIMITED_MS,
     EntityDefinition,

@@ -6,7 +6,7 @@ import pytest
 
 from broker.core.contract.commands import DeleteMessages, GetEntity, Peek, Settle, UpdateEntity
 from broker.core.contract.errors import ArgumentOutOfRange, EntityDisabled, EntityNotFound
-from broker.core.contract.settlement import COMPLETE, DEFER
+from broker.core.contract.settlement_values import COMPLETE, DEFER
 from broker.core.operations.message_requests import PEEK_MAX_BYTES
 from config.model.definitions import EntityStatus, QueueDefinition
 from config.model.limits import Limits

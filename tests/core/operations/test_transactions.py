@@ -11,11 +11,11 @@ from broker.core.contract.commands import (
     Declare,
     Detach,
     Discharge,
-    DoomTransaction,
     Peek,
     Schedule,
     Send,
     SendBatch,
+    SetRollbackOnly,
     Settle,
     SettleByToken,
     UpdateEntity,
@@ -31,7 +31,7 @@ from broker.core.contract.errors import (
     TransactionRolledBack,
     TransactionUnknown,
 )
-from broker.core.contract.settlement import ABANDON, COMPLETE, DEAD_LETTER, ReceiveMode
+from broker.core.contract.settlement_values import ABANDON, COMPLETE, DEAD_LETTER, ReceiveMode
 from config.model.definitions import EntityStatus, QueueDefinition
 from config.model.limits import Limits
 from tests.support.core_dialogue import (
@@ -597,7 +597,7 @@ def test_what_was_sent_on_a_link_that_is_gone_dooms_its_transaction():
 def test_nobody_else_dooms_a_transaction():
     dialogue = CoreDialogue()
     dialogue.run(Declare(COORDINATOR, "declare", None, "one"))
-    dialogue.run(DoomTransaction(T1, "another", MessageLockLost()))
+    dialogue.run(SetRollbackOnly(T1, "another", MessageLockLost()))
     assert dialogue >> Discharge(COORDINATOR, "d", T1, False, "one") << Reply(COORDINATOR, "d")
 
 

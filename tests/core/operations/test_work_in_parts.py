@@ -23,7 +23,7 @@ from broker.core.contract.commands import (
 from broker.core.contract.effects import Reply, Settled, SettleRefused
 from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExceeded
 from broker.core.contract.records import MessagesDeleted, MessagesUpdated
-from broker.core.contract.settlement import COMPLETE
+from broker.core.contract.settlement_values import COMPLETE
 from broker.core.operations.send import ATOMIC_COPIES_MAX
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (
@@ -40,6 +40,7 @@ from tests.support.core_dialogue import (
     send,
     text_of,
 )
+from tests.support.unfinished_work import has_unfinished_work
 
 LOCK_MS = 30_000
 R2 = NamedPeer("R2")
@@ -51,7 +52,7 @@ def in_parts(dialogue: CoreDialogue, size: int = 2) -> CoreDialogue:
 
 
 def is_behind(dialogue: CoreDialogue) -> bool:
-    return dialogue.namespace.is_behind
+    return has_unfinished_work(dialogue.namespace)
 
 
 def catch_up(dialogue: CoreDialogue) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import Detach, GetEntity, Peek, Settle
-from broker.core.contract.settlement import ABANDON, COMPLETE, DEAD_LETTER
+from broker.core.contract.settlement_values import ABANDON, COMPLETE, DEAD_LETTER
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (
     CLIENT,

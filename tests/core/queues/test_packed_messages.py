@@ -15,7 +15,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.message import Message
-from broker.core.contract.settlement import ABANDON, COMPLETE
+from broker.core.contract.settlement_values import ABANDON, COMPLETE
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.message_index import BLOCK_BITS
 from broker.core.queues.packed_messages import pack

@@ -19,7 +19,7 @@ from broker.core.contract.errors import (
     NotAllowed,
     QuotaExceeded,
 )
-from broker.core.contract.settlement import COMPLETE, DEAD_LETTER, ReceiveMode
+from broker.core.contract.settlement_values import COMPLETE, DEAD_LETTER, ReceiveMode
 from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
 from config.model.definitions import (
     EntityStatus,
@@ -38,7 +38,7 @@ from tests.support.core_dialogue import (
     CoreDialogue,
     Deliver,
     Drained,
-    DrainGoesOn,
+    DrainPending,
     NamedPeer,
     R,
     ReceiverAttached,
@@ -196,7 +196,7 @@ def test_draining_takes_all_there_is_in_bursts():
     dialogue.run(send(*["m"] * (BURST_MAX_MESSAGES + 5)))
     turn = dialogue.run(credit(10_000, drain=True))
     assert BURST_MAX_MESSAGES == len(turn.effects[0].messages)
-    assert [DrainGoesOn(R)] == turn.effects[1:]
+    assert [DrainPending(R)] == turn.effects[1:]
     turn = dialogue.run(credit(10_000, drain=True))
     assert 5 == len(turn.effects[0].messages)
     assert [Drained(R)] == turn.effects[1:]

@@ -28,7 +28,7 @@ from broker.core.contract.errors import (
     SessionLockLost,
 )
 from broker.core.contract.records import SessionStateSet
-from broker.core.contract.settlement import ABANDON, COMPLETE, DEFER, ReceiveMode
+from broker.core.contract.settlement_values import ABANDON, COMPLETE, DEFER, ReceiveMode
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS
 from broker.core.queues.receiver import BURST_MAX_BYTES
 from broker.core.queues.sessions import LOCK_GRACE_MS, PASSED_OVER_MAX
@@ -46,7 +46,7 @@ from tests.support.core_dialogue import (
     Deliver,
     Detached,
     Drained,
-    DrainGoesOn,
+    DrainPending,
     NamedPeer,
     R,
     ReceiverAttached,
@@ -236,7 +236,7 @@ def test_draining_a_session_goes_on_burst_by_burst(dialogue):
     """As everywhere: the receiver asks again once what it got is written."""
     half = "h" * (BURST_MAX_BYTES // 2)
     dialogue.run(in_session("x", half, half, "last"), attach_receiver(R, session="x"))
-    assert dialogue >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainGoesOn(R)
+    assert dialogue >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainPending(R)
     assert dialogue >> credit(5, drain=True) << Deliver(R, [3], [T3]) << Drained(R)
 
 

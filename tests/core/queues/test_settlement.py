@@ -7,7 +7,7 @@ import pytest
 from broker.core.contract.commands import Detach, GetEntity, Peek, Settle, SettleByToken
 from broker.core.contract.errors import EntityNotFound, MessageLockLost, NotAllowed
 from broker.core.contract.message import MessageState
-from broker.core.contract.settlement import (
+from broker.core.contract.settlement_values import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
@@ -296,7 +296,7 @@ def test_detached_receivers_are_forgotten_when_their_locks_are():
         dialogue.run(Detach([peer]), Settle(peer, [token(number + 1)], ["h"], COMPLETE))
     dialogue.turns.clear()
     links = dialogue.namespace._links
-    assert [R] == [*links._receivers, *links._lingering]
+    assert [R] == [*links._receivers, *links._detached]
 
 
 def test_locks_can_be_held_after_a_lost_connection():

@@ -14,13 +14,12 @@ from broker.core.contract.errors import ArgumentError, UndecodableMessage
 from broker.core.contract.message import Message
 from broker.core.contract.message_changes import MessageChanges
 from broker.core.routing.compiled_rule import compile_rule
-from broker.core.routing.rule_index import Routed, TopicRules
+from broker.core.routing.rule_index import RoutedCopies, TopicRules
 from broker.core.routing.sql import (
-    Draft,
+    EditableProperties,
     FilterError,
     MessageProperties,
     SqlSyntaxError,
-    compile_filter,
 )
 from broker.core.routing.sql import compile_action as compile_sql_action
 from config.model.definitions import (
@@ -32,6 +31,7 @@ from config.model.definitions import (
     TrueFilter,
 )
 from config.model.limits import STRICT
+from tests.core.filter_compilation import compile_filter
 from tests.support.given_properties import GivenProperties
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -85,6 +85,7 @@ def test_a_new_subscription_takes_everything():
     rules = topic_rules()
     rules.set("a", [RuleDefinition("$Default")])
     assert {"a": Routed("a", (None,))} == route(rules, GivenProperties())
+    assert {"a": RoutedCopies("a", (None,))} == route(rules, Reader())
 
 
 def test_a_subscription_without_rules_takes_nothing():
@@ -111,6 +112,7 @@ def test_rules_without_action_make_one_copy_together():
     rules = topic_rules()
     rules.set("a", [plain("one", "x = 1"), plain("two", "x > 0"), plain("three", "x = 2")])
     assert {"a": Routed("a", (None,))} == route(rules, GivenProperties({"x": 1}))
+    assert {"a": RoutedCopies("a", (None,))} == route(rules, Reader({"x": 1}))
 
 
 def test_every_rule_with_an_action_makes_a_copy_of_its_own():
@@ -299,7 +301,7 @@ def test_a_filter_that_fails_is_told_beside_what_matches():
     routed = route(rules, GivenProperties({"x": 0}))
     assert (None,) == routed["a"].copies
     assert "Attempted to divide by zero." == str(routed["a"].error)
-    assert Routed("b", (None,)) == routed["b"]
+    assert RoutedCopies("b", (None,)) == routed["b"]
 
 
 @pytest.mark.parametrize(
@@ -534,7 +536,7 @@ def one_by_one(rules: list[RuleDefinition], reader: Any) -> tuple[Any, ...]:
         if rule.action is None:
             is_plain = True
             continue
-        draft = Draft(view)
+        draft = EditableProperties(view)
         try:
             compile_sql_action(rule.action.expression)(draft)
         except FilterError as error:

@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.routing.sql.message_properties import Draft, MessageProperties, PropertySource
+from broker.core.routing.sql.message_properties import (
+    EditableProperties,
+    MessageProperties,
+    PropertySource,
+)
 from broker.core.routing.sql.sql_errors import FilterError, SqlSyntaxError
 
 if TYPE_CHECKING:
@@ -21,30 +25,16 @@ if TYPE_CHECKING:
     from broker.core.contract.message import PropertyValue
 
 __all__ = [
-    "Draft",
+    "EditableProperties",
     "FilterError",
     "MessageProperties",
     "PropertySource",
     "SqlSyntaxError",
     "compile_action",
-    "compile_filter",
 ]
 
 TEXT_MAX_CHARACTERS = 1024
 STATEMENTS_MAX = 32
-
-
-def compile_filter(
-    text: str,
-    parameters: Mapping[str, PropertyValue] = {},
-    *,
-    max_characters: int = TEXT_MAX_CHARACTERS,
-) -> Callable[[PropertySource], bool | None]:
-    """A test that gives True, False, or None for unknown; only True selects a message."""
-    from broker.core.routing.sql.compiler import compile_condition
-    from broker.core.routing.sql.grammar import parse_filter
-
-    return compile_condition(parse_filter(text, parameters, max_characters))
 
 
 def compile_action(
@@ -53,7 +43,7 @@ def compile_action(
     *,
     max_characters: int = TEXT_MAX_CHARACTERS,
     max_statements: int = STATEMENTS_MAX,
-) -> Callable[[Draft], None]:
+) -> Callable[[EditableProperties], None]:
     """A change to a draft. A draft it failed on is not to be used."""
     from broker.core.routing.sql.compiler import compile_statements
     from broker.core.routing.sql.grammar import parse_action

@@ -17,8 +17,8 @@ from broker.core.routing.sql.tree import (
     Like,
     NewId,
     Node,
-    Property,
     PropertyCall,
+    PropertyReference,
     Sign,
     walk,
 )
@@ -36,7 +36,9 @@ _EXACT_IN_A_DOUBLE = 2**53
 
 def is_constant(node: Node) -> bool:
     """Whether the outcome is the same for every message."""
-    return not any(isinstance(part, Property | PropertyCall | NewId) for part in walk(node))
+    return not any(
+        isinstance(part, PropertyReference | PropertyCall | NewId) for part in walk(node)
+    )
 
 
 def cannot_fail(node: Node) -> bool:
@@ -54,8 +56,8 @@ def demanded_equalities(node: Node) -> dict[Field, PropertyValue]:
     equalities: dict[Field, PropertyValue] = {}
     for part in _conjuncts(node):
         match part:
-            case Comparison("=", Property() as left, Constant(value)) | Comparison(
-                "=", Constant(value), Property() as left
+            case Comparison("=", PropertyReference() as left, Constant(value)) | Comparison(
+                "=", Constant(value), PropertyReference() as left
             ) if _compares_exactly(value):
                 equalities.setdefault(_field(left), value)
     return equalities
@@ -73,7 +75,7 @@ def _may_fail(node: Node) -> bool:
     match node:
         case Arithmetic() | Sign() | PropertyCall():
             return True
-        case Property(name, is_system=True):
+        case PropertyReference(name, is_system=True):
             return system_properties.canonical(name) is None
         case Like(escape=escape):
             return escape is not None and not isinstance(escape, Constant)
@@ -87,7 +89,7 @@ def _compares_exactly(value: PropertyValue) -> bool:
     return isinstance(value, str)
 
 
-def _field(node: Property) -> Field:
+def _field(node: PropertyReference) -> Field:
     if node.is_system:
         return True, system_properties.canonical(node.name) or node.name.lower()
     return False, node.name.lower()

@@ -27,8 +27,8 @@ from broker.core.routing.sql.tree import (
     Node,
     Not,
     Or,
-    Property,
     PropertyCall,
+    PropertyReference,
     Remove,
     Sign,
     Statement,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.core.contract.message import PropertyValue
-    from broker.core.routing.sql.message_properties import Draft, PropertySource
+    from broker.core.routing.sql.message_properties import EditableProperties, PropertySource
 
     Evaluate = Callable[[PropertySource], PropertyValue]
     Condition = Callable[[PropertySource], bool | None]
-    Action = Callable[[Draft], None]
+    Action = Callable[[EditableProperties], None]
 
 
 def compile_condition(node: Node) -> Condition:
@@ -80,10 +80,10 @@ def compile_value(node: Value) -> Evaluate:
     match node:
         case Constant(value):
             return lambda _: value
-        case Property(name, is_system=False):
+        case PropertyReference(name, is_system=False):
             key = name.lower()
             return lambda source: source.user.get(key)
-        case Property(name):
+        case PropertyReference(name):
             return _system_property(name)
         case PropertyCall(name):
             return _property_call(compile_value(name))
@@ -125,7 +125,7 @@ def _not(condition: Condition) -> Condition:
 
 
 def _comparison(symbol: str, left: Value, right: Value) -> Condition:
-    if isinstance(left, Property) and not left.is_system and isinstance(right, Constant):
+    if isinstance(left, PropertyReference) and not left.is_system and isinstance(right, Constant):
         return _user_comparison(symbol, left.name.lower(), right.value)
     operate = operators.COMPARISONS[symbol]
     left_value, right_value = compile_value(left), compile_value(right)
@@ -247,7 +247,7 @@ def _property_call(name: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _exists(operand: Property | PropertyCall) -> Condition:
+def _exists(operand: PropertyReference | PropertyCall) -> Condition:
     """A user property exists if it is there, even as null; a system property if it is set."""
     if isinstance(operand, PropertyCall):
         name = compile_value(operand.name)
@@ -264,12 +264,12 @@ def _exists(operand: Property | PropertyCall) -> Condition:
     return lambda source: key in source.user
 
 
-def _named(text: str) -> Property:
+def _named(text: str) -> PropertyReference:
     """What `property('sys.Label')` refers to: the scope is written as it is elsewhere."""
     scope, dot, name = text.partition(".")
     if dot and scope.lower() in {"sys", "user"}:
-        return Property(name, is_system=scope.lower() == "sys")
-    return Property(text)
+        return PropertyReference(name, is_system=scope.lower() == "sys")
+    return PropertyReference(text)
 
 
 def _no_such_property(name: str) -> FilterError:
@@ -283,7 +283,7 @@ def compile_statements(statements: Sequence[Statement]) -> Action:
     """What the statements do, in order, to a draft."""
     steps = [_compile_statement(statement) for statement in statements]
 
-    def run(draft: Draft) -> None:
+    def run(draft: EditableProperties) -> None:
         for step in steps:
             step(draft)
 
@@ -306,7 +306,7 @@ def _compile_statement(statement: Statement) -> Action:
 def _assign_user(name: str, evaluate: Evaluate) -> Action:
     key = name.lower()
 
-    def assign(draft: Draft) -> None:
+    def assign(draft: EditableProperties) -> None:
         value = evaluate(draft)
         existing = draft.user.get(key)
         if existing is not None:
@@ -321,7 +321,7 @@ def _assign_user(name: str, evaluate: Evaluate) -> Action:
 def _assign_system(name: str, evaluate: Evaluate) -> Action:
     key = system_properties.canonical(name)
 
-    def assign(draft: Draft) -> None:
+    def assign(draft: EditableProperties) -> None:
         if key is None:
             raise _no_such_property(name)
         value = evaluate(draft)

@@ -30,8 +30,8 @@ from broker.core.routing.sql.tree import (
     Node,
     Not,
     Or,
-    Property,
     PropertyCall,
+    PropertyReference,
     Remove,
     Sign,
     Statement,
@@ -137,7 +137,7 @@ class _Parser(TokenReader):
             operator = self.advance().value
             return Comparison("<>" if operator == "!=" else operator, operand, self._operand())
         if self.take("IS"):
-            if not isinstance(left, Property | PropertyCall):
+            if not isinstance(left, PropertyReference | PropertyCall):
                 raise self.refusal("a property to the left of IS", start)
             negated = self.take("NOT")
             self.expect("NULL", "NULL" if negated else "NULL or NOT NULL")
@@ -266,7 +266,7 @@ class _Parser(TokenReader):
         self.expect("(")
         start = self.token
         operand = self._additive()
-        if not isinstance(operand, Property | PropertyCall):
+        if not isinstance(operand, PropertyReference | PropertyCall):
             raise self.refusal("a property", start)
         self.expect(")")
         return Exists(operand)
@@ -289,17 +289,17 @@ class _Parser(TokenReader):
             self.expect(")")
             return node
 
-    def _property(self) -> Property:
+    def _property(self) -> PropertyReference:
         """`[ (sys|user) . ] name`."""
         token = self._name()
         if not self.take("."):
-            return Property(token.value)
+            return PropertyReference(token.value)
         scope = token.source.lower()
         if scope not in {"sys", "user"}:
             raise self.refusal(
                 "the scope sys or user (a name with a dot goes in [brackets])", token
             )
-        return Property(self._name().value, is_system=scope == "sys")
+        return PropertyReference(self._name().value, is_system=scope == "sys")
 
     def _name(self) -> Token:
         if self.token.kind is TokenKind.KEYWORD:
@@ -344,7 +344,7 @@ class _Parser(TokenReader):
             return Remove(self._target())
         raise self.refusal("SET or REMOVE")
 
-    def _target(self) -> Property:
+    def _target(self) -> PropertyReference:
         start = self.token
         target = self._property()
         if (

@@ -32,7 +32,7 @@ class PropertySource(Protocol):
         """Where `newid()` gets its values."""
 
 
-class _Remembered(dict[str, "PropertyValue"]):
+class _ReadOnDemand(dict[str, "PropertyValue"]):
     """What was asked for so far; what was not is read then."""
 
     __slots__ = ("read",)
@@ -66,20 +66,20 @@ class MessageProperties:
             self.user = {key.lower(): value for key, value in self.application.items()}
             return self.user
         if name == "system":
-            self.system = system = _Remembered()
+            self.system = system = _ReadOnDemand()
             system.read = self._reader.system_properties(self._message).get
             return system
         raise AttributeError(name)
 
 
-class Draft:
+class EditableProperties:
     """A message's properties while an action changes them."""
 
     __slots__ = ("_names", "_set_system", "_set_user", "new_id", "system", "user")
 
     def __init__(self, source: MessageProperties) -> None:
         self.user = dict(source.user)
-        self.system = _Remembered()
+        self.system = _ReadOnDemand()
         self.system.read = source.system.__getitem__
         self.new_id = source.new_id
         self._names = {name.lower(): name for name in source.application}

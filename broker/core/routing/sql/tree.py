@@ -22,7 +22,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertyReference:
     name: str
     """As written: names are compared without regard to case, and kept for SET."""
     is_system: bool = False
@@ -63,12 +63,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    operand: Property | PropertyCall
+    operand: PropertyReference | PropertyCall
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    operand: Property | PropertyCall
+    operand: PropertyReference | PropertyCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Or:
 class Assign:
     """`SET target = value`."""
 
-    target: Property
+    target: PropertyReference
     value: Value
 
 
@@ -111,10 +111,10 @@ class Assign:
 class Remove:
     """`REMOVE target`."""
 
-    target: Property
+    target: PropertyReference
 
 
-Value = Constant | Property | PropertyCall | NewId | Sign | Arithmetic
+Value = Constant | PropertyReference | PropertyCall | NewId | Sign | Arithmetic
 Condition = Comparison | IsNull | Exists | In | Like | Not | And | Or
 Node = Value | Condition
 Statement = Assign | Remove

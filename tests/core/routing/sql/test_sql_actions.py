@@ -9,7 +9,12 @@ from uuid import UUID
 import pytest
 
 from broker.core.contract.message import Message
-from broker.core.routing.sql import Draft, FilterError, MessageProperties, compile_action
+from broker.core.routing.sql import (
+    EditableProperties,
+    FilterError,
+    MessageProperties,
+    compile_action,
+)
 from tests.support.given_properties import GivenProperties
 
 GONE = b"removed"
@@ -34,7 +39,7 @@ def run(text, parameters=None):
     """The changes an action makes: application properties, then system properties."""
     reader: Any = GivenProperties(APPLICATION, **SYSTEM)
     source = MessageProperties(Message(b""), reader, lambda: UUID(int=9))
-    draft = Draft(source)
+    draft = EditableProperties(source)
     compile_action(text, parameters or {})(draft)
     user, system = draft.changed_user(_keep), draft.changed_system(_keep)
     return (

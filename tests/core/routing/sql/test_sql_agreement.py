@@ -16,7 +16,8 @@ from uuid import UUID
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.core.routing.sql import FilterError, SqlSyntaxError, compile_filter
+from broker.core.routing.sql import FilterError, SqlSyntaxError
+from tests.core.filter_compilation import compile_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,9 @@ from uuid import UUID
 import pytest
 
 from broker.core.contract.errors import ArgumentError
-from broker.core.routing.sql import FilterError, compile_filter
+from broker.core.routing.sql import FilterError
 from config.model.ticks import DateTimeTicks, TimeSpanTicks
+from tests.core.filter_compilation import compile_filter
 
 T, F, U = True, False, None
 
