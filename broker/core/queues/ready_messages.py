@@ -149,7 +149,8 @@ class ReadyMessages:
             message = fresh[start]
             if message.body is None and message.queue is not None:
                 if type(message) is not Message:
-                    message.queue.unpack(cast("PackedMessages", message))
+                    packed = cast("PackedMessages", message)
+                    packed.queue.unpack(packed)
                     message = fresh[start]
                 wanted.append(message)
             size += message.size

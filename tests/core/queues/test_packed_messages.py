@@ -39,6 +39,7 @@ from tests.support.core_dialogue import (
     send,
     text_of,
 )
+from tests.support.unfinished_work import has_unfinished_work
 
 BLOCK_SIZE = 1 << BLOCK_BITS
 COUNT = 4 * BLOCK_SIZE
@@ -150,7 +151,7 @@ def test_packed_messages_go_with_their_entity():
     dialogue = new_dialogue()
     dialogue.serve(send(*SENT))
     dialogue.ask(DeleteEntity(CLIENT, 1, "q"))
-    while dialogue.namespace.is_behind:
+    while has_unfinished_work(dialogue.namespace):
         dialogue.run(Advance(0))
     assert {} == dialogue.commit().rows
     assert 0 == payloads_of(dialogue).message_count

@@ -31,7 +31,7 @@ from config.model.definitions import (
     TrueFilter,
 )
 from config.model.limits import STRICT
-from tests.core.filter_compilation import compile_filter
+from tests.core.routing.filter_compilation import compile_filter
 from tests.support.given_properties import GivenProperties
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

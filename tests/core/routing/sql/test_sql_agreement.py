@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.core.routing.sql import FilterError, SqlSyntaxError
-from tests.core.filter_compilation import compile_filter
+from tests.core.routing.filter_compilation import compile_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import pytest
 from broker.core.contract.errors import ArgumentError
 from broker.core.routing.sql import FilterError
 from config.model.ticks import DateTimeTicks, TimeSpanTicks
-from tests.core.filter_compilation import compile_filter
+from tests.core.routing.filter_compilation import compile_filter
 
 T, F, U = True, False, None
 

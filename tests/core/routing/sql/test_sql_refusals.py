@@ -7,7 +7,7 @@ import pytest
 from broker.core.contract.errors import ArgumentError
 from broker.core.routing.sql import SqlSyntaxError, compile_action
 from broker.core.routing.sql.grammar import NESTING_MAX
-from tests.core.filter_compilation import compile_filter
+from tests.core.routing.filter_compilation import compile_filter
 
 END = "the end of the text"
 AFTER_CONDITION = "AND, OR or the end of the text"
