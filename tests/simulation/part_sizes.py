@@ -12,9 +12,9 @@ from unittest import mock
 
 from broker.app.network import amqp_transport
 from broker.app.runtime import committer, turn_loop
-from broker.core import namespace, restore
-from broker.core.operations import message_requests
-from broker.core.queues import backlog, dispatcher, ready_messages
+from broker.core import restore
+from broker.core.operations import command_parts, message_requests
+from broker.core.queues import backlog, ready_messages, receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
     (amqp_transport, "SLICE_MIN_BYTES", (8, 64)),
     (backlog, "PART_MESSAGES", (1, 3, 10)),
     (committer, "BATCH_WEIGHT", (1, 8, 64)),
-    (dispatcher, "BURST_MAX_MESSAGES", (1, 7)),
+    (receiver, "BURST_MAX_MESSAGES", (1, 7)),
     (message_requests, "PEEK_MAX_BYTES", (1, 1_024)),
-    (namespace, "SENT_AT_A_TIME", (1, 3)),
+    (command_parts, "PART_MAX_MESSAGES", (1, 3)),
     (ready_messages, "READ_AHEAD_MESSAGES", (1, 8)),
     (restore, "CHUNK_ROWS", (1, 7)),
     (turn_loop, "PART_WEIGHT", (1, 16)),

@@ -13,34 +13,34 @@ class Outcome(StrEnum):
     """What happened to a message, or to a request about it."""
 
     ACCEPTED = "accepted"
-    """Taken from a sender: sent, scheduled, or a duplicate that was then dropped."""
+    """Accepted from a sender: sent, scheduled, or a duplicate that was dropped."""
     DEDUPLICATED = "deduplicated"
-    """Dropped, because its message id was seen before."""
+    """Dropped by duplicate detection."""
     UNMATCHED = "unmatched"
-    """Sent to a topic of which no subscription wanted it."""
+    """Sent to a topic without a matching subscription."""
     DELIVERED = "delivered"
     COMPLETED = "completed"
     ABANDONED = "abandoned"
     DEFERRED = "deferred"
     RELEASED = "released"
-    """Given back without a failed delivery: by its receiver, or because a session was closed."""
+    """Unlocked without a failed delivery: by its receiver, or because its session was closed."""
     LOCK_LOST = "lock_lost"
-    """Given back with a failed delivery: the lock expired, or the connection broke."""
+    """Unlocked with a failed delivery: the lock expired, or the connection was lost."""
     EXPIRED = "expired"
-    """Its time to live was over."""
+    """The time to live has ended."""
     DEAD_LETTERED = "dead_lettered"
     FORWARDED = "forwarded"
     CANCELLED = "cancelled"
-    """Scheduled, and deleted before its time."""
+    """Deleted while it was scheduled."""
     DELETED = "deleted"
-    """Deleted unread, by a request for it."""
+    """Deleted by a request."""
     SEND_REFUSED = "send_refused"
     SETTLE_REFUSED = "settle_refused"
     ATTACH_REFUSED = "attach_refused"
 
 
 class DeadLetterCause(StrEnum):
-    """Why a message was dead-lettered. The reason in the message itself may be any text of a client."""
+    """Why a message was dead-lettered. The reason in the message itself can be any text."""
 
     APPLICATION = "application"
     """A receiver dead-lettered it."""
@@ -48,11 +48,11 @@ class DeadLetterCause(StrEnum):
     TIME_TO_LIVE = "time_to_live_expired"
     FORWARD_HOPS = "max_forward_hops_exceeded"
     FORWARDING = "forwarding_failed"
-    """The entity it was to go on to is gone, disabled, full, or does not take it."""
+    """The destination is deleted, disabled, full, or does not accept the message."""
     NO_SESSION_ID = "session_id_missing"
     FILTER = "filter_failed"
 
 
 Counted = Outcome | DeadLetterCause
 Counts = dict[Counted, int]
-"""How many messages by what happened; and of the dead letters among them, how many by cause."""
+"""Number of messages by outcome, and number of dead letters by cause."""

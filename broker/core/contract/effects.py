@@ -1,6 +1,6 @@
-"""What must be told, and to whom. Facts without behaviour, plural wherever traffic is.
+"""Effects: what clients are told. Values without behaviour.
 
-Effects leave in order, and never before the records they rest on are durable.
+Effects leave in order, and only after the records of their turn are durable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOCK_TOKEN = attrgetter("lock_token")
 
 Content = tuple[int, "MessageChanges | None", bytes | None, bytes]
-"""What can change about a message in a queue: see `content_of`."""
+"""The fields that `content_of` returns."""
 
 
 class Peer(Protocol):
@@ -44,7 +44,7 @@ class SenderAttached(NamedTuple):
 
 
 class ReceiverAttached(NamedTuple):
-    """The peer may receive; with its session, if it asked for one."""
+    """The peer may receive. Has the session, if the peer asked for one."""
 
     to: Peer
     session_id: str | None = None
@@ -59,21 +59,21 @@ class AttachRefused(NamedTuple):
 
 
 class Detached(NamedTuple):
-    """The broker ends a link: entity deleted or disabled, session lock lost."""
+    """The broker detaches a link: its entity was deleted or disabled, or its session lock is lost."""
 
     to: Peer
     error: BrokerError
 
 
 class SendAccepted(NamedTuple):
-    """These sends are stored."""
+    """The messages are stored."""
 
     to: Peer
     handles: Sequence[object]
 
 
 class SendRefused(NamedTuple):
-    """This send is not stored and never will be."""
+    """The message, or batch, is not stored."""
 
     to: Peer
     handle: object
@@ -81,27 +81,27 @@ class SendRefused(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Messages for a receiver, in order, as they are when they are locked. A commit may hold this
-    effect back for longer than the locks last; what the receiver sees is what was true here. Take
-    the messages from `messages_as_delivered`."""
+    """Messages for a receiver, in order. A commit may hold this effect back for longer than the locks
+    last, and the receiver must see the messages as they were locked: read them with
+    `messages_as_delivered`."""
 
     to: Peer
     messages: Sequence[Message]
     tokens: Sequence[bytes | None]
-    """Those given now: a later lock of the same message has another. Each is None in
+    """The lock tokens of this delivery; a later lock of the message has another token. All are None in
     receive-and-delete."""
     locked_until_ms: int = 0
-    """The same for all of them; 0 in receive-and-delete."""
+    """The end of all locks; 0 in receive-and-delete."""
     contents: Sequence[Content] = ()
-    """One a message; empty where the messages are copies already, or are nobody's any more, as in
+    """One for each message. Empty if the messages are copies or have left the queue, as in
     receive-and-delete."""
 
 
 def messages_as_delivered(effect: Deliver) -> Sequence[Message]:
-    """The messages of a delivery as they were when they were locked.
+    """Returns the messages of a delivery as they were when they were locked.
 
-    Nothing about a message changes while the same lock holds, so most are simply those of the
-    effect. Where the lock has ended meanwhile, a copy shows what the message was like.
+    A message does not change while the same lock holds, so most messages are returned as they are. If the
+    lock has ended, a copy with the earlier content is returned.
     """
     messages, tokens = effect.messages, effect.tokens
     if not effect.contents or list(map(_LOCK_TOKEN, messages)) == tokens:
@@ -113,19 +113,19 @@ def messages_as_delivered(effect: Deliver) -> Sequence[Message]:
 
 
 class Drained(NamedTuple):
-    """What was available has been delivered; the rest of the credit is given back."""
+    """All available messages have been delivered. The remaining credit is returned."""
 
     to: Peer
 
 
 class DrainPending(NamedTuple):
-    """A draining receiver got as much as leaves at once: it asks again, once that is written."""
+    """A draining receiver got a full burst. Its link sends `Credit` again after that is written."""
 
     to: Peer
 
 
 class Settled(NamedTuple):
-    """These settlements took effect, on their own or with a transaction."""
+    """The messages are settled. With `transaction_id`, the transaction has committed."""
 
     to: Peer
     handles: Sequence[object]
@@ -134,8 +134,8 @@ class Settled(NamedTuple):
 
 
 class SettlementHeld(NamedTuple):
-    """These settlements wait for their transaction, and the messages stay locked. If it commits,
-    `Settled` follows; if it is rolled back, nothing does, and all is as before."""
+    """The settlements are held until their transaction commits, and the messages stay locked. After a
+    commit `Settled` follows. After a rollback nothing follows."""
 
     to: Peer
     handles: Sequence[object]
@@ -144,7 +144,7 @@ class SettlementHeld(NamedTuple):
 
 
 class SettleRefused(NamedTuple):
-    """These settlements changed nothing."""
+    """The messages are not settled."""
 
     to: Peer
     handles: Sequence[object]
@@ -152,14 +152,14 @@ class SettleRefused(NamedTuple):
 
 
 class TransactionRefused(NamedTuple):
-    """What the peer did under a transaction cannot be part of it, and the peer wanted no answer."""
+    """A pre-settled send or settlement cannot be part of its transaction. It gets no other answer."""
 
     to: Peer
     error: BrokerError
 
 
 class Reply(NamedTuple):
-    """The answer to a request: a value, or why not."""
+    """The answer to a request: a value, or the error."""
 
     to: Peer
     request: object
@@ -168,8 +168,8 @@ class Reply(NamedTuple):
 
 
 class PayloadsNeeded(NamedTuple):
-    """Bodies to read back from the store before these messages can be delivered or shown. The
-    server answers with `PayloadsLoaded`; this effect goes to no peer."""
+    """Bodies that must be read from the store before their messages can be delivered or shown. The
+    server answers with `PayloadsLoaded`. This effect goes to no peer."""
 
     payload_ids: Sequence[int]
 
@@ -195,7 +195,7 @@ Effect = (
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """An entity as administration shows it."""
+    """An entity with its counts, for administration."""
 
     path: str
     definition: EntityDefinition
@@ -211,5 +211,5 @@ class EntityView:
     size_bytes: int = 0
     subscription_count: int = 0
     sql_filter_count: int = 0
-    """Of a topic: rules of its subscriptions whose filter is not a correlation filter."""
+    """Only for a topic: the rules of its subscriptions without a correlation filter."""
     correlation_filter_count: int = 0

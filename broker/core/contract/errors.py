@@ -1,7 +1,7 @@
-"""Every refusal a client can meet, one class and one AMQP condition each.
+"""The errors that clients can get. Each class has one AMQP condition.
 
-A refusal is a value the core sends back, not an exception that unwinds a turn; the edge adds the
-tracking id, the timestamp and the wire form.
+An operation raises an error before it has changed anything, and the error goes to the client as a value in
+an effect. The protocols add the tracking id, the timestamp and the encoding.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from typing import ClassVar, Self
 
 
 class BrokerError(Exception):
-    """Refused, for a reason the client is told."""
+    """The request of a client is refused."""
 
     condition: ClassVar[str] = "amqp:internal-error"
     status: ClassVar[int] = 500
-    """The HTTP-like code `$management` and the administration API answer with."""
+    """The status code of answers from `$management` and the administration API."""
 
     def as_value(self) -> Self:
-        """The refusal without the frames it was raised in. Those hold the messages it is about, and the
-        turn that holds the refusal, so all of them would stay until a search for circles."""
+        """Returns the error without its traceback. The frames of a traceback refer to the turn, and the
+        turn refers to the error: such a cycle would keep messages in memory until garbage collection."""
         self.__traceback__ = None
         self.__context__ = None
         return self
 
 
 class EntityNotFound(BrokerError):
-    """The wording matters: Java and JavaScript recognise a missing entity by this sentence."""
+    """The Java and JavaScript SDKs recognise a missing entity by this sentence."""
 
     condition = "amqp:not-found"
     status = 404
@@ -104,7 +104,7 @@ class OperationTimeout(BrokerError):
 
 
 class IncompleteTransaction(BrokerError):
-    """Something of a transaction came when its link was gone, or was not let in at all."""
+    """An operation of the transaction was not accepted, or its link was detached before."""
 
     condition = "amqp:illegal-state"
     status = 410
@@ -155,7 +155,7 @@ class SessionCannotBeLocked(BrokerError):
 
 
 class PartitionMismatch(NotAllowed):
-    """Not allowed, which .NET turns into its InvalidOperationException, as documented."""
+    """The .NET SDK turns its condition into InvalidOperationException, as documented."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
-"""The message: what a queue holds, from arrival to settlement.
+"""The message in a queue.
 
-Owns the fields and their meaning; `queue.py` owns what happens to them.
-The body is opaque bytes here; only the edge that injected a `MessageReader` can look inside.
+The protocols create messages, and `queues` changes them. The body is bytes here; only an injected
+`MessageReader` reads it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from broker.core.contract.message_changes import MessageChanges
 
 PropertyValue = object
-"""str, int, float, bool, bytes, UUID, datetime or None, as decoded by the edge."""
+"""str, int, float, bool, bytes, UUID, datetime or None, as the protocol decoded it."""
 
 
 class MessageState(IntEnum):
-    """As the SDKs show it. *Locked* is a lock on top of a state, not a state."""
+    """The states that the SDKs show. A lock is not a state: a message in any state can be locked."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -36,9 +36,9 @@ class QueueAddress(Protocol):
 
 
 class Message:
-    """One message in one queue. Built by the edge, completed by the queue that takes it.
+    """One message in one queue.
 
-    Mutable and slotted: a broker holds millions of these, and every one passes here twice.
+    Mutable and with slots, because a broker may hold millions of messages.
     """
 
     __slots__ = (
@@ -72,108 +72,110 @@ class Message:
         time_to_live_ms: int | None = None,
         scheduled_enqueue_time_ms: int = 0,
     ) -> None:
-        # --- as it arrived -------------------------------------------------------------------
+        # --- set by the protocol -------------------------------------------------------------
         self.body: bytes | None = body
-        """The bare message (properties section onward) as sent; None while it is only on disk."""
+        """The bare message, from the properties section on, as it was sent. None while only the store
+        has it."""
         self.annotations = annotations
-        """The sender's own annotations, still encoded; empty for most messages. A map of message
-        annotations, and after it one of delivery annotations if there are any."""
+        """The annotations of the sender, encoded; empty for most messages. A map of message
+        annotations, followed by a map of delivery annotations if there are any."""
         self.header = header
-        """Header fields that are only passed on, packed by the edge; never read here."""
+        """Header fields that are only passed on, packed by the protocol. The core does not read them."""
         self.time_to_live_ms = time_to_live_ms
         self.scheduled_enqueue_time_ms = scheduled_enqueue_time_ms
-        """When to become active; 0 for at once. Kept after activation: SDKs show it."""
+        """When it becomes active; 0 for at once. Kept after activation, because SDKs show it."""
         self.size = len(body) + len(annotations)
-        """What limits count: the bytes the sender sent, which the edge sets where it knows them.
-        Nothing that the broker adds, such as a message id, counts."""
-        # --- given by the queue --------------------------------------------------------------
+        """The bytes that limits count: those that the sender sent. The protocol sets it if it knows
+        better. Additions of the broker, such as a message id, do not count."""
+        # --- set by the queue ----------------------------------------------------------------
         self.id = 0
-        """Key in the store, unique in the whole broker; moves with the message between queues."""
+        """Key in the store, unique in the broker. It stays the same when the message changes queues."""
         self.payload_id = 0
-        """Key of the stored body; equals `id` unless copies on several subscriptions share it."""
+        """Key of the stored body. Equals `id`, unless copies on several subscriptions share the body."""
         self.queue: QueueAddress | None = None
         """The queue that it is in, or None. `queues.queue.queue_of` returns it as a `Queue`."""
         self.sequence_number = 0
         self.enqueue_sequence_number = 0
-        """The number given where it was first accepted; differs after forward or fan-out."""
+        """The number in the entity that accepted it first. Differs from `sequence_number` after a
+        forward and on subscriptions."""
         self.enqueued_time_ms = 0
         self.expires_at_ms = 0
         """0 for never."""
         self.delivery_count = 0
-        """Earlier unsuccessful deliveries: 0 when it is handed out for the first time."""
+        """Number of failed deliveries; 0 in the first delivery."""
         self.state = MessageState.ACTIVE
         self.session_id: str | None = None
         self.changes: MessageChanges | None = None
-        """What settlements and rule actions changed about it; None for most messages."""
+        """What settlements and rule actions have changed. None for most messages."""
         # --- while locked --------------------------------------------------------------------
         self.lock_token: bytes | None = None
-        """16 bytes in RFC 4122 order; None while unlocked."""
+        """16 bytes in RFC 4122 order. None while it is not locked."""
         self.locked_until_ms = 0
 
     @property
     def waits(self) -> bool:
-        """Whether it is there to be delivered: active, and nobody's."""
+        """Whether it is in a queue, active and not locked."""
         return self.queue is not None and self.lock_token is None and self.state == 0
 
     def copy(self) -> Message:
-        """The same message as another object: unlocked, and in no queue yet."""
-        twin = Message.__new__(Message)
-        twin.body = self.body
-        twin.annotations = self.annotations
-        twin.header = self.header
-        twin.time_to_live_ms = self.time_to_live_ms
-        twin.scheduled_enqueue_time_ms = self.scheduled_enqueue_time_ms
-        twin.size = self.size
-        twin.id = self.id
-        twin.payload_id = self.payload_id
-        twin.queue = None
-        twin.sequence_number = self.sequence_number
-        twin.enqueue_sequence_number = self.enqueue_sequence_number
-        twin.enqueued_time_ms = self.enqueued_time_ms
-        twin.expires_at_ms = self.expires_at_ms
-        twin.delivery_count = self.delivery_count
-        twin.state = self.state
-        twin.session_id = self.session_id
-        twin.changes = self.changes
-        twin.lock_token = None
-        twin.locked_until_ms = 0
-        return twin
+        """Returns a copy that is not locked and in no queue."""
+        copy = Message.__new__(Message)
+        copy.body = self.body
+        copy.annotations = self.annotations
+        copy.header = self.header
+        copy.time_to_live_ms = self.time_to_live_ms
+        copy.scheduled_enqueue_time_ms = self.scheduled_enqueue_time_ms
+        copy.size = self.size
+        copy.id = self.id
+        copy.payload_id = self.payload_id
+        copy.queue = None
+        copy.sequence_number = self.sequence_number
+        copy.enqueue_sequence_number = self.enqueue_sequence_number
+        copy.enqueued_time_ms = self.enqueued_time_ms
+        copy.expires_at_ms = self.expires_at_ms
+        copy.delivery_count = self.delivery_count
+        copy.state = self.state
+        copy.session_id = self.session_id
+        copy.changes = self.changes
+        copy.lock_token = None
+        copy.locked_until_ms = 0
+        return copy
 
     def copy_with(self, content: tuple[int, MessageChanges | None, bytes | None, bytes]) -> Message:
-        """A copy with what `content_of` said about it earlier."""
-        twin = self.copy()
-        twin.delivery_count, twin.changes, twin.body, twin.annotations = content
-        return twin
+        """Returns a copy with the values that `content_of` returned earlier."""
+        copy = self.copy()
+        copy.delivery_count, copy.changes, copy.body, copy.annotations = content
+        return copy
 
 
 content_of = attrgetter("delivery_count", "changes", "body", "annotations")
-"""What can change about a message while it is in a queue, but for its state and its lock: settlements
-change the first two, and leaving memory for the store the others. See `Message.copy_with`."""
+"""Returns the fields of a message that can change in a queue, besides state and lock. Settlements change
+the first two. The others change when the body leaves memory. See `Message.copy_with`."""
 
 
 class MessageReader(Protocol):
-    """Reads out of an encoded body what the core sometimes needs. Pure; injected by the edge.
+    """Reads fields from encoded messages. Pure. The application injects it.
 
-    A body that cannot be read raises `errors.UndecodableMessage`.
+    Raises `errors.UndecodableMessage` if a body cannot be read.
     """
 
     def session_id(self, body: bytes) -> str | None:
-        """`group-id`, or None."""
+        """Returns `group-id`, or None."""
 
     def message_id(self, body: bytes) -> str | None:
-        """The message id as text, whatever its AMQP type, or None."""
+        """Returns the message id as text for every AMQP type, or None."""
 
     def partition_key(self, annotations: bytes) -> str | None:
-        """`x-opt-partition-key`, or None."""
+        """Returns `x-opt-partition-key`, or None."""
 
     def via_partition_key(self, annotations: bytes) -> str | None:
-        """`x-opt-via-partition-key`, or None."""
+        """Returns `x-opt-via-partition-key`, or None."""
 
     def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        """What SQL filters call `sys.*`, by the names of the .NET message class, lower-cased."""
+        """Returns the `sys.*` properties of SQL filters, by the lower-case names of the .NET message."""
 
     def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        """The sender's own properties, changes applied."""
+        """Returns the application properties, with the changes applied."""
 
     def encode_property(self, value: PropertyValue) -> bytes:
-        """A value a rule action sets, in the form message changes holds it."""
+        """Returns a value that a rule action sets, encoded as `MessageChanges` holds it."""

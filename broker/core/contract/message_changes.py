@@ -1,7 +1,8 @@
-"""What has been changed about a message since it was sent, kept apart from its bytes.
+"""Changes to a message after it was sent. They are stored beside its body.
 
-Settlements add application properties, dead-lettering adds a reason, forwarding a source, rule
-actions change both. The stored body is never rewritten; the edge merges message changes on delivery.
+Settlements set application properties, dead-lettering sets a reason, forwarding sets a source, and rule
+actions set both kinds of properties. The stored body is never rewritten: the protocol merges the changes
+when it delivers the message.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class MessageChanges:
-    """Changes to apply on top of a stored message. Values are encoded by the edge: opaque here."""
+    """Changes to a stored message. The protocol encodes the values; the core does not read them."""
 
     properties: Mapping[str, bytes | None] = field(default_factory=dict)
-    """Application properties to set; None removes one."""
+    """Application properties to set. None removes a property."""
     system: Mapping[str, bytes | None] = field(default_factory=dict)
-    """`sys.*` properties set by rule actions, by lower-case name; None removes one."""
+    """`sys.*` properties that rule actions set, by lower-case name. None removes a property."""
     dead_letter_reason: str | None = None
     dead_letter_description: str | None = None
     dead_letter_source: str | None = None
-    """Path of the entity it died in, once dead letters have been forwarded from there."""
+    """Path of the entity that dead-lettered it. Set when the dead letter is forwarded."""
     hops: int = 0
-    """How many times it has been auto-forwarded."""
+    """How many times it was auto-forwarded."""
 
     def with_properties(self, properties: Mapping[str, bytes | None]) -> MessageChanges:
-        """This changes with more application properties set."""
+        """Returns these changes with more application properties."""
         return replace(self, properties={**self.properties, **properties})
 
     def to_bytes(self) -> bytes:
-        """A form for the store: length-prefixed fields in a fixed order."""
+        """Returns the form for the store: length-prefixed fields in a fixed order."""
         parts: list[bytes] = [struct.pack(">BI", 1, self.hops)]
         for text in (
             self.dead_letter_reason,

@@ -1,7 +1,7 @@
-"""What must be remembered: the facts a turn hands to storage, in the order they happened.
+"""Records: what the store has to write, in order. Values without behaviour.
 
-Storage writes them in one transaction and decides nothing. Rows are tuples, because one is made
-for every message and goes into SQL as it is.
+The store writes the records of a commit in one transaction. Rows are tuples, because every message has one
+and it goes into SQL unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MessageRow(NamedTuple):
-    """Everything about a message except its payload; the index loaded at start."""
+    """A message without its payload. All rows are loaded at start."""
 
     id: int
     entity_id: int
@@ -35,8 +35,8 @@ class MessageRow(NamedTuple):
 
 
 class SentRow(NamedTuple):
-    """A message to which nothing has happened since it was sent: whatever else a `MessageRow` says
-    has the value it had then. Read at start, when there may be millions; never written."""
+    """A message that has not changed since it was sent: the other fields of `MessageRow` have their
+    first values. Only read, at start, when there may be millions."""
 
     id: int
     entity_id: int
@@ -48,7 +48,7 @@ class SentRow(NamedTuple):
 
 
 class PayloadRow(NamedTuple):
-    """The bytes of a message: stored once, however many copies refer to them."""
+    """The bytes of a message. Copies on several subscriptions share one payload."""
 
     id: int
     body: bytes
@@ -56,27 +56,27 @@ class PayloadRow(NamedTuple):
 
 
 class MessagesStored(NamedTuple):
-    """New messages. `payloads` lacks those whose payload an earlier record stored."""
+    """New messages, and the payloads that are not stored yet."""
 
     rows: Sequence[MessageRow]
     payloads: Sequence[PayloadRow]
 
 
 class MessagesUpdated(NamedTuple):
-    """Messages whose row changed (count, state, queue, changes, number); payloads never do."""
+    """Messages whose row has changed. Payloads never change."""
 
     rows: Sequence[MessageRow]
 
 
 class MessagesDeleted(NamedTuple):
-    """Messages that are gone, and the payloads nothing refers to any more."""
+    """Deleted messages, and the payloads that no message refers to any more."""
 
     ids: Sequence[int]
     payload_ids: Sequence[int]
 
 
 class SessionStateSet(NamedTuple):
-    """The state of a session; None when cleared."""
+    """The state of a session. None if it was cleared."""
 
     entity_id: int
     session_id: str
@@ -92,7 +92,7 @@ class MessageIdsSeen(NamedTuple):
 
 
 class MessageIdsForgotten(NamedTuple):
-    """Everything seen until this time or earlier has left the window."""
+    """Ids that count until this time or an earlier time have left the window."""
 
     entity_id: int
     until_ms: int
@@ -117,7 +117,7 @@ class RuleRow(NamedTuple):
     entity_id: int
     """The subscription."""
     number: int
-    """Of this rule among those of its subscription; rules have their order by it."""
+    """The number of the rule in its subscription. Rules are ordered by it."""
     definition: str
 
 
@@ -128,16 +128,16 @@ class RulesStored(NamedTuple):
 
 
 class RulesDeleted(NamedTuple):
-    """Rules of a subscription that are gone."""
+    """Deleted rules of a subscription."""
 
     entity_id: int
     numbers: Sequence[int]
 
 
 class EntityDeleted(NamedTuple):
-    """An entity is gone, with its session states, seen message ids and rules. Its messages are gone,
-    too, but `MessagesDeleted` says so, before or after this, perhaps in many parts. A store that gives
-    back messages of no entity was stopped between them."""
+    """An entity was deleted, with its session states, seen message ids and rules. `MessagesDeleted`
+    deletes its messages, before or after this record, perhaps in many parts. If the broker stops in between,
+    the store has messages of no entity."""
 
     entity_id: int
 

@@ -1,6 +1,6 @@
-"""A turn: what a run of commands gathered to remember, to tell, to count and to log.
+"""A turn: the records, effects, counts and log entries of the commands that ran together.
 
-Memory changes at once; records wait for storage, and all the rest waits for them.
+Memory changes at once. The records are committed, and everything else waits for the commit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class DeadLetter(NamedTuple):
-    """One dead letter, as the log tells it."""
+    """One dead letter in the log."""
 
     message_id: str | None
     sequence_number: int
-    """In the queue where it died."""
+    """The number in the queue that it was moved from."""
     delivery_count: int
 
 
@@ -32,11 +32,11 @@ class DeadLettered(NamedTuple):
     reason: str | None
     message_count: int
     first: Sequence[DeadLetter]
-    """The first of them: a turn may have very many."""
+    """The first messages. A turn may have very many."""
 
 
 class Turn:
-    """Records and effects in the order they came about."""
+    """Records and effects in order."""
 
     __slots__ = ("counts", "dead_lettered", "effects", "records")
 
@@ -44,19 +44,19 @@ class Turn:
         self.records: list[Record] = []
         self.effects: list[Effect] = []
         self.counts: list[tuple[Counts, Counted, int]] = []
-        """What to add to which counts."""
+        """Counts to increase after the commit: the counts, the key and the number."""
         self.dead_lettered: list[DeadLettered] = []
 
     def __bool__(self) -> bool:
         return bool(self.records or self.effects or self.counts)
 
     def count(self, counts: Counts, what: Counted, number: int) -> None:
-        """Have so many messages counted, once this turn is durable."""
+        """Increase a count when this turn is durable."""
         self.counts.append((counts, what, number))
 
     @property
     def weight(self) -> int:
-        """How much there is to write and to tell: rows, other records and effects."""
+        """Returns the amount of work to commit and send: rows, other records and effects."""
         weight = len(self.effects)
         for record in self.records:
             first = record[0]

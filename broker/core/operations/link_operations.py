@@ -18,7 +18,6 @@ from broker.core.entities.entity import cannot_send_to
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, Queue
 from broker.core.queues.receiver import Receiver
 from broker.core.queues.settlement import release_locks
-from config.model.definitions import EntityKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
