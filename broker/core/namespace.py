@@ -28,7 +28,7 @@ from broker.core.operations.send import SendHandler
 from broker.core.operations.session_requests import SessionRequests
 from broker.core.operations.settle import SettleHandler
 from broker.core.operations.transactions import Transactions
-from broker.core.queues.environment import Environment
+from broker.core.queues.namespace_context import NamespaceContext
 from broker.core.queues.queue import queue_of
 from broker.core.restore import restore_messages, restore_session_states
 from config.model.definitions import EntityKind
@@ -87,22 +87,22 @@ class Namespace:
     ) -> None:
         self.name = name
         payloads = Payloads(payload_budget_bytes)
-        environment = Environment(reader, new_lock_token, limits, ids, payloads, name)
+        context = NamespaceContext(reader, new_lock_token, limits, ids, payloads, name)
         directory = Directory()
-        admission = Admission(environment, directory)
-        links = LinkOperations(environment, directory, hold_locks=hold_locks_after_connection_loss)
-        transactions = Transactions(environment)
+        admission = Admission(context, directory)
+        links = LinkOperations(context, directory, hold_locks=hold_locks_after_connection_loss)
+        transactions = Transactions(context)
         sends = SendHandler(limits, links, directory, admission, transactions)
         settlements = SettleHandler(links, directory, transactions)
-        requests = MessageRequests(environment, directory, links, settlements)
+        requests = MessageRequests(context, directory, links, settlements)
         scheduling = SchedulingRequests(directory, admission, transactions)
-        sessions = SessionRequests(environment, directory)
+        sessions = SessionRequests(context, directory)
         rules = RuleAdministration(limits, directory)
-        administration = EntityAdministration(name, environment, directory, links, admission, rules)
-        self._environment = environment
+        administration = EntityAdministration(name, context, directory, links, admission, rules)
+        self._context = context
         self._directory = directory
         self._admission = admission
-        self._activations = ScheduledActivation(directory, admission, environment.backlog)
+        self._activations = ScheduledActivation(directory, admission, context.backlog)
         self._now_ms = 0
         self._links = links
         self._transactions = transactions
@@ -152,7 +152,7 @@ class Namespace:
         if create_on_first_use:
             for attach in (ask.AttachSender, ask.AttachReceiver):
                 self._handlers[attach] = self._creating_first(self._handlers[attach])
-        self._due = DueActions(environment, links, transactions, administration, self._activations)
+        self._due = DueActions(context, links, transactions, administration, self._activations)
 
     # --- start ------------------------------------------------------------------------------
 
@@ -160,9 +160,9 @@ class Namespace:
         """Have these entities exist as defined, created or changed."""
         self._administration.declare(entities, now_ms, turn)
 
-    def drop(self, path: str, now_ms: int, turn: Turn) -> None:
+    def delete_if_exists(self, path: str, now_ms: int, turn: Turn) -> None:
         """Delete an entity with all it holds; nothing happens where there is none."""
-        self._administration.drop(path, now_ms, turn)
+        self._administration.delete_if_exists(path, now_ms, turn)
 
     def restore(self, remembered: StoredState, now_ms: int) -> None:
         """Begin with what the store remembers; this is its only namespace."""
@@ -193,34 +193,34 @@ class Namespace:
         for namespace in namespaces.values():
             namespace.skip_ids(remembered.highest_message_id, highest_entity_id)
         if orphans:
-            next(iter(namespaces.values())).do_later(orphans)
+            next(iter(namespaces.values())).add_background_work(orphans)
         restore_session_states(by_id, remembered.session_states)
 
     def restore_entity(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
         """Bring back one entity, still empty."""
         return self._administration.restore(stored, rules, now_ms)
 
-    def do_later(self, work: Work) -> None:
+    def add_background_work(self, work: Work) -> None:
         """Do this in parts, from the next tick on."""
-        self._environment.backlog.add(work)
+        self._context.backlog.add(work)
 
     def skip_ids(self, message_id: int, entity_id: int) -> None:
         """These and lower ids are in the store."""
-        self._environment.ids.skip(message_id=message_id, entity_id=entity_id)
+        self._context.ids.skip(message_id=message_id, entity_id=entity_id)
 
     # --- the turn ---------------------------------------------------------------------------
 
     def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
         """Do what a command asks, after everything that was due before it."""
         self._now_ms = now_ms
-        earliest_ms = self._environment.deadlines.earliest_ms()
+        earliest_ms = self._context.deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
             self._due.act(now_ms, turn)
         self._handlers[type(command)](command, now_ms, turn)
 
     def parts(self, command: Command) -> Sequence[ask.Send | ask.Settle] | None:
         """Returns smaller commands that do the same one after the other, if this one takes long."""
-        return divided(command, self._links, self._environment.backlog.part_messages)
+        return divided(command, self._links, self._context.backlog.part_messages)
 
     def _creating_first(self, attach: Handler) -> Handler:
         def create_and_attach(
@@ -233,24 +233,24 @@ class Namespace:
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Match credit with messages, wherever this turn changed either."""
-        environment = self._environment
-        environment.backlog.new_turn()
-        while touched := environment.touched:
-            environment.touched = {}
+        context = self._context
+        context.backlog.new_turn()
+        while touched := context.touched:
+            context.touched = {}
             for dispatcher in touched:
                 dispatcher.dispatch(now_ms, turn)
-        if environment.arrived:
-            arrived, environment.arrived = environment.arrived, []
+        if context.arrived:
+            arrived, context.arrived = context.arrived, []
             self._evict(message for message in arrived if message.lock_token is None)
 
     def next_deadline_ms(self) -> int | None:
         """When the next `Tick` has something to do."""
-        if self._environment.backlog:
+        if self._context.backlog:
             return self._now_ms
         waiting_since_ms = self._activations.due_since_ms
         if waiting_since_ms is not None:
             return waiting_since_ms
-        return self._environment.deadlines.earliest_ms()
+        return self._context.deadlines.earliest_ms()
 
     def has_entity(self, path: str) -> bool:
         """Whether a link to this path could find an entity there or below it, created if need be."""
@@ -267,7 +267,7 @@ class Namespace:
     @property
     def counts(self) -> Counts:
         """What happened that concerns no entity."""
-        return self._environment.counts
+        return self._context.counts
 
     @property
     def keys(self) -> AuthorizationIndex:
@@ -277,7 +277,7 @@ class Namespace:
     def refuse_sends(self, error: BrokerError | None) -> None:
         """Refuse every send with this error, as when there is no room to store it; None ends it.
         What waits to be forwarded goes on with the next turn then."""
-        self._environment.sends_refused = error
+        self._context.sends_refused = error
         if error is None:
             self._administration.retry_forwarding()
 
@@ -294,10 +294,10 @@ class Namespace:
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
         """What is due has been done, as before every command; of what waits, do a part."""
         del command
-        self._activations.go_on(turn)
-        backlog = self._environment.backlog
+        self._activations.activate_next(turn)
+        backlog = self._context.backlog
         if backlog:
-            backlog.go_on(turn)
+            backlog.run_next_part(turn)
         if self._awaiting_queue:
             awaiting, self._awaiting_queue = self._awaiting_queue, []
             for request, read_back in awaiting:
@@ -308,14 +308,14 @@ class Namespace:
     ) -> None:
         """A request gets one reply: its value, or why not. Bodies that were read back for it stay
         until then, and leave memory only if they are not delivered either."""
-        if self._environment.backlog and self._waits_for_queue(command):
+        if self._context.backlog and self._waits_for_queue(command):
             self._awaiting_queue.append((command, read_back))
             return
         try:
             value = self._answers[type(command)](command, now_ms, turn)
         except BodiesAwaited as awaited:
             self._awaiting_bodies.append((command, [*read_back, *awaited.messages]))
-            self._environment.payloads.wanted.update(dict.fromkeys(awaited.messages))
+            self._context.payloads.wanted.update(dict.fromkeys(awaited.messages))
             return
         except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
@@ -325,9 +325,9 @@ class Namespace:
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
         if read_back:
-            self._environment.arrived += read_back
+            self._context.arrived += read_back
             for message in read_back:
-                self._environment.payloads.wanted.pop(message, None)
+                self._context.payloads.wanted.pop(message, None)
 
     def _waits_for_queue(self, command: Any) -> bool:
         """Whether a request asks about messages of a queue that has overdue work left: they are not
@@ -340,7 +340,7 @@ class Namespace:
             return False
 
     def _payloads_loaded(self, command: ask.PayloadsLoaded, now_ms: int, turn: Turn) -> None:
-        loaded = self._environment.payloads.loaded(command.payloads)
+        loaded = self._context.payloads.loaded(command.payloads)
         for queue, messages in by_queue(loaded).items():
             queue.delivery.touch_for(messages)
             late: dict[int, list[Message]] = {}
@@ -360,7 +360,7 @@ class Namespace:
     def _evict(self, messages: Iterable[Message]) -> None:
         """Leave bodies to the store while there are too many in memory, and pack blocks of messages
         as they become full."""
-        payloads = self._environment.payloads
+        payloads = self._context.payloads
         for message in messages:
             if not payloads.over_budget:
                 return

@@ -98,7 +98,7 @@ class OrphanedMessages:
 
     def keep_payloads(self, entities: Iterable[Entity]) -> None:
         """Copies of these messages may be alive elsewhere: their bodies stay."""
-        all_payloads = {entity.environment.payloads for entity in entities}
+        all_payloads = {entity.context.payloads for entity in entities}
         alive: set[int] = set().union(*[payloads.references for payloads in all_payloads])
         for position, payload_id in enumerate(self._payload_ids):
             if payload_id in alive:
@@ -128,7 +128,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> Or
             continue
         messages.sort(key=_SEQUENCE_NUMBER)  # nearly always they came in order
         entity.queues[sub_queue].restore(messages)
-        payloads = entity.environment.payloads
+        payloads = entity.context.payloads
         payloads.any_paged = True
         for message in messages:
             if message.payload_id != message.id:

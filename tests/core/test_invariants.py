@@ -324,7 +324,7 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def a_message_has_at_most_one_lock_and_a_lock_has_its_message(self):
-        deadlines = self.dialogue.namespace._environment.deadlines
+        deadlines = self.dialogue.namespace._context.deadlines
         waiting = {
             one
             for bucket in deadlines._buckets.values()
@@ -348,7 +348,7 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def a_held_session_has_one_deadline_and_no_other_has(self):
-        deadlines = self.dialogue.namespace._environment.deadlines
+        deadlines = self.dialogue.namespace._context.deadlines
         waiting = [
             (at_ms, session)
             for at_ms, bucket in deadlines._buckets.items()
@@ -368,7 +368,7 @@ class Clients(RuleBasedStateMachine):
     def memory_is_accounted_for(self):
         live = [one for queue in self.queues for one in queue.index.walk()]
         resident = sum(one.size for one in live if one.body is not None)
-        payloads = self.dialogue.namespace._environment.payloads
+        payloads = self.dialogue.namespace._context.payloads
         assert resident == payloads.resident_bytes
         shared: dict[int, int] = {}
         for one in live:

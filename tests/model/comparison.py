@@ -113,9 +113,9 @@ class Comparison:
             hold_locks=self._hold_locks,
             new_lock_token=self._new_lock_token,
         )
-        namespace._environment.block_bits = 1
+        namespace._context.block_bits = 1
         if self._part_messages is not None:
-            namespace._environment.backlog.part_messages = self._part_messages
+            namespace._context.backlog.part_messages = self._part_messages
         return namespace
 
     def _declare(self, entities: Mapping[str, EntityDefinition]) -> None:
@@ -194,7 +194,7 @@ class Comparison:
         assert self._reads or not self._parked, f"{self._parked} are never answered"
         self._compare(turn.effects)
         self._later(turn)
-        assert not self.real._environment.touched, "something was not dispatched"
+        assert not self.real._context.touched, "something was not dispatched"
         self.compare_states()
         self._show()
 

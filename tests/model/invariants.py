@@ -35,9 +35,9 @@ def check_invariants(namespace: Namespace) -> None:
             _check_counts(queue)
             _check_locks(queue)
             _check_sessions(queue)
-    environment = namespace._environment
-    if not environment.backlog:  # else messages of deleted entities count, too
-        assert environment.payloads.message_count == len(places)
+    context = namespace._context
+    if not context.backlog:  # else messages of deleted entities count, too
+        assert context.payloads.message_count == len(places)
     for receiver in namespace._links._receivers.values():
         assert not receiver.burst
 
@@ -90,12 +90,12 @@ def _check_sessions(queue: Queue) -> None:
 
 def check_nothing_is_left(namespace: Namespace, store: MemoryStore) -> None:
     """After everything was deleted and everybody detached."""
-    environment = namespace._environment
+    context = namespace._context
     assert not list(namespace._directory)
-    assert not environment.deadlines._buckets, "something still waits for its time"
-    assert not environment.payloads.references
-    assert not environment.payloads._awaited, "bodies are still awaited"
-    assert 0 == environment.payloads.resident_bytes
+    assert not context.deadlines._buckets, "something still waits for its time"
+    assert not context.payloads.references
+    assert not context.payloads._awaited, "bodies are still awaited"
+    assert 0 == context.payloads.resident_bytes
     assert not namespace._awaiting_bodies
     assert not namespace._awaiting_queue
     assert not has_unfinished_work(namespace)

@@ -55,7 +55,7 @@ def namespace_state(namespace: Namespace, now_ms: int) -> NamespaceState:
         for queue in entity.queues:
             for message in queue.index.walk():
                 references[message.payload_id] = references.get(message.payload_id, 0) + 1
-    shared = namespace._environment.payloads.references
+    shared = namespace._context.payloads.references
     for payload_id, count in references.items():
         assert shared.get(payload_id, 1) == count, f"payload {payload_id} has {count} references"
     return NamespaceState(

@@ -68,7 +68,7 @@ class Follower:
 
     def _check_bodies(self, live: Namespace, restored: NamespaceState) -> None:
         """Every body a message refers to is there, as it was sent, and no other."""
-        bodies = self.store.read_payloads(range(1, live._environment.ids.next_message_id))
+        bodies = self.store.read_payloads(range(1, live._context.ids.next_message_id))
         assert set(restored.payload_references) == set(bodies)
         for entity in live._directory:
             for queue in entity.queues:

@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 def has_unfinished_work(namespace: Namespace) -> bool:
     """Returns whether work that is due, or was begun, is left for the next ticks."""
-    backlog = namespace._environment.backlog
+    backlog = namespace._context.backlog
     return bool(backlog) or namespace._activations.due_since_ms is not None

@@ -45,7 +45,7 @@ def handle_undeclared_entities(
     drops = choice is UndeclaredEntities.DROP
     if drops:
         for name, path in found:
-            namespaces[name].drop(path, now_ms, turn)
+            namespaces[name].delete_if_exists(path, now_ms, turn)
     log.info(
         "entities.undeclared",
         text=f"{total} entities in the store, {len(found)} of them not declared: "

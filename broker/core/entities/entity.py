@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.receiver import Receiver
     from config.model.definitions import EntityDefinition
 
@@ -59,11 +59,11 @@ class Entity:
         "_idle_at_ms",
         "_present_since_ms",
         "accessed_time_ms",
+        "context",
         "created_time_ms",
         "dead_letters",
         "definition",
         "duplicates",
-        "environment",
         "id",
         "is_deleted",
         "is_plain",
@@ -79,14 +79,14 @@ class Entity:
 
     def __init__(
         self,
-        environment: Environment,
+        context: NamespaceContext,
         entity_id: int,
         path: str,
         definition: EntityDefinition,
         now_ms: int,
         usage: QuotaUsage | None = None,
     ) -> None:
-        self.environment = environment
+        self.context = context
         self.id = entity_id
         self.path = path
         self.usage = usage or QuotaUsage()
@@ -96,7 +96,7 @@ class Entity:
         self._present_since_ms = now_ms
         """When it was created, or restored from the store."""
         self.main, self.dead_letters, self.transfer_dead_letters = (
-            Queue(environment, entity_id, path + suffix, sub_queue, self.usage)
+            Queue(context, entity_id, path + suffix, sub_queue, self.usage)
             for suffix, sub_queue in (
                 ("", MAIN),
                 ("/$DeadLetterQueue", DEAD_LETTERS),
@@ -160,7 +160,7 @@ class Entity:
         """Take on a definition; what hangs on it changes at once, for those attached too."""
         self.definition = definition
         self.updated_time_ms = now_ms
-        limits = self.environment.limits
+        limits = self.context.limits
         self.max_message_bytes = (
             limits.message_default_kilobytes * _KIBIBYTE + limits.message_default_allowance_bytes
         )
@@ -199,7 +199,7 @@ class Entity:
             return
         self.is_plain = False
         if self.duplicates is None:
-            self.duplicates = DuplicateWindow(self.environment, self.id, window_ms)
+            self.duplicates = DuplicateWindow(self.context, self.id, window_ms)
         self.duplicates.window_ms = window_ms
 
     # --- messages ---------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Entity:
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take messages that are stored already and are in no queue now."""
-        self.main.admit(messages, now_ms)
+        self.main.enqueue(messages, now_ms)
         turn.records.append(MessagesUpdated(rows_of(messages)))
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
@@ -250,8 +250,8 @@ class Entity:
         """Raises if nobody may send here now."""
         if self.is_deleted:
             raise EntityNotFound(self.path)
-        if self.environment.sends_refused is not None:
-            raise self.environment.sends_refused
+        if self.context.sends_refused is not None:
+            raise self.context.sends_refused
         if self.definition.status in _NO_SENDING:
             raise EntityDisabled(self.path)
 
@@ -303,7 +303,7 @@ class Entity:
 
     def schedule_idle_check(self, now_ms: int) -> None:
         """Have somebody look when it may have been idle for too long."""
-        deadlines = self.environment.deadlines
+        deadlines = self.context.deadlines
         deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
         limit_ms = self.idle_limit_ms
         if limit_ms < UNLIMITED_MS and not self.is_deleted:

@@ -18,7 +18,7 @@ from config.model.definitions import SubscriptionDefinition
 
 if TYPE_CHECKING:
     from broker.core.contract.effects import EntityView
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.quota_usage import QuotaUsage
     from config.model.definitions import EntityDefinition, RuleDefinition
 
@@ -38,7 +38,7 @@ class Subscription(Entity):
 
     def __init__(
         self,
-        environment: Environment,
+        context: NamespaceContext,
         entity_id: int,
         path: str,
         definition: EntityDefinition,
@@ -51,7 +51,7 @@ class Subscription(Entity):
         """The same names, sorted: rules are listed by name, page by page."""
         self._last_rule_number = 0
         self._full_definition: SubscriptionDefinition | None = None
-        super().__init__(environment, entity_id, path, definition, now_ms, usage)
+        super().__init__(context, entity_id, path, definition, now_ms, usage)
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`. Rules are not part of it."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.turn import Turn
     from broker.core.entities.subscription import Subscription
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
     from broker.core.routing.compiled_rule import CompiledRule
     from broker.core.routing.rule_index import RoutedCopies
@@ -55,13 +55,13 @@ class Topic(Entity):
 
     def __init__(
         self,
-        environment: Environment,
+        context: NamespaceContext,
         entity_id: int,
         path: str,
         definition: EntityDefinition,
         now_ms: int,
     ) -> None:
-        new_lock_token = environment.new_lock_token
+        new_lock_token = context.new_lock_token
         self._routed: dict[Message, Sequence[RoutedCopies[Entity]]] = {}
         """Where messages of the present command go: found out when they were screened."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -69,10 +69,10 @@ class Topic(Entity):
         self._with_sessions: set[Subscription] = set()
         """Those of the subscriptions that have sessions."""
         self._rules: TopicRules[Entity] = TopicRules(
-            environment.reader.encode_property,
+            context.reader.encode_property,
             lambda: UUID(bytes=new_lock_token(), version=4),
         )
-        super().__init__(environment, entity_id, path, definition, now_ms, QuotaUsage())
+        super().__init__(context, entity_id, path, definition, now_ms, QuotaUsage())
 
     @property
     def needs_session_ids(self) -> bool:
@@ -142,7 +142,7 @@ class Topic(Entity):
 
     def screen(self, message: Message) -> None:
         """See `Entity.screen`."""
-        self._routed[message] = self._rules.route(message, self.environment.reader)
+        self._routed[message] = self._rules.route(message, self.context.reader)
 
     def accept(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.accept`. Stores a copy for each matching subscription. A scheduled message is
@@ -153,7 +153,7 @@ class Topic(Entity):
             messages = [m for m in messages if m.scheduled_enqueue_time_ms <= now_ms]
         copies = _Copies()
         payloads: list[PayloadRow] = []
-        environment = self.environment
+        context = self.context
         routed: Sequence[RoutedCopies[Entity]] = ()
         count = unmatched = 0
         for message in messages:
@@ -165,11 +165,11 @@ class Topic(Entity):
             if not count:
                 unmatched += 1
                 continue
-            first_id = environment.ids.take_messages(count + (count > 1))
+            first_id = context.ids.take_messages(count + (count > 1))
             message.id = message.payload_id = first_id
             if count > 1:
-                environment.payloads.share(first_id, count)
-            environment.payloads.resident_bytes += message.size * count
+                context.payloads.share(first_id, count)
+            context.payloads.resident_bytes += message.size * count
             payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
             copies.make(message, routed, first_id + (count > 1), is_new=True)
         copies.place(now_ms, turn)
@@ -180,7 +180,7 @@ class Topic(Entity):
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.republish`. Stores a copy for each matching subscription."""
-        payloads = self.environment.payloads
+        payloads = self.context.payloads
         copies = _Copies()
         moved: list[Message] = []
         copied: list[Message] = []
@@ -204,7 +204,7 @@ class Topic(Entity):
                     message.payload_id, count + (message.payload_id not in payloads.references)
                 )
                 payloads.resident_bytes += message.size * count
-                first_id = self.environment.ids.take_messages(count)
+                first_id = self.context.ids.take_messages(count)
                 copies.make(message, routed, first_id)
                 copied += copies.all[made:]
             else:
@@ -223,16 +223,16 @@ class Topic(Entity):
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.activate`. Rules look into messages, so messages whose bodies are in the store
         wait until these are loaded."""
-        environment = self.environment
-        environment.payloads.request([m for m in messages if m.body is None], turn)
+        context = self.context
+        context.payloads.request([m for m in messages if m.body is None], turn)
         due = [message for message in messages if message.body is not None]
-        self.main.withdraw(due)
+        self.main.remove(due)
         for message in due:
             message.state = MessageState.ACTIVE
             message.enqueue_sequence_number = 0
             if message.session_id is None and message.body is not None:
                 # Perhaps no subscription had sessions when it was sent.
-                message.session_id = environment.reader.session_id(message.body)
+                message.session_id = context.reader.session_id(message.body)
         self.republish(due, now_ms, turn)
 
     def _number(self, message: Message) -> None:
@@ -250,7 +250,7 @@ class Topic(Entity):
     def _route(self, message: Message) -> Sequence[RoutedCopies[Entity]]:
         routed = self._routed.pop(message, None)
         if routed is None:
-            routed = self._rules.route(message, self.environment.reader)
+            routed = self._rules.route(message, self.context.reader)
         return routed
 
     # --- how it is shown --------------------------------------------------------------------
@@ -318,11 +318,11 @@ class _Copies:
     def place(self, now_ms: int, turn: Turn) -> None:
         """Put them into their queues."""
         for queue, copies in self._live.items():
-            queue.admit(copies, now_ms)
+            queue.enqueue(copies, now_ms)
         for queue, copies in self._dead.items():
             for copy in copies:
                 copy.enqueued_time_ms = now_ms
-            queue.admit_dead(copies)
+            queue.enqueue_dead_letters(copies)
         for (main, reason, cause), copies in self._causes.items():
             count_dead_letters(main, copies, reason, turn, cause)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
 
 _NO_REFUSALS: Mapping[int, BrokerError] = {}
 
@@ -29,10 +29,10 @@ _NO_REFUSALS: Mapping[int, BrokerError] = {}
 class Admission:
     """Screens messages and lets them in."""
 
-    __slots__ = ("_directory", "_environment")
+    __slots__ = ("_context", "_directory")
 
-    def __init__(self, environment: Environment, directory: Directory) -> None:
-        self._environment = environment
+    def __init__(self, context: NamespaceContext, directory: Directory) -> None:
+        self._context = context
         self._directory = directory
 
     def refusals(self, entity: Entity, messages: Sequence[Message]) -> Mapping[int, BrokerError]:
@@ -82,7 +82,7 @@ class Admission:
             known = set(kept)
             repeated = [message for message in messages if message not in known]
             if repeated:
-                unreferenced = self._environment.payloads.release(repeated)
+                unreferenced = self._context.payloads.release(repeated)
                 turn.records.append(MessagesDeleted([m.id for m in repeated], unreferenced))
             messages = kept
         if messages:
@@ -99,8 +99,8 @@ class Admission:
         self, entity: Entity, messages: Sequence[Message]
     ) -> dict[int, BrokerError]:
         """The usual among the unusual: a queue with sessions, and nothing else to look at."""
-        read = self._environment.reader.session_id
-        max_characters = self._environment.limits.session_id_max_characters
+        read = self._context.reader.session_id
+        max_characters = self._context.limits.session_id_max_characters
         refused: dict[int, BrokerError] = {}
         for position, message in enumerate(messages):
             try:
@@ -116,8 +116,8 @@ class Admission:
 
     def _identify(self, entity: Entity, message: Message) -> BrokerError | None:
         """Read what sessions and duplicate detection need; why the message cannot be taken."""
-        reader = self._environment.reader
-        limits = self._environment.limits
+        reader = self._context.reader
+        limits = self._context.limits
         body = message.body or b""
         try:
             session_id = None
@@ -160,7 +160,7 @@ class Admission:
     ) -> list[Message]:
         """Those whose message id has not been seen within the window."""
         assert entity.duplicates is not None
-        read = self._environment.reader.message_id
+        read = self._context.reader.message_id
         message_ids = [read(message.body or b"") for message in messages]
         if entity.is_partitioned:
             message_ids = list(map(self._within_partition, messages, message_ids))
@@ -174,7 +174,7 @@ class Admission:
         """What tells a message from others where ids are only unique together with a key."""
         key = None if message.session_id is None else session_key(message.session_id)
         if not key and message.annotations:
-            key = self._environment.reader.partition_key(message.annotations)
+            key = self._context.reader.partition_key(message.annotations)
         return message_id if not key or message_id is None else f"{key}\0{message_id}"
 
 

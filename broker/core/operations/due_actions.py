@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.core.operations.scheduled_activation import ScheduledActivation
     from broker.core.operations.transactions import Transaction, Transactions
     from broker.core.queues.duplicate_window import DuplicateWindow
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
     from broker.core.queues.session import Session
     from broker.core.queues.sessions import SessionWait
@@ -43,20 +43,20 @@ class DueActions:
         "_actions",
         "_activations",
         "_administration",
-        "_environment",
+        "_context",
         "_links",
         "_transactions",
     )
 
     def __init__(
         self,
-        environment: Environment,
+        context: NamespaceContext,
         links: LinkOperations,
         transactions: Transactions,
         administration: EntityAdministration,
         activations: ScheduledActivation,
     ) -> None:
-        self._environment = environment
+        self._context = context
         self._links = links
         self._transactions = transactions
         self._administration = administration
@@ -74,7 +74,7 @@ class DueActions:
 
     def act(self, now_ms: int, turn: Turn) -> None:
         """Carry out everything that is due."""
-        for at_ms, kind, items in self._environment.deadlines.take_due(now_ms):
+        for at_ms, kind, items in self._context.deadlines.take_due(now_ms):
             self._actions[kind](items, at_ms, turn)
 
     def _end_message_locks(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
@@ -97,7 +97,7 @@ class DueActions:
 
     def _expire(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
         for queue, expired in by_queue(messages).items():
-            self._environment.backlog.act(_expire_active, queue, expired, now_ms, turn)
+            self._context.backlog.act(_expire_active, queue, expired, now_ms, turn)
 
     def _sweep_windows(self, windows: Iterable[DuplicateWindow], now_ms: int, turn: Turn) -> None:
         for window in windows:

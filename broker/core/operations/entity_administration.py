@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from broker.core.operations.admission import Admission
     from broker.core.operations.link_operations import LinkOperations
     from broker.core.operations.rule_administration import RuleAdministration
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
     from broker.core.routing.compiled_rule import CompiledRule
     from config.model.definitions import EntityDefinition
@@ -63,23 +63,23 @@ attempt to change one, with the kind of the entity in it. The Go SDK's tests loo
 class EntityAdministration:
     """Changes which entities there are and how they behave."""
 
-    __slots__ = ("_directory", "_environment", "_forwarding", "_links", "_namespace", "_rules")
+    __slots__ = ("_context", "_directory", "_forwarding", "_links", "_namespace", "_rules")
 
     def __init__(
         self,
         namespace: str,
-        environment: Environment,
+        context: NamespaceContext,
         directory: Directory,
         links: LinkOperations,
         admission: Admission,
         rules: RuleAdministration,
     ) -> None:
         self._namespace = namespace
-        self._environment = environment
+        self._context = context
         self._directory = directory
         self._links = links
         self._rules = rules
-        self._forwarding = Forwarding(directory, admission, environment.backlog)
+        self._forwarding = Forwarding(directory, admission, context.backlog)
 
     def retry_forwarding(self) -> None:
         """What waits to be forwarded goes on with the next turn: there is room again."""
@@ -103,7 +103,7 @@ class EntityAdministration:
             if isinstance(entity, Subscription) and isinstance(definition, SubscriptionDefinition):
                 self._rules.declare(entity, definition.rules, now_ms, turn)
 
-    def drop(self, path: str, now_ms: int, turn: Turn) -> None:
+    def delete_if_exists(self, path: str, now_ms: int, turn: Turn) -> None:
         """Delete an entity if it exists: a subscription may have gone with its topic."""
         entity = self._directory.get(path)
         if entity is not None:
@@ -123,7 +123,7 @@ class EntityAdministration:
     def create_entity(self, command: ask.CreateEntity, now_ms: int, turn: Turn) -> EntityView:
         """Create a queue, topic or subscription."""
         path, definition = command.path, command.definition
-        limits = self._environment.limits
+        limits = self._context.limits
         rules: list[CompiledRule] = []
         if self._directory.get(path) is not None:
             raise EntityAlreadyExists(f"An entity with the name '{path}' already exists.")
@@ -190,18 +190,18 @@ class EntityAdministration:
         else:
             entities = (entity for entity in self._directory if entity.kind == command.kind)
         ordered = sorted(entities, key=lambda entity: entity.path.lower())
-        top = min(command.top, self._environment.limits.list_max_entities)
+        top = min(command.top, self._context.limits.list_max_entities)
         return [entity.view() for entity in ordered[command.skip : command.skip + top]]
 
     def _check_features(self, definition: EntityDefinition) -> None:
-        if missing := missing_feature(definition, self._environment.limits):
+        if missing := missing_feature(definition, self._context.limits):
             raise ArgumentError(missing)
 
     # --- doing it ---------------------------------------------------------------------------
 
     def create_on_first_use(self, path: str, now_ms: int, turn: Turn) -> None:
         """Have a queue where a client names one that is not there, if it may be called so."""
-        limits = self._environment.limits
+        limits = self._context.limits
         if (
             self._directory.get(path) is None
             and "/$" not in path
@@ -222,7 +222,7 @@ class EntityAdministration:
         """`rules` are those of a subscription, if they have been compiled already."""
         if rules is None and isinstance(definition, SubscriptionDefinition):
             rules = self._rules.compile_first(definition.rules, now_ms)
-        entity_id = self._environment.ids.take_entity()
+        entity_id = self._context.ids.take_entity()
         entity = self._build(entity_id, path, _without_idle_deletion(definition), now_ms)
         turn.records.append(entity.record(self._namespace))
         if isinstance(entity, Subscription):
@@ -235,14 +235,12 @@ class EntityAdministration:
     ) -> Entity:
         entity: Entity
         if isinstance(definition, TopicDefinition):
-            entity = Topic(self._environment, entity_id, path, definition, now_ms)
+            entity = Topic(self._context, entity_id, path, definition, now_ms)
         elif isinstance(definition, SubscriptionDefinition):
             topic, _ = self._directory.topic_of(path)
-            entity = Subscription(
-                self._environment, entity_id, path, definition, now_ms, topic.usage
-            )
+            entity = Subscription(self._context, entity_id, path, definition, now_ms, topic.usage)
         else:
-            entity = Entity(self._environment, entity_id, path, definition, now_ms)
+            entity = Entity(self._context, entity_id, path, definition, now_ms)
         self._directory.add(entity)
         self._forwarding.set_up(entity)
         return entity

@@ -94,9 +94,9 @@ class Forwarder:
         """Send on all that waits, or as much as a turn may; whether that was all. Dead letters that
         cannot go on keep their places, and everything waits while there is no room to store it
         elsewhere: that passes, see `Forwarding.retry`."""
-        if self._queue.environment.sends_refused is not None:
+        if self._queue.context.sends_refused is not None:
             return True
-        backlog = self._queue.environment.backlog
+        backlog = self._queue.context.backlog
         target = self._directory.get(self._destination)
         copies = 1 if target is None else target.copies_per_message
         kept: list[Message] = []
@@ -122,7 +122,7 @@ class Forwarder:
                 staying = self._move(messages, destination, now_ms, turn)
                 kept += staying
             backlog.forwarded((len(messages) - len(staying)) * copies)
-        ready.give_back(kept)
+        ready.put_back(kept)
         if not is_done:
             self._later.add(self._queue.dispatcher)
         return is_done
@@ -148,7 +148,7 @@ class Forwarder:
                 stuck.setdefault(reason, []).append(message)
         if moving:
             turn.count(self._queue.counts, Outcome.FORWARDED, len(moving))
-            self._queue.withdraw(moving)
+            self._queue.remove(moving)
             self._admission.accept_forwarded(destination, self._moved(moving), now_ms, turn)
         kept: list[Message] = []
         for (name, description), group in stuck.items():
@@ -159,7 +159,7 @@ class Forwarder:
         self, message: Message, destination: Entity, before_bytes: int
     ) -> tuple[str, str] | None:
         """Why a message cannot go on: reason and description, as a dead letter shows them."""
-        hops_max = self._queue.environment.limits.forward_hops_max
+        hops_max = self._queue.context.limits.forward_hops_max
         if message.changes is not None and message.changes.hops >= hops_max:
             description = (
                 "The maximum number of allowed hops when forwarding between queues has been "
@@ -173,7 +173,7 @@ class Forwarder:
             return type(error).__name__, str(error)
         try:
             if message.session_id is None:
-                message.session_id = self._queue.environment.reader.session_id(message.body or b"")
+                message.session_id = self._queue.context.reader.session_id(message.body or b"")
             destination.screen(message)
         except UndecodableMessage as undecodable:
             return type(undecodable).__name__, str(undecodable)

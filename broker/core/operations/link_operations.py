@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
 
 
 class Sender(NamedTuple):
@@ -44,16 +44,18 @@ class LinkOperations:
     """All attached links of a namespace."""
 
     __slots__ = (
+        "_context",
         "_detached",
         "_directory",
-        "_environment",
         "_holds_locks",
         "_receivers",
         "_senders",
     )
 
-    def __init__(self, environment: Environment, directory: Directory, *, hold_locks: bool) -> None:
-        self._environment = environment
+    def __init__(
+        self, context: NamespaceContext, directory: Directory, *, hold_locks: bool
+    ) -> None:
+        self._context = context
         self._directory = directory
         self._holds_locks = hold_locks
         self._senders: dict[Peer, Sender] = {}
@@ -77,7 +79,7 @@ class LinkOperations:
         if (sender := self._senders.get(peer)) is not None:
             return sender.entity.main.counts
         receiver = self.receiver(peer)
-        return self._environment.counts if receiver is None else receiver.queue.counts
+        return self._context.counts if receiver is None else receiver.queue.counts
 
     def copies_per_message(self, peer: Peer) -> int:
         """How many messages may come of one that this peer sends."""
@@ -111,7 +113,7 @@ class LinkOperations:
             entity, _ = sendable(self._directory, command.path)
             entity.check_sending()
             if command.via is not None:
-                if not self._environment.limits.offers_more_than_plain_queues:
+                if not self._context.limits.offers_more_than_plain_queues:
                     raise NotAllowed("Sending via an entity is not offered in the 'Basic' tier.")
                 sendable(self._directory, command.via)
         except BrokerError as error:
@@ -141,7 +143,7 @@ class LinkOperations:
         try:
             counts = self._directory.queue(command.path).counts
         except EntityNotFound:
-            counts = self._environment.counts  # names that clients make up get none of their own
+            counts = self._context.counts  # names that clients make up get none of their own
         turn.count(counts, Outcome.ATTACH_REFUSED, 1)
         turn.effects.append(AttachRefused(command.peer, error.as_value()))
 
@@ -154,7 +156,7 @@ class LinkOperations:
             raise NotAllowed(
                 "Cannot create a message receiver on an entity with auto-forwarding enabled."
             )
-        limit = self._environment.limits.receivers_per_entity_max
+        limit = self._context.limits.receivers_per_entity_max
         if entity.receiver_count >= limit:
             raise QuotaExceeded(
                 f"The entity '{entity.path}' has {limit} receivers, which is the most it can."

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.core.entities.entity import Entity
     from broker.core.operations.link_operations import LinkOperations
     from broker.core.operations.settle import SettleHandler
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
     from broker.core.queues.receiver import Receiver
 
@@ -54,16 +54,16 @@ class BodiesAwaited(Exception):
 class MessageRequests:
     """Answers requests about messages and sessions."""
 
-    __slots__ = ("_directory", "_environment", "_links", "_settlements")
+    __slots__ = ("_context", "_directory", "_links", "_settlements")
 
     def __init__(
         self,
-        environment: Environment,
+        context: NamespaceContext,
         directory: Directory,
         links: LinkOperations,
         settlements: SettleHandler,
     ) -> None:
-        self._environment = environment
+        self._context = context
         self._directory = directory
         self._links = links
         self._settlements = settlements
@@ -105,7 +105,7 @@ class MessageRequests:
         entity = self._directory.entity_of(queue)
         entity.check_receiving()
         entity.record_access(now_ms)
-        count = min(command.count, self._environment.limits.peek_max_messages)
+        count = min(command.count, self._context.limits.peek_max_messages)
         found: list[Message] = []
         size = 0
         for message in islice(_walk(queue, command), max(count, 0)):
@@ -122,14 +122,14 @@ class MessageRequests:
         """Fetch deferred messages by number, all or none. Copies, as in `peek`."""
         entity, queue = self._receivable(command.path, now_ms)
         entity.check_receiving()
-        limit = self._environment.limits.receive_deferred_max_messages
+        limit = self._context.limits.receive_deferred_max_messages
         if len(command.sequence_numbers) > limit:
             raise ArgumentOutOfRange(f"At most {limit} messages can be fetched at once.")
         messages = [
             self._deferred(queue, number, command.session_id)
             for number in dict.fromkeys(command.sequence_numbers)
         ]
-        limit_bytes = self._environment.limits.receive_deferred_max_bytes
+        limit_bytes = self._context.limits.receive_deferred_max_bytes
         if len(messages) > 1 and sum(message.size for message in messages) > limit_bytes:
             raise ArgumentOutOfRange(
                 f"The messages are larger than {limit_bytes} bytes together: fetch fewer at once."
@@ -174,7 +174,7 @@ class MessageRequests:
         """Delete the oldest messages nobody has locked."""
         entity, queue = self._receivable(command.path, now_ms)
         entity.check_receiving()
-        limit = self._environment.limits.delete_max_messages
+        limit = self._context.limits.delete_max_messages
         if not 0 < command.count <= limit:
             raise ArgumentOutOfRange(f"The number of messages to delete must be 1 to {limit}.")
         chosen = list(
@@ -196,7 +196,7 @@ class MessageRequests:
     def _need_bodies(self, messages: Iterable[Message], turn: Turn) -> None:
         missing = [message for message in messages if message.body is None]
         if missing:
-            self._environment.payloads.request(missing, turn)
+            self._context.payloads.request(missing, turn)
             raise BodiesAwaited(missing)
 
     def _receivable(self, path: str, now_ms: int) -> tuple[Entity, Queue]:

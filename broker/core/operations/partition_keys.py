@@ -32,13 +32,13 @@ def via_partition_keys(via: Entity, messages: Iterable[Message]) -> list[tuple[i
     """The via partition keys of messages that are sent through this entity to another one."""
     if not via.is_partitioned:
         return []
-    read = via.environment.reader.via_partition_key
+    read = via.context.reader.via_partition_key
     keys = [read(message.annotations) for message in messages if message.annotations]
     return [(via.id, key) for key in keys if key is not None]
 
 
 def _partition_key(entity: Entity, message: Message) -> str | None:
-    reader = entity.environment.reader
+    reader = entity.context.reader
     session_id = message.session_id
     if session_id is None and message.body is not None:
         session_id = reader.session_id(message.body)

@@ -59,7 +59,7 @@ class ScheduledActivation:
             part = messages[start : start + at_a_time]
             self._line.append(DueMessages(queue, part, due_since_ms))
 
-    def go_on(self, turn: Turn) -> None:
+    def activate_next(self, turn: Turn) -> None:
         """Let the next ones in; some may have been cancelled while they waited."""
         if not self._line:
             return

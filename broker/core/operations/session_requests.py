@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     )
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.sessions import Sessions
 
 
 class SessionRequests:
     """Answers requests about sessions."""
 
-    __slots__ = ("_directory", "_environment")
+    __slots__ = ("_context", "_directory")
 
-    def __init__(self, environment: Environment, directory: Directory) -> None:
-        self._environment = environment
+    def __init__(self, context: NamespaceContext, directory: Directory) -> None:
+        self._context = context
         self._directory = directory
 
     def renew_session_lock(self, command: RenewSessionLock, now_ms: int, turn: Turn) -> int:
@@ -43,7 +43,7 @@ class SessionRequests:
         sessions = self._sessions(command.path, now_ms)
         session = sessions.held(command.session_id)
         entity = self._directory.entity_of(session.queue)
-        limits = self._environment.limits
+        limits = self._context.limits
         grows_by = len(command.state or b"") - len(session.state or b"")
         most_bytes = min(limits.session_state_max_bytes, entity.max_message_bytes)
         if len(command.state or b"") > most_bytes:
@@ -55,7 +55,7 @@ class SessionRequests:
             raise QuotaExceeded(
                 f"An entity keeps at most {limits.session_states_per_entity_max} session states."
             )
-        all_bytes = self._environment.session_state_bytes + grows_by
+        all_bytes = self._context.session_state_bytes + grows_by
         if grows_by > 0 and all_bytes > limits.session_states_max_bytes:
             raise QuotaExceeded(
                 "The states of all sessions of a namespace have at most "

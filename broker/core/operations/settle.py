@@ -51,7 +51,7 @@ class SettleHandler:
             self._refuse(command, handles, MessageLockLost(), turn)
             return
         queue = receiver.queue
-        live = queue.live(tokens)
+        live = queue.live_tokens(tokens)
         if len(live) < len(tokens) or len(set(live)) < len(live):
             live, handles, lost = _separate(set(live), tokens, handles)
             self._refuse(command, lost, MessageLockLost(), turn)

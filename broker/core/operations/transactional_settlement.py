@@ -82,7 +82,7 @@ class TransactionalSettlement:
 
     def check(self) -> None:
         """Raises if a lock is lost."""
-        if len(self._queue.live(self.tokens)) < len(self.tokens):
+        if len(self._queue.live_tokens(self.tokens)) < len(self.tokens):
             raise MessageLockLost
 
     def run(self, now_ms: int, turn: Turn) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.turn import Turn
     from broker.core.operations.transactional_settlement import TransactionalSettlement
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
 
 
 TRANSACTION_BYTES = 2 * 1024
@@ -122,10 +122,10 @@ class ConnectionUsage:
 class Transactions:
     """The open transactions of a namespace."""
 
-    __slots__ = ("_environment", "_held_bytes", "_open", "_owned", "_usage")
+    __slots__ = ("_context", "_held_bytes", "_open", "_owned", "_usage")
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self, context: NamespaceContext) -> None:
+        self._context = context
         self._open: dict[bytes, Transaction] = {}
         self._owned: dict[Peer, dict[Transaction, None]] = {}
         self._usage: dict[object, ConnectionUsage] = {}
@@ -135,7 +135,7 @@ class Transactions:
 
     def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
         """Begin one."""
-        limits = self._environment.limits
+        limits = self._context.limits
         usage = self._usage.get(command.connection) or ConnectionUsage()
         try:
             if not limits.offers_more_than_plain_queues:
@@ -153,7 +153,7 @@ class Transactions:
         self._usage[command.connection] = usage
         usage.count += 1
         transaction = Transaction(
-            command.transaction_id or self._environment.new_lock_token(),
+            command.transaction_id or self._context.new_lock_token(),
             command.peer,
             command.connection,
             now_ms + limits.transaction_timeout_ms,
@@ -161,7 +161,7 @@ class Transactions:
         self._add_held_bytes(transaction, TRANSACTION_BYTES)
         self._open[transaction.id] = transaction
         owned[transaction] = None
-        self._environment.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
+        self._context.deadlines.add(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
         turn.effects.append(Reply(command.peer, command.request, transaction.id))
 
     def find(self, transaction_id: bytes, connection: object) -> Transaction:
@@ -176,7 +176,7 @@ class Transactions:
     ) -> None:
         """Keep a step until discharge. Raises if the transaction is unknown or full."""
         transaction = self.find(transaction_id, connection)
-        limits = self._environment.limits
+        limits = self._context.limits
         if transaction.operations + operation.operations > limits.transaction_max_operations:
             raise QuotaExceeded(
                 f"A transaction can hold at most {limits.transaction_max_operations} messages."
@@ -200,7 +200,7 @@ class Transactions:
     def _check_room(self, usage: ConnectionUsage, size_bytes: int) -> None:
         """Raises if all open transactions together would hold too much. Connections that hold little
         have a reserve, so that one with large transactions does not shut them out."""
-        limits = self._environment.limits
+        limits = self._context.limits
         room_bytes = limits.transactions_max_bytes
         if usage.held_bytes + size_bytes <= limits.transactions_small_max_bytes:
             room_bytes += limits.transactions_reserve_bytes
@@ -265,9 +265,7 @@ class Transactions:
 
     def _close(self, transaction: Transaction) -> None:
         del self._open[transaction.id]
-        self._environment.deadlines.discard(
-            Due.TRANSACTION, transaction.deadline_ms, (transaction,)
-        )
+        self._context.deadlines.discard(Due.TRANSACTION, transaction.deadline_ms, (transaction,))
         usage = self._usage[transaction.connection]
         self._add_held_bytes(transaction, -transaction.held_bytes)
         usage.count -= 1

@@ -113,12 +113,12 @@ class Backlog:
         """Do this when there is time."""
         self._others.append(work)
 
-    def drop(self, queue: Queue) -> None:
+    def discard(self, queue: Queue) -> None:
         """The queue is gone: nothing is left to do there."""
         if self._queues.pop(queue, None) is not None:
             queue.overdue_ms = 0
 
-    def go_on(self, turn: Turn) -> None:
+    def run_next_part(self, turn: Turn) -> None:
         """Do one part, of queues before others."""
         count = self.part_messages - self._spent
         if count <= 0:

@@ -39,7 +39,7 @@ def dead_letter(
     """Move messages to the dead-letter queue, with the reason."""
     assert queue.dead_letters is not None
     count_dead_letters(queue, messages, reason, turn, cause)
-    queue.withdraw(messages)
+    queue.remove(messages)
     moved = []
     before: MessageChanges | None = None
     after = replace(EMPTY, dead_letter_reason=reason, dead_letter_description=description)
@@ -52,7 +52,7 @@ def dead_letter(
         copy = message.copy()
         copy.changes = after
         moved.append(copy)
-    queue.dead_letters.admit_dead(moved)
+    queue.dead_letters.enqueue_dead_letters(moved)
     turn.records.append(MessagesUpdated(rows_of(moved)))
 
 
@@ -69,7 +69,7 @@ def store_dead_letters(
     for message in messages:
         message.enqueued_time_ms = now_ms
         message.changes = changes
-    queue.store_dead(messages, turn)
+    queue.store_as_dead_letters(messages, turn)
 
 
 def count_dead_letters(
@@ -88,7 +88,7 @@ def count_dead_letters(
         for message in messages[:DEAD_LETTERS_LOGGED_MAX]
     ]
     turn.dead_lettered.append(
-        DeadLettered(queue.environment.namespace, queue.path, reason, count, first)
+        DeadLettered(queue.context.namespace, queue.path, reason, count, first)
     )
 
 
@@ -108,6 +108,6 @@ def _message_id(queue: Queue, message: Message) -> str | None:
     if message.body is None:
         return None
     try:
-        return queue.environment.reader.message_id(message.body)
+        return queue.context.reader.message_id(message.body)
     except UndecodableMessage:
         return None

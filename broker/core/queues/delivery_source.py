@@ -39,10 +39,10 @@ class DeliverySource(Protocol):
     def leave(self, messages: Iterable[Message]) -> None:
         """Messages have left the queue."""
 
-    def arrive(self, messages: Sequence[Message]) -> None:
+    def add_ready(self, messages: Sequence[Message]) -> None:
         """Messages are ready for their first delivery. Their numbers are higher than all before."""
 
-    def give_back(self, messages: Iterable[Message]) -> None:
+    def put_back(self, messages: Iterable[Message]) -> None:
         """Messages that were taken for delivery are ready again, each at its old place."""
 
     def touch_for(self, messages: Iterable[Message]) -> None:

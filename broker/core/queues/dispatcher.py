@@ -48,20 +48,20 @@ class Dispatcher:
         """Receivers with credit, the next one first."""
         self._draining: dict[Receiver, None] = {}
 
-    def arrive(self, messages: Sequence[Message]) -> None:
-        """See `DeliverySource.arrive`."""
-        self.ready.arrive(messages)
+    def add_ready(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.add_ready`."""
+        self.ready.add(messages)
         self.touch()
 
-    def give_back(self, messages: Iterable[Message]) -> None:
-        """See `DeliverySource.give_back`."""
-        self.ready.give_back(messages)
+    def put_back(self, messages: Iterable[Message]) -> None:
+        """See `DeliverySource.put_back`."""
+        self.ready.put_back(messages)
         self.touch()
 
     def touch(self) -> None:
         """Dispatch at the end of this turn, if a receiver or a forwarder takes messages."""
         if self._with_credit or self._draining or self.forwarder is not None:
-            self.queue.environment.touched[self] = None
+            self.queue.context.touched[self] = None
 
     # --- the other methods of `DeliverySource` -------------------------------------------------
 
@@ -154,8 +154,8 @@ class Dispatcher:
                 break
         for receiver in served:
             self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
-        if self.queue.environment.payloads.any_paged and (served or ready.blocked):
-            self.queue.environment.payloads.request(ready.to_read_ahead(), turn)
+        if self.queue.context.payloads.any_paged and (served or ready.blocked):
+            self.queue.context.payloads.request(ready.to_read_ahead(), turn)
         if self._draining:
             for receiver in list(self._draining):
                 if receiver.drains_later:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.core.contract.turn import Turn
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
 
 _SWEEPS_PER_WINDOW = 20
 
@@ -24,10 +24,10 @@ _SWEEPS_PER_WINDOW = 20
 class DuplicateWindow:
     """Ids seen, oldest first, each with the time until which it counts."""
 
-    __slots__ = ("_entity_id", "_environment", "_seen", "_sweep_at_ms", "window_ms")
+    __slots__ = ("_context", "_entity_id", "_seen", "_sweep_at_ms", "window_ms")
 
-    def __init__(self, environment: Environment, entity_id: int, window_ms: int) -> None:
-        self._environment = environment
+    def __init__(self, context: NamespaceContext, entity_id: int, window_ms: int) -> None:
+        self._context = context
         self._entity_id = entity_id
         self.window_ms = window_ms
         self._seen: OrderedDict[str, int] = OrderedDict()
@@ -71,9 +71,9 @@ class DuplicateWindow:
 
     def close(self) -> None:
         """The entity is gone."""
-        self._environment.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
+        self._context.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
 
     def _schedule_sweep(self, oldest_until_ms: int) -> None:
         if not self._sweep_at_ms:
             self._sweep_at_ms = oldest_until_ms + self.window_ms // _SWEEPS_PER_WINDOW
-            self._environment.deadlines.add(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
+            self._context.deadlines.add(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))

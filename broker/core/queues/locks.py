@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.core.contract.message import Message
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.receiver import Receiver
 
 
@@ -30,17 +30,17 @@ at that time, even if the session lock was renewed."""
 class Locks(dict[bytes, "Receiver"]):
     """The holders of locks by token. A dict, because every settlement looks up its tokens first."""
 
-    __slots__ = ("_environment",)
+    __slots__ = ("_context",)
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, context: NamespaceContext) -> None:
         super().__init__()
-        self._environment = environment
+        self._context = context
 
     def begin(
         self, holder: Receiver, messages: Sequence[Message], until_ms: int, *, expire: bool
     ) -> list[bytes]:
         """Lock unlocked messages. Returns their tokens, in order."""
-        new_lock_token = self._environment.new_lock_token
+        new_lock_token = self._context.new_lock_token
         tokens = [new_lock_token() for _ in messages]
         for message, token in zip(messages, tokens, strict=True):
             message.lock_token = token
@@ -48,7 +48,7 @@ class Locks(dict[bytes, "Receiver"]):
         self.update(dict.fromkeys(tokens, holder))
         holder.locked.update(zip(tokens, messages, strict=True))
         if expire:
-            self._environment.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+            self._context.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
         return tokens
 
     def messages(self, tokens: Iterable[bytes]) -> list[Message]:
@@ -63,7 +63,7 @@ class Locks(dict[bytes, "Receiver"]):
 
     def extend(self, messages: Sequence[Message], until_ms: int) -> None:
         """Move the end of locks."""
-        deadlines = self._environment.deadlines
+        deadlines = self._context.deadlines
         for message in messages:
             deadlines.discard(Due.MESSAGE_LOCK, message.locked_until_ms, (message,))
             message.locked_until_ms = until_ms
@@ -72,7 +72,7 @@ class Locks(dict[bytes, "Receiver"]):
     def end(self, tokens: Iterable[bytes]) -> list[Message]:
         """Unlock messages and return them. Each token must be locked."""
         pop = self.pop
-        discard = self._environment.deadlines.discard
+        discard = self._context.deadlines.discard
         messages: list[Message] = []
         until_ms = 0
         alike: list[Message] = []

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.delivery_source import DeliverySource
-    from broker.core.queues.environment import Environment
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.quota_usage import QuotaUsage
     from broker.core.queues.receiver import Receiver
@@ -55,6 +55,7 @@ class Queue:
     """Messages, locks and counts of one queue."""
 
     __slots__ = (
+        "context",
         "count",
         "counts",
         "dead_letters",
@@ -64,7 +65,6 @@ class Queue:
         "delivery",
         "dispatcher",
         "entity_id",
-        "environment",
         "index",
         "is_closed",
         "keeps_locked_bodies",
@@ -83,13 +83,13 @@ class Queue:
 
     def __init__(
         self,
-        environment: Environment,
+        context: NamespaceContext,
         entity_id: int,
         path: str,
         sub_queue: int,
         usage: QuotaUsage,
     ) -> None:
-        self.environment = environment
+        self.context = context
         self.entity_id = entity_id
         self.usage = usage
         self.path = path
@@ -101,11 +101,11 @@ class Queue:
         """0 in a sub-queue: there is no limit."""
         self.default_time_to_live_ms = UNLIMITED_MS
         self.dead_letters_expired = False
-        self.index = MessageIndex(environment.block_bits)
+        self.index = MessageIndex(context.block_bits)
         self.dispatcher = Dispatcher(self)
         self.delivery: DeliverySource = self.dispatcher
         """Delivers the messages: the dispatcher, or the sessions if the queue requires sessions."""
-        self.locks = Locks(environment)
+        self.locks = Locks(context)
         self.receivers: dict[Receiver, None] = {}
         """Receivers that are attached, or wait for a session."""
         self.keeps_locked_bodies = False
@@ -133,27 +133,27 @@ class Queue:
 
     def store(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take in messages nobody has stored yet, and have them remembered."""
-        self._give_ids(messages)
-        self.admit(messages, now_ms)
-        self._remember_new(messages, turn)
+        self._assign_ids(messages)
+        self.enqueue(messages, now_ms)
+        self._record_stored(messages, turn)
 
-    def store_dead(self, messages: Sequence[Message], turn: Turn) -> None:
+    def store_as_dead_letters(self, messages: Sequence[Message], turn: Turn) -> None:
         """Store new messages in this dead-letter queue."""
-        self._give_ids(messages)
-        self.admit_dead(messages)
-        self._remember_new(messages, turn)
+        self._assign_ids(messages)
+        self.enqueue_dead_letters(messages)
+        self._record_stored(messages, turn)
 
-    def _give_ids(self, messages: Sequence[Message]) -> None:
-        number = self.environment.ids.take_messages(len(messages))
+    def _assign_ids(self, messages: Sequence[Message]) -> None:
+        number = self.context.ids.take_messages(len(messages))
         size = 0
         for message in messages:
             message.id = message.payload_id = number
             number += 1
             size += message.size
-        self.environment.payloads.resident_bytes += size
+        self.context.payloads.resident_bytes += size
 
     @staticmethod
-    def _remember_new(messages: Sequence[Message], turn: Turn) -> None:
+    def _record_stored(messages: Sequence[Message], turn: Turn) -> None:
         make = tuple.__new__  # see `rows_of`
         payloads = [make(PayloadRow, (m.id, m.body, m.annotations)) for m in messages]
         turn.records.append(MessagesStored(rows_of(messages), payloads))
@@ -167,7 +167,7 @@ class Queue:
         """Never assign this sequence number or a lower one: they are in use."""
         self.last_sequence_number = max(self.last_sequence_number, highest_number)
 
-    def admit(self, messages: Sequence[Message], now_ms: int) -> None:
+    def enqueue(self, messages: Sequence[Message], now_ms: int) -> None:
         """Number messages and put them in their places; remembering them is the caller's."""
         first = number = self.last_sequence_number + 1
         expires = self.default_time_to_live_ms < UNLIMITED_MS
@@ -189,13 +189,13 @@ class Queue:
         self._enter(first, messages, size)
         if expiring:
             self._set_expiry(expiring, now_ms)
-        self.may_be_paged(messages)
+        self.offer_for_eviction(messages)
         if scheduled:
-            self._hold_until_due(scheduled)
+            self._schedule(scheduled)
             messages = [message for message in messages if message.state is _ACTIVE]
-        self.delivery.arrive(messages)
+        self.delivery.add_ready(messages)
 
-    def admit_dead(self, messages: Sequence[Message]) -> None:
+    def enqueue_dead_letters(self, messages: Sequence[Message]) -> None:
         """Take in dead letters: numbered anew, otherwise as they were when they died."""
         first = number = self.last_sequence_number + 1
         size = 0
@@ -209,28 +209,28 @@ class Queue:
             number += 1
             size += message.size
         self._enter(first, messages, size)
-        self.may_be_paged(messages)
-        self.delivery.arrive(messages)
+        self.offer_for_eviction(messages)
+        self.delivery.add_ready(messages)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
-        self.withdraw(messages)
+        self.remove(messages)
         for message in messages:
             message.state = _ACTIVE
             message.enqueue_sequence_number = 0
-        self.admit(messages, now_ms)
+        self.enqueue(messages, now_ms)
         turn.records.append(MessagesUpdated(rows_of(messages)))
 
     def renumber(self, numbers: Mapping[Message, int], turn: Turn) -> None:
         """Give scheduled messages the numbers that were set aside for them."""
         changed = [message for message in numbers if message.queue is self]
-        self.withdraw(changed)
+        self.remove(changed)
         for message in changed:
             message.queue = self
             message.sequence_number = message.enqueue_sequence_number = numbers[message]
             self.index.add_late(message)
-        self._hold_until_due(changed)
-        self._grow(len(changed), sum(message.size for message in changed))
+        self._schedule(changed)
+        self._change_size(len(changed), sum(message.size for message in changed))
         self.delivery.enter_late(changed)
         turn.records.append(MessagesUpdated(rows_of(changed)))
 
@@ -250,34 +250,34 @@ class Queue:
                 self.deferred_count += 1
             else:
                 scheduled.append(message)
-        self._hold_until_due(scheduled)
+        self._schedule(scheduled)
         self._watch_expiry([message for message in active if message.expires_at_ms])
-        self._grow(len(messages), size)
+        self._change_size(len(messages), size)
         self.delivery.enter(messages)
-        self.delivery.arrive(active)
+        self.delivery.add_ready(active)
 
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
         self.last_sequence_number = first_number + len(messages) - 1
-        self._grow(len(messages), size)
+        self._change_size(len(messages), size)
         self.delivery.enter(messages)
 
-    def _grow(self, count: int, size: int) -> None:
+    def _change_size(self, count: int, size: int) -> None:
         self.count += count
-        self.environment.payloads.message_count += count
+        self.context.payloads.message_count += count
         self.size_bytes += size
         self.usage.add(size)
 
-    def may_be_paged(self, messages: Sequence[Message]) -> None:
+    def offer_for_eviction(self, messages: Sequence[Message]) -> None:
         """Unless they are delivered in this turn, the store can keep their bodies for now."""
-        if self.environment.payloads.over_budget:
-            self.environment.arrived += messages
+        if self.context.payloads.over_budget:
+            self.context.arrived += messages
 
     def pack(self, number: int) -> None:
         """Keep the block of messages that ends with this number in the small form, their bodies in the
         store, if they only wait."""
         messages = self.index.full_block(number)
-        payloads = self.environment.payloads
+        payloads = self.context.payloads
         if messages is None or payloads.are_awaited(messages):
             return
         packed = pack(self, messages)
@@ -295,7 +295,7 @@ class Queue:
         messages = packed.unpack()
         self.index.unpack(packed, messages)
         self.dispatcher.ready.unpack(packed, messages)
-        self.environment.payloads.message_count += packed.count
+        self.context.payloads.message_count += packed.count
 
     def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
         """The shorter time counts, the message's or the queue's, and shows on the message."""
@@ -308,15 +308,15 @@ class Queue:
         self._watch_expiry([message for message in messages if message.expires_at_ms])
 
     def _watch_expiry(self, messages: Sequence[Message]) -> None:
-        for at_ms, alike in _together(messages, _EXPIRY).items():
-            self.environment.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
+        for at_ms, alike in _group_by(messages, _EXPIRY).items():
+            self.context.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
 
-    def _hold_until_due(self, messages: Sequence[Message]) -> None:
+    def _schedule(self, messages: Sequence[Message]) -> None:
         self.scheduled_count += len(messages)
         for message in messages:
             message.state = MessageState.SCHEDULED
-        for at_ms, alike in _together(messages, _SCHEDULED_TIME).items():
-            self.environment.deadlines.add(Due.SCHEDULED, at_ms, alike)
+        for at_ms, alike in _group_by(messages, _SCHEDULED_TIME).items():
+            self.context.deadlines.add(Due.SCHEDULED, at_ms, alike)
 
     # --- delivery ---------------------------------------------------------------------------
 
@@ -365,13 +365,13 @@ class Queue:
         if receiver.locks:
             tokens = self.lock(receiver, messages, now_ms)
             until_ms = messages[0].locked_until_ms
-            if self.environment.payloads.over_budget and not self.keeps_locked_bodies:
+            if self.context.payloads.over_budget and not self.keeps_locked_bodies:
                 # The receiver may hold them for long.
                 copies = [message.copy() for message in messages]
                 for copy, token in zip(copies, tokens, strict=True):
                     copy.lock_token, copy.locked_until_ms = token, until_ms
                 turn.effects.append(Deliver(receiver.peer, copies, tokens, until_ms))
-                self.environment.payloads.evict_delivered(messages)
+                self.context.payloads.evict_delivered(messages)
             else:
                 contents = list(map(content_of, messages))
                 turn.effects.append(Deliver(receiver.peer, messages, tokens, until_ms, contents))
@@ -388,7 +388,7 @@ class Queue:
             return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
         return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
 
-    def live(self, tokens: Iterable[bytes]) -> list[bytes]:
+    def live_tokens(self, tokens: Iterable[bytes]) -> list[bytes]:
         """Those of these tokens that still hold a lock."""
         locks = self.locks
         if self.is_closed:
@@ -417,15 +417,15 @@ class Queue:
 
     def delete(self, messages: Sequence[Message], turn: Turn) -> None:
         """Forget messages for good."""
-        self.withdraw(messages)
-        unreferenced = self.environment.payloads.release(messages)
+        self.remove(messages)
+        unreferenced = self.context.payloads.release(messages)
         turn.records.append(MessagesDeleted([message.id for message in messages], unreferenced))
 
     def close(self, turn: Turn) -> None:
         """The entity is deleted, and everything here with it. If that is much, it is deleted in
         parts: nobody can reach it any more."""
-        backlog = self.environment.backlog
-        backlog.drop(self)
+        backlog = self.context.backlog
+        backlog.discard(self)
         self.is_closed = True
         self.delivery.close()
         self.delivery = self.dispatcher
@@ -440,7 +440,7 @@ class Queue:
         self.delete(messages, turn)
         return bool(self.count)
 
-    def withdraw(self, messages: Sequence[Message]) -> None:
+    def remove(self, messages: Sequence[Message]) -> None:
         """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""
         blocks, block_bits = self.index.blocks, self.index.block_bits
         expiring: list[Message] = []
@@ -457,9 +457,9 @@ class Queue:
                 expiring.append(message)
             if message.state is not _ACTIVE:
                 self._leave_state(message)
-        for at_ms, alike in _together(expiring, _EXPIRY).items():
-            self.environment.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
-        self._grow(-len(messages), -size)
+        for at_ms, alike in _group_by(expiring, _EXPIRY).items():
+            self.context.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
+        self._change_size(-len(messages), -size)
         self.delivery.leave(messages)
 
     def defer(self, messages: Sequence[Message]) -> None:
@@ -474,7 +474,7 @@ class Queue:
             self.deferred_count -= 1
         else:
             self.scheduled_count -= 1
-            self.environment.deadlines.discard(
+            self.context.deadlines.discard(
                 Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,)
             )
 
@@ -486,7 +486,7 @@ def queue_of(message: Message) -> Queue | None:
     return queue
 
 
-def _together(
+def _group_by(
     messages: Sequence[Message], moment_of: Callable[[Message], int]
 ) -> dict[int, list[Message]]:
     """Messages by a moment of theirs: most of a batch share it."""

@@ -70,11 +70,11 @@ class ReadyMessages:
         self._compact()
         return None
 
-    def arrive(self, messages: Sequence[Message]) -> None:
+    def add(self, messages: Sequence[Message]) -> None:
         """Take messages numbered higher than any here."""
         self._fresh += messages
 
-    def give_back(self, messages: Iterable[Message]) -> None:
+    def put_back(self, messages: Iterable[Message]) -> None:
         """Take back messages that were taken out, each to its old place."""
         returned = self._returned
         for message in messages:

@@ -54,7 +54,7 @@ class Session:
     def touch(self) -> None:
         """Dispatch at the end of this turn, if a receiver holds the session."""
         if self.holder is not None:
-            self.queue.environment.touched[self] = None
+            self.queue.context.touched[self] = None
 
     def grant(self, receiver: Receiver) -> None:
         """See `ReceiverSource.grant`."""
@@ -82,7 +82,7 @@ class Session:
             receiver.load(messages)
         if receiver.burst:
             self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
-        payloads = self.queue.environment.payloads
+        payloads = self.queue.context.payloads
         if payloads.any_paged:
             payloads.request(self.ready.to_read_ahead(), turn)
         if not receiver.draining or receiver.drains_later:

@@ -137,16 +137,16 @@ class Sessions:
         forwarding follows the sequence numbers and not the sessions."""
         return self._queue.dispatcher.forwarder is not None
 
-    def arrive(self, messages: Sequence[Message]) -> None:
-        """See `DeliverySource.arrive`."""
+    def add_ready(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.add_ready`."""
         if self._is_forwarding:
-            self._queue.dispatcher.arrive(messages)
+            self._queue.dispatcher.add_ready(messages)
             return
         by_id, available = self._by_id, self._available
-        touched = self._queue.environment.touched
+        touched = self._queue.context.touched
         for message in messages:
             session = by_id[message.session_id]
-            session.ready.arrive((message,))
+            session.ready.add((message,))
             if session.holder is not None:
                 touched[session] = None
             else:
@@ -154,14 +154,14 @@ class Sessions:
         if available and self._waiting:
             touched[self] = None
 
-    def give_back(self, messages: Iterable[Message]) -> None:
-        """See `DeliverySource.give_back`."""
+    def put_back(self, messages: Iterable[Message]) -> None:
+        """See `DeliverySource.put_back`."""
         if self._is_forwarding:
-            self._queue.dispatcher.give_back(messages)
+            self._queue.dispatcher.put_back(messages)
             return
         for message in messages:
             session = self.of(message)
-            session.ready.give_back((message,))
+            session.ready.put_back((message,))
             self._offer(session)
 
     def set_forwarder(self, forwarder: MessageForwarder | None) -> None:
@@ -170,11 +170,11 @@ class Sessions:
         was_forwarding = self._is_forwarding
         dispatcher.set_forwarder(forwarder)
         if was_forwarding and forwarder is None:
-            self.give_back(dispatcher.ready.take_all())
+            self.put_back(dispatcher.ready.take_all())
         elif forwarder is not None and not was_forwarding:
             self._available.clear()
             sessions = self._by_id.values()
-            dispatcher.give_back([m for session in sessions for m in session.ready.take_all()])
+            dispatcher.put_back([m for session in sessions for m in session.ready.take_all()])
 
     def touch_for(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.touch_for`."""
@@ -190,7 +190,7 @@ class Sessions:
         for session in self._by_id.values():
             session.touch()
         if self._available and self._waiting:
-            self._queue.environment.touched[self] = None
+            self._queue.context.touched[self] = None
 
     def _offer(self, session: Session) -> None:
         if session.holder is not None:
@@ -198,7 +198,7 @@ class Sessions:
             return
         self._available[session] = None
         if self._waiting:
-            self._queue.environment.touched[self] = None
+            self._queue.context.touched[self] = None
 
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
         """See `DeliverySource.walk_session`."""
@@ -210,7 +210,7 @@ class Sessions:
     def close(self) -> None:
         """See `DeliverySource.close`. The states are deleted with the sessions."""
         self._queue.usage.add(-self.state_bytes)
-        self._queue.environment.session_state_bytes -= self.state_bytes
+        self._queue.context.session_state_bytes -= self.state_bytes
 
     # --- holding ----------------------------------------------------------------------------
 
@@ -238,8 +238,8 @@ class Sessions:
         receiver.source = self
         receiver.waits_for_session = True
         self._waiting[receiver] = wait
-        self._queue.environment.deadlines.add(Due.SESSION_WAIT, until_ms, (wait,))
-        self._queue.environment.touched[self] = None
+        self._queue.context.deadlines.add(Due.SESSION_WAIT, until_ms, (wait,))
+        self._queue.context.touched[self] = None
 
     def grant(self, receiver: Receiver) -> None:
         """See `ReceiverSource.grant`. The credit counts when the receiver has a session."""
@@ -268,7 +268,7 @@ class Sessions:
     def _stop_waiting(self, receiver: Receiver) -> None:
         wait = self._waiting.pop(receiver, None)
         if wait is not None:
-            self._queue.environment.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (wait,))
+            self._queue.context.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (wait,))
 
     def time_out(self, receiver: Receiver, turn: Turn) -> None:
         """No session became available in time."""
@@ -292,7 +292,7 @@ class Sessions:
 
     def renew(self, session: Session, now_ms: int) -> int:
         """Extend the lock of a held session, and so of all its messages; the new end."""
-        deadlines = self._queue.environment.deadlines
+        deadlines = self._queue.context.deadlines
         deadlines.discard(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
         session.locked_until_ms = now_ms + self._queue.lock_duration_ms
         deadlines.add(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
@@ -326,7 +326,7 @@ class Sessions:
     def _end_hold(self, session: Session) -> Receiver:
         receiver = session.holder
         assert receiver is not None
-        self._queue.environment.deadlines.discard(
+        self._queue.context.deadlines.discard(
             Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,)
         )
         session.holder = None
@@ -365,7 +365,7 @@ class Sessions:
         grows_by = len(state or b"") - len(session.state or b"")
         self.state_bytes += grows_by
         self._queue.usage.add(grows_by)
-        self._queue.environment.session_state_bytes += grows_by
+        self._queue.context.session_state_bytes += grows_by
         self.state_count += (state is not None) - (session.state is not None)
         session.state = state
         session.state_updated_ms = now_ms

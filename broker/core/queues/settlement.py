@@ -69,16 +69,16 @@ def settle_locked(
             DeadLetterCause.APPLICATION,
         )
     elif kind is SettlementKind.RELEASE:
-        _give_back(queue, messages, now_ms, turn)
-        queue.may_be_paged(messages)
+        _make_ready(queue, messages, now_ms, turn)
+        queue.offer_for_eviction(messages)
     else:
         kept = _count_failure(queue, messages, turn)
         if kind is SettlementKind.DEFER:
             queue.defer(kept)
         if kept:
             turn.records.append(MessagesUpdated(rows_of(kept)))
-            _give_back(queue, kept, now_ms, turn)
-            queue.may_be_paged(kept)
+            _make_ready(queue, kept, now_ms, turn)
+            queue.offer_for_eviction(kept)
 
 
 def return_locked(
@@ -86,10 +86,10 @@ def return_locked(
 ) -> None:
     """Locks end without a settlement: they expired, or the connection broke (`failed`), or their
     session was closed. Of many messages the last return later; their locks are over all the same,
-    since either their time is or their holder has given them up: see `Queue.live`."""
+    since either their time is or their holder has given them up: see `Queue.live_tokens`."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
     act = _return_failed if failed else _return_unharmed
-    queue.environment.backlog.act(act, queue, locked, now_ms, turn)
+    queue.context.backlog.act(act, queue, locked, now_ms, turn)
 
 
 def release_locks(holder: Receiver, now_ms: int, turn: Turn, *, failed: bool) -> None:
@@ -107,16 +107,16 @@ def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn:
         back = _count_failure(queue, back, turn)
         if back:
             turn.records.append(MessagesUpdated(rows_of(back)))
-    _give_back(queue, back, now_ms, turn)
-    queue.may_be_paged(back)
+    _make_ready(queue, back, now_ms, turn)
+    queue.offer_for_eviction(back)
 
 
 def _return_unharmed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
     """Return messages as if they had not been delivered."""
     back = queue.locks.end(_still_locked(queue, messages))
     turn.count(queue.counts, Outcome.RELEASED, len(back))
-    _give_back(queue, back, now_ms, turn)
-    queue.may_be_paged(back)
+    _make_ready(queue, back, now_ms, turn)
+    queue.offer_for_eviction(back)
 
 
 def _still_locked(queue: Queue, messages: Sequence[Message]) -> list[bytes]:
@@ -149,7 +149,7 @@ def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Seq
     return [message for message in messages if message.queue is queue]
 
 
-def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+def _make_ready(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
     """Return unlocked messages to their places; the deferred stay deferred."""
     ready = [message for message in messages if message.state is _ACTIVE]
     # Time to live does not end while a message is locked, but it goes on being counted.
@@ -157,4 +157,4 @@ def _give_back(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Tur
     if expired:
         expire(queue, expired, turn)
         ready = [message for message in ready if message.queue is queue]
-    queue.delivery.give_back(ready)
+    queue.delivery.put_back(ready)

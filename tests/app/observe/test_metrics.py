@@ -30,7 +30,7 @@ async def test_a_scrape_is_cut_into_parts(monkeypatch):
         await asyncio.sleep(0)
         passes += 1
         if passes == 10:
-            dialogue.namespace.drop("q7", 2, Turn())
+            dialogue.namespace.delete_if_exists("q7", 2, Turn())
             dialogue.namespace.declare({"new": QueueDefinition()}, 2, Turn())
     content, _ = scrape.result()
     assert passes > MANY

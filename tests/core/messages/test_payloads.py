@@ -54,7 +54,7 @@ OTHER = NamedPeer("OTHER")
 
 
 def resident_bytes(dialogue):
-    return dialogue.namespace._environment.payloads.resident_bytes
+    return dialogue.namespace._context.payloads.resident_bytes
 
 
 def texts(messages):
@@ -229,7 +229,7 @@ def test_a_scheduled_topic_message_is_read_back_when_due():
     dialogue = CoreDialogue(entities=entities, attach=False, budget_bytes=0)
     dialogue.serve(AttachSender(S, "t"), send(message("a", at_ms=START_MS + 1_000)))
     (scheduled,) = dialogue.namespace._directory.queue("t").index.walk()
-    dialogue.namespace._environment.payloads.evict(scheduled)
+    dialogue.namespace._context.payloads.evict(scheduled)
     dialogue.serve(Advance(1_000))
     effects = dialogue.serve(Peek(CLIENT, "p", "t/Subscriptions/x", 0, 9))
     assert ["a"] == [text_of(m) for m in effects[-1].value]

@@ -47,7 +47,7 @@ R2 = NamedPeer("R2")
 
 
 def in_parts(dialogue: CoreDialogue, size: int = 2) -> CoreDialogue:
-    dialogue.namespace._environment.backlog.part_messages = size
+    dialogue.namespace._context.backlog.part_messages = size
     return dialogue
 
 
@@ -171,7 +171,7 @@ def test_a_deleted_entity_is_gone_at_once_and_its_messages_in_parts():
         assert [MessagesDeleted] == [type(one) for one in dialogue.run(Tick()).records]
     assert {} == dialogue.commit().rows
     assert {} == dialogue.store.payloads
-    assert 0 == dialogue.namespace._environment.payloads.resident_bytes
+    assert 0 == dialogue.namespace._context.payloads.resident_bytes
 
 
 def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
@@ -243,7 +243,7 @@ def test_requests_that_waited_for_a_queue_that_was_deleted_are_refused(count):
 
 
 def forward_in_parts(dialogue: CoreDialogue, size: int = 2) -> CoreDialogue:
-    dialogue.namespace._environment.backlog.forwarded_max = size
+    dialogue.namespace._context.backlog.forwarded_max = size
     return dialogue
 
 

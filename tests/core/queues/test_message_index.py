@@ -103,9 +103,9 @@ def test_what_comes_back_comes_first():
     """In the order of numbers, before anything never taken."""
     ready = ReadyMessages()
     messages = [numbered(n) for n in range(1, 7)]
-    ready.arrive(messages)
+    ready.add(messages)
     taken = ready.take(4, 10**9)
-    ready.give_back([taken[3], taken[1]])
+    ready.put_back([taken[3], taken[1]])
     assert [2, 4, 5, 6] == numbers(ready.take(10, 10**9))
 
 
@@ -113,8 +113,8 @@ def test_what_has_left_its_queue_is_stepped_over():
     """Fresh or returned, and counts for nothing."""
     ready = ReadyMessages()
     messages = [numbered(n) for n in range(1, 6)]
-    ready.arrive(messages)
-    ready.give_back(ready.take(2, 10**9))
+    ready.add(messages)
+    ready.put_back(ready.take(2, 10**9))
     messages[0].queue = messages[2].queue = None
     assert 2 == ready.first.sequence_number
     assert [2, 4] == numbers(ready.take(2, 10**9))
@@ -128,7 +128,7 @@ def test_taking_ends_at_a_message_without_body():
     ready = ReadyMessages()
     messages = [numbered(n) for n in range(1, 4)]
     messages[1].body = None
-    ready.arrive(messages)
+    ready.add(messages)
     assert [1] == numbers(ready.take(9, 10**9))
     assert ready.blocked
     assert [2] == numbers(ready.to_read_ahead())
@@ -141,11 +141,11 @@ def test_what_came_back_is_read_in_parts():
     """The next one always, and no more than fits ahead."""
     ready = ReadyMessages()
     half = b"x" * (READ_AHEAD_MAX_BYTES // 2)
-    ready.arrive([numbered(n, half) for n in range(1, 6)])
+    ready.add([numbered(n, half) for n in range(1, 6)])
     taken = ready.take(5, 10**9)
     for message in taken:
         message.body = None
-    ready.give_back(reversed(taken))
+    ready.put_back(reversed(taken))
     assert [] == ready.take(1, 10**9)
     asked_for = numbers(ready.to_read_ahead())
     assert 1 == asked_for[0]
@@ -155,14 +155,14 @@ def test_what_came_back_is_read_in_parts():
 def test_taking_ends_when_there_are_enough_bytes():
     """With the message that reaches them."""
     ready = ReadyMessages()
-    ready.arrive([numbered(n, b"x" * 10) for n in range(1, 9)])
+    ready.add([numbered(n, b"x" * 10) for n in range(1, 9)])
     assert [1, 2, 3] == numbers(ready.take(9, 25))
 
 
 def test_what_was_taken_is_not_kept():
     """A long queue lets go of its messages as they leave, not when it is empty."""
     ready = ReadyMessages()
-    ready.arrive([numbered(n) for n in range(1, 20_001)])
+    ready.add([numbered(n) for n in range(1, 20_001)])
     for _ in range(100):
         ready.take(150, 10**9)
     kept = sum(message.queue is not None for message in ready._fresh)

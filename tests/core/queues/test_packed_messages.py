@@ -51,7 +51,7 @@ def new_dialogue(
     definition: EntityDefinition | None = None, messages_max: int = 0, **options
 ) -> CoreDialogue:
     dialogue = CoreDialogue(definition, budget_bytes=MIB, **options)
-    dialogue.namespace._environment.payloads.messages_max = messages_max
+    dialogue.namespace._context.payloads.messages_max = messages_max
     return dialogue
 
 
@@ -64,7 +64,7 @@ def packed_count(dialogue, path="q"):
 
 
 def payloads_of(dialogue):
-    return dialogue.namespace._environment.payloads
+    return dialogue.namespace._context.payloads
 
 
 def texts(messages):

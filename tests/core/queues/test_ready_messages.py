@@ -25,10 +25,10 @@ def test_a_body_is_read_though_what_was_given_back_before_it_is_in_memory():
     behind it must not wait for its body forever."""
     stays, paged = waiting(1), waiting(2, paged=True)
     ready = ReadyMessages()
-    ready.arrive([stays])
-    ready.give_back(ready.take(9, 100))
-    ready.arrive([paged])
-    ready.give_back(ready.take(9, 100))
+    ready.add([stays])
+    ready.put_back(ready.take(9, 100))
+    ready.add([paged])
+    ready.put_back(ready.take(9, 100))
     assert ready.blocked
     assert [paged] == ready.to_read_ahead()
 
@@ -37,8 +37,8 @@ def test_all_can_be_taken_in_order_whether_or_not_in_memory():
     """What was given back comes first, and what has left its queue is not among them."""
     first, gone, paged = waiting(1), waiting(2), waiting(3, paged=True)
     ready = ReadyMessages()
-    ready.arrive([first, gone, paged])
-    ready.give_back(ready.take(1, 100))
+    ready.add([first, gone, paged])
+    ready.put_back(ready.take(1, 100))
     gone.queue = None
     assert [first, paged] == ready.take_all()
     assert (0, []) == (len(ready), ready.take(9, 100))
@@ -51,7 +51,7 @@ def test_no_more_bytes_are_read_ahead_than_wait_to_be_delivered():
     for message in messages:
         message.size = size
     ready = ReadyMessages()
-    ready.arrive(messages)
+    ready.add(messages)
     assert [] == ready.take(1, 100)
     asked = [ready.to_read_ahead()]
     ready.blocked = False

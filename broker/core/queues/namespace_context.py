@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Environment:
+class NamespaceContext:
     """Injected sources and shared books."""
 
     reader: MessageReader
