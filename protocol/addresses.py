@@ -1,7 +1,7 @@
-"""Link addresses as clients write them, and what they mean.
+"""Parses link addresses.
 
-Every SDK spells the same entity differently: `queue`, `/queue`, `amqps://host:5672/queue`. Here the
-spelling ends; paths keep their case, since the core compares without it.
+SDKs write the same entity differently: `queue`, `/queue`, `amqps://host:5672/queue`. Paths keep their case, because
+the core ignores it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 
 
 class NodeKind(Enum):
-    """What a link can be attached to."""
+    """The kinds of nodes that a link can be attached to."""
 
     ENTITY = "entity"
     MANAGEMENT = "management"
@@ -28,21 +28,21 @@ class Address(NamedTuple):
 
     kind: NodeKind
     path: str
-    """Entity path, sub-queue suffix included; empty for `$cbs` and the namespace's own node."""
+    """Entity path with the sub-queue suffix. Empty for `$cbs` and the management node of the namespace."""
 
 
 def is_subscription(path: str) -> bool:
-    """Whether a path leads to a subscription or one of its sub-queues."""
+    """Whether a path is that of a subscription or one of its sub-queues."""
     return "/subscriptions/" in path.lower()
 
 
 def is_receive_only(path: str) -> bool:
-    """Whether nothing can be sent to what has this path: a subscription or a sub-queue."""
+    """Whether a path is that of a subscription or a sub-queue, to which nothing can be sent."""
     return is_subscription(path) or path.lower().endswith(DEAD_LETTER_SUFFIX)
 
 
 def parse(text: str) -> Address:
-    """Read a source or target address."""
+    """Returns the node of a source or target address."""
     path = text
     scheme, separator, rest = path.partition("://")
     if separator and scheme.isalpha():

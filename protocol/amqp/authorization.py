@@ -1,8 +1,7 @@
-"""What one AMQP connection may do: its namespace, its grants, and which links rest on them.
+"""What one AMQP connection may do: its namespace, its grants, and the claims that each link requires.
 
-Verifying is `protocol.identity`'s. In strict mode every link to an entity rests on grants that
-stand: it is not attached without them, and `links_without_claims` names it once they are gone. In development
-mode nothing is asked.
+`protocol.identity` verifies credentials. In strict mode a link to an entity requires claims: it is not attached
+without them, and `links_without_claims` returns it when they are gone. In development mode nothing is required.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ class ConnectionAuthorization:
         self.hostname = ""
         self._token_due_ms = NEVER_MS
         self.is_authenticated = False
-        """The client has shown a key or token that was good."""
+        """The client has shown a valid key or token."""
         self.namespace: str | None = None
-        """The one that the host name or a key selected; None so far."""
+        """The namespace that the host name or a key selected. None if none is selected yet."""
 
-    # --- who the client is ---------------------------------------------------------------------
+    # --- credentials ---------------------------------------------------------------------------
 
     def authenticate(self, user: str, password: str) -> bool:
-        """Take a rule's name and key as credentials of the connection, if they are right."""
+        """Keeps the name and key of a rule as credentials of the connection. Returns False if they are wrong."""
         if not self._identity.knows(user, password):
             return False
         self._credentials = (user, password)
         return True
 
     def open(self, hostname: str) -> None:
-        """The client named a host. Raises if its credentials are of another namespace."""
+        """Selects the namespace of a host. Raises `TokenRefused` if the credentials are of another namespace."""
         self.hostname = hostname
         self.namespace = self._identity.namespace_of_host(hostname)
         if self._credentials is not None:
@@ -73,9 +72,9 @@ class ConnectionAuthorization:
             self._token_due_ms = self._now_ms() + self._authorization_timeout_ms
 
     def put_token(self, audience: str, token: str) -> bool:
-        """Have what a token grants, and no more what an earlier one for the same path granted.
+        """Verifies a token and replaces the grant of an earlier token for the same path.
 
-        True if that leaves less than before. Raises `TokenRefused`.
+        Returns True if fewer claims are granted than before. Raises `TokenRefused`.
         """
         grant = self._identity.verify_token(
             token, audience, self._now_ms(), self.namespace, host=self.hostname
@@ -87,16 +86,16 @@ class ConnectionAuthorization:
         return replaced is not None and not replaced.claims <= grant.claims
 
     def delete_token(self, audience: str) -> None:
-        """Give up what a token granted."""
+        """Removes the grant of a token."""
         self._grants.drop(path_of(audience))
 
     @property
     def expected_namespace(self) -> str:
-        """The namespace that would be worked in if nothing else selected one."""
+        """The namespace that is used if nothing else selects one."""
         return self.namespace or self._identity.default_namespace
 
     def fix_namespace(self) -> str:
-        """The namespace to work in from now on; no later key can select another."""
+        """Returns the namespace that is used from now on. A later key cannot select another."""
         if self.namespace is None:
             self.namespace = self._identity.default_namespace
         return self.namespace
@@ -105,19 +104,19 @@ class ConnectionAuthorization:
         if self.namespace is None:
             self.namespace = grant.namespace
 
-    # --- what it may do ------------------------------------------------------------------------
+    # --- claims -------------------------------------------------------------------------------
 
     def has(self, claim: str, path: str) -> bool:
         """Whether the claim is granted on this path."""
         return self._has((claim, path))
 
     def authorize(self, claim: str, path: str) -> None:
-        """Raise `Unauthorized` unless the claim is granted on this path."""
+        """Raises `Unauthorized` unless the claim is granted on this path."""
         if not self._has((claim, path)):
             raise self._refusal((claim, path))
 
     def authorize_transaction(self) -> None:
-        """Raise `Unauthorized` unless the client has a token or key, for whatever it may be."""
+        """Raises `Unauthorized` unless the client has a valid token or key for anything."""
         if not self.has_any:
             raise Unauthorized(
                 "Unauthorized access. A transaction can be used once a token has been put. "
@@ -125,7 +124,7 @@ class ConnectionAuthorization:
             )
 
     def require(self, link: EngineLink, *needs: Need) -> None:
-        """Have a link rest on claims. Raises `Unauthorized` if one is not granted."""
+        """Records the claims that a link requires. Raises `Unauthorized` if one is not granted."""
         for need in needs:
             if not self._has(need):
                 raise self._refusal(need)
@@ -133,7 +132,7 @@ class ConnectionAuthorization:
             self._needs[link] = needs
 
     def forget(self, link: EngineLink) -> None:
-        """A link is gone."""
+        """Forgets the claims of a link."""
         self._needs.pop(link, None)
 
     def _has(self, need: Need) -> bool:
@@ -148,10 +147,10 @@ class ConnectionAuthorization:
 
     @property
     def has_any(self) -> bool:
-        """Whether the client has shown a token or key that still holds, where one is asked for."""
+        """Whether the client has a valid token or key, or none is required."""
         return not self._identity.strict or self._grants.any_holds(self._now_ms())
 
-    # --- and until when ------------------------------------------------------------------------
+    # --- expiry -------------------------------------------------------------------------------
 
     @property
     def is_overdue(self) -> bool:
@@ -159,23 +158,23 @@ class ConnectionAuthorization:
         return self._now_ms() >= self._token_due_ms
 
     def next_check_ms(self) -> int:
-        """When time alone will change something; `NEVER_MS` if it will not."""
+        """Returns when a grant expires or a token is overdue. `NEVER_MS` if there is no such time."""
         if not self._identity.strict:
             return NEVER_MS
         return min(self._token_due_ms, self._grants.next_expiry_ms())
 
     def links_without_claims(self) -> list[tuple[EngineLink, Unauthorized]]:
-        """Forget grants that have run out or whose key is gone; the links this leaves bare."""
+        """Removes grants that have expired or whose key was withdrawn. Returns the links whose claims are gone."""
         if not self._identity.strict:
             return []
         now_ms = self._now_ms()
         withdrawn = self._grants.keep(self._identity.is_still_valid)
         self._grants.keep(lambda grant: grant.expires_at_ms > now_ms)
-        why = "ExpiredToken: The token is expired, and no other was put in its place."
+        reason = "ExpiredToken: The token is expired, and no other was put in its place."
         if withdrawn:
-            why = "InvalidSignature: The key that signed the token was withdrawn."
+            reason = "InvalidSignature: The key that signed the token was withdrawn."
         return [
-            (link, Unauthorized(f"{why} Resource: '{self._resource(need[1])}'."))
+            (link, Unauthorized(f"{reason} Resource: '{self._resource(need[1])}'."))
             for link, needs in self._needs.items()
             if (need := next((one for one in needs if not self._has(one)), None)) is not None
         ]

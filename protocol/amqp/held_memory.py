@@ -1,9 +1,8 @@
-"""How much memory clients make the broker hold: sessions, links and messages that are not finished.
+"""How much memory clients make the broker hold: sessions, links and messages that have not arrived completely.
 
-Every connection has a budget, and all connections share one. When the shared budget is used up the
-connection that holds most of it is closed, so that a client which hoards cannot keep others from
-working. A client that has not shown a token yet, where one is asked for, has a much smaller budget, and
-shares it with its likes only.
+Every connection has a budget, and all connections share one. When the shared budget is used up, the connection that
+holds most of it is closed, so that one client cannot keep others from working. A connection that requires a token and
+has none yet has a much smaller budget, and shares one with all connections without a token.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from config.model.limits import Limits
 
 CONNECTION_BYTES = 64 * 1024
-"""What a connection takes by itself. Counted only while the client has shown no token: afterwards the
-number of connections is bounded."""
+"""The memory of a connection itself. Counted only until the client has a token: afterwards the number of
+connections is bounded."""
 SESSION_BYTES = 4 * 1024
 LINK_BYTES = 6 * 1024
 ATTACH_PLAIN_BYTES = 1024
@@ -30,21 +29,21 @@ PART_BYTES = 32 * 1024
 SMALL_PART_BYTES = 1024
 """See `SentBuffers`. Powers of two, because Proton's buffers grow to one."""
 DECODED_FACTOR = 16
-"""Proton keeps properties decoded, which takes about so many times the bytes on the wire."""
+"""Proton keeps properties decoded, which takes about 16 times their encoded size."""
 
 
 class MemoryBudget:
-    """What connections may hold together, and which of them hold how much."""
+    """How much connections may hold together, and which connections hold any."""
 
     def __init__(self, max_bytes: int, max_bytes_per_connection: int) -> None:
         self.max_bytes = max_bytes
         self.max_bytes_per_connection = max_bytes_per_connection
         self.used_bytes = 0
         self.holders: dict[HeldMemory, None] = {}
-        """Those that hold anything, the oldest first."""
+        """Connections that hold anything, the oldest first."""
 
     def largest(self) -> HeldMemory:
-        """The connection that holds most; of equals the oldest, which has had the most time to finish."""
+        """Returns the connection that holds most, and of equals the oldest."""
         return max(self.holders, key=lambda holder: holder.held_bytes)
 
 
@@ -75,11 +74,11 @@ class MemoryBudgets:
         self.unknown = MemoryBudget(
             limits.held_without_token_max_bytes, limits.held_without_token_per_connection_max_bytes
         )
-        """For clients that must show a token and have not."""
+        """For connections that require a token and have none yet."""
 
 
 class HeldMemory:
-    """The account of one connection. `close_connection` closes it when another needs its room."""
+    """The account of one connection. `close_connection` closes it when others need the memory."""
 
     def __init__(
         self, budgets: MemoryBudgets, close_connection: Callable[[], None], *, needs_token: bool
@@ -93,9 +92,9 @@ class HeldMemory:
             self.hold(CONNECTION_BYTES)
 
     def hold(self, size_bytes: int) -> bool:
-        """Account for more bytes; false if that is too much and the connection must end."""
+        """Adds bytes. Returns False if the connection holds too much and must be closed."""
         if self._is_over:
-            return True  # it is on its way out, and counts no more
+            return True  # the connection is closing and is not counted any more
         budget = self._budget
         self.held_bytes += size_bytes
         budget.used_bytes += size_bytes
@@ -110,7 +109,7 @@ class HeldMemory:
         return True
 
     def release(self, size_bytes: int) -> None:
-        """Account for fewer bytes."""
+        """Subtracts bytes."""
         if self._is_over:
             return
         self.held_bytes -= size_bytes
@@ -124,7 +123,7 @@ class HeldMemory:
         return self._budgets.sent_buffers
 
     def trust(self) -> None:
-        """The client has shown a valid token."""
+        """Moves the account to the larger budget, because the client has a valid token."""
         if self._is_over or self._budget is self._budgets.known:
             return
         held_bytes = self.held_bytes
@@ -133,21 +132,21 @@ class HeldMemory:
         self.hold(held_bytes - CONNECTION_BYTES)
 
     def evict(self) -> None:
-        """Close the connection: another needs its room, and it is the one that holds most."""
+        """Closes the connection, because others need the memory."""
         close_connection = self._close_connection
         self.end()
         if close_connection is not None:
             close_connection()
 
     def end(self) -> None:
-        """The connection is over, and what it held is free or about to be."""
+        """Subtracts everything, because the connection is closing."""
         self.release(self.held_bytes)
         self._is_over = True
         self._close_connection = None
 
     @property
     def refusal(self) -> str:
-        """Why the connection ends."""
+        """The text with which a connection is closed that holds too much."""
         if self._budget is self._budgets.unknown:
             return (
                 "Before a token is put, a connection may hold only a few links, sessions and bytes "
@@ -161,10 +160,10 @@ class HeldMemory:
 
 
 def link_bytes(attach_bytes: int) -> int:
-    """What a link takes that was attached with a frame of this size."""
+    """Returns the memory of a link that was attached with a frame of this size."""
     return LINK_BYTES + DECODED_FACTOR * max(0, attach_bytes - ATTACH_PLAIN_BYTES)
 
 
 def unshared_memory() -> HeldMemory:
-    """The account of a connection that is alone."""
+    """Returns an account that shares its budget with no other connection."""
     return HeldMemory(MemoryBudgets(RELAXED), lambda: None, needs_token=False)

@@ -1,7 +1,7 @@
-"""The tables between AMQP's words and Service Bus's: outcomes and settlements, errors and conditions.
+"""The mapping between AMQP and Service Bus: outcomes and settlements, errors and conditions.
 
-Outcomes arrive as intentions and go back as answers of the same type, which is what every SDK waits
-for; a rejection that carries an error means failure to all of them.
+A client sends an outcome to ask for a settlement, and gets an outcome of the same type as the answer, for which every
+SDK waits. All SDKs understand `rejected` with an error as a failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
 
 
 def settlement_of(outcome: Outcome | None) -> Settlement:
-    """What a receiver asks for. Settling without an outcome gives the message back unharmed."""
+    """Returns the settlement that an outcome asks for. Settling without an outcome releases the message."""
     if isinstance(outcome, Accepted):
         return COMPLETE
     if isinstance(outcome, Modified):
@@ -66,7 +66,8 @@ def wire_error(refusal: Refusal) -> WireError:
 
 
 def _dead_letter(outcome: Rejected) -> Settlement:
-    """Reason and description come in the info map; a generic client's own error serves as well."""
+    """Returns a dead-lettering with the reason and description of the info map, or else of the error, which generic
+    clients send."""
     info = dict(outcome.info or {})
     reason = _take_text(info, DEAD_LETTER_REASON)
     description = _take_text(info, DEAD_LETTER_DESCRIPTION)
@@ -79,7 +80,7 @@ def _dead_letter(outcome: Rejected) -> Settlement:
 
 
 def _take_text(info: dict[str, bytes], name: str) -> str | None:
-    """A text out of the map. Of any other type it is a property like those beside it, and stays."""
+    """Removes a string from the map and returns it. A value of another type is a property, and stays."""
     if name not in info:
         return None
     value = decode(info[name])[0]

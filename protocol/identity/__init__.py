@@ -1,8 +1,8 @@
-"""Who a client is and what it may do: pure checks, the same for AMQP and HTTP.
+"""Authentication and authorization, the same for AMQP and HTTP. No IO.
 
-A credential (`sas.py`, `bearer_tokens.py`, or a rule's name and key) is verified by `Identity` against the
-rules that stand at that moment and becomes a `Grant`: claims on a path and below, until it runs
-out. Which namespace is meant follows from the host name, else from whose key it was.
+`Identity` verifies a credential (`sas.py`, `bearer_tokens.py`, or the name and key of a rule) against the present
+authorization rules, and returns a `Grant`: claims on a path and below it, until the grant expires. The host name
+selects the namespace, or else the key.
 """
 
 from protocol.identity.grants import (

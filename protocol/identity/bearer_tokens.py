@@ -1,7 +1,6 @@
-"""Bearer tokens (JWT): believed in development, verified against configured keys in strict mode.
+"""Bearer tokens (JWT): accepted unverified in development mode, verified with configured keys in strict mode.
 
-Owns reading and verifying them and what their claims grant; time is the broker's, not the library's.
-The library behind verification is loaded only where keys are configured.
+Expiry is checked by the broker's clock, not by the library's. The library is imported only if keys are configured.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Verify = Callable[[str, int], Grant]
-    """Token and time in, grant out; raises `TokenRefused`."""
+    """Takes a token and the time, and returns the grant. Raises `TokenRefused`."""
 
 RIGHTS: Mapping[str, frozenset[str]] = {
     "send": frozenset({SEND}),
@@ -36,9 +35,9 @@ RIGHTS: Mapping[str, frozenset[str]] = {
     "azure service bus data receiver": frozenset({LISTEN}),
     "azure service bus data owner": ALL_CLAIMS,
 }
-"""What a word in `roles`, `scp` or `scope` grants, on the whole namespace."""
+"""The claims that a value of `roles`, `scp` or `scope` grants on the whole namespace."""
 
-# The key decides on the algorithm and never the token: a public key must not serve as a secret.
+# The key determines the algorithm, not the token: otherwise a public key could be used as a shared secret.
 _HMAC = ("HS256", "HS384", "HS512")
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _ELLIPTIC_CURVE = ("ES256", "ES384", "ES512", "ES256K")
@@ -48,7 +47,7 @@ _PEM_BLOCK = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTA
 
 
 def accept_unverified(token: str, now_ms: int) -> Grant:
-    """Development: whatever is well formed and not expired may do everything."""
+    """Returns a grant of all claims for a well-formed token that has not expired (development mode)."""
     parts = token.split(".")
     try:
         header, claims = (_json_part(part) for part in parts[:2])
@@ -62,11 +61,11 @@ def accept_unverified(token: str, now_ms: int) -> Grant:
 
 
 def refuse_bearer(token: str, now_ms: int) -> Grant:
-    """Strict, and there are no keys to verify a bearer token with."""
+    """Refuses every token, because no keys are configured (strict mode)."""
     del token, now_ms
     raise TokenRefused(
-        "InvalidToken: Bearer tokens are not taken, since no keys to verify them with are "
-        "configured (jwt_keys); use a shared access key."
+        "InvalidToken: Bearer tokens are not accepted, because no keys to verify them are "
+        "configured (jwt_keys). Use a shared access key."
     )
 
 
@@ -80,7 +79,7 @@ class Key:
 
 
 class Verifier:
-    """Strict: signature, issuer, audience and time are checked, rights are in the token."""
+    """Verifies signature, issuer, audience and times (strict mode). The token has the claims."""
 
     def __init__(
         self, keys: Sequence[Key], issuer: str | None = None, audience: str | None = None
@@ -90,7 +89,7 @@ class Verifier:
         self._audience = audience
 
     def verify(self, token: str, now_ms: int) -> Grant:
-        """The grant of a token; raises `TokenRefused`."""
+        """Returns the grant of a token. Raises `TokenRefused`."""
         claims = self._verified(token)
         expires_at_ms = _expiry(claims, now_ms)
         not_before = claims.get("nbf")
@@ -115,7 +114,7 @@ class Verifier:
             ) from None
         options = {
             "require": ["exp"],
-            "verify_exp": False,  # by the broker's clock instead
+            "verify_exp": False,  # checked by the broker's clock
             "verify_nbf": False,
             "verify_iat": False,
             "verify_aud": self._audience is not None,
@@ -133,7 +132,7 @@ class Verifier:
                     options=options,  # type: ignore[arg-type]
                 )
             except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidKeyError):
-                continue  # another key may fit
+                continue  # another key may match
             except jwt.InvalidTokenError as error:
                 raise TokenRefused(f"InvalidToken: {error}.") from None
             return claims
@@ -144,9 +143,9 @@ class Verifier:
 
 
 def read_keys(content: bytes) -> list[Key]:
-    """The keys in a file: a JWK set, one or more PEM blocks, or a shared secret.
+    """Returns the keys in a file: a JWK set, one or more PEM blocks, or a shared secret.
 
-    Raises `ValueError` saying what is wrong.
+    Raises `ValueError` with the reason.
     """
     text = content.strip()
     if not text:
@@ -194,7 +193,7 @@ def _pem_key(block: bytes) -> Key:
 
 
 def _words(claims: Mapping[str, Any]) -> Iterator[str]:
-    """What `roles` (a list), `scp` and `scope` (texts with blanks between words) say."""
+    """Yields the values of `roles` (a list), `scp` and `scope` (separated by spaces), in lower case."""
     for name in ("roles", "scp", "scope"):
         given = claims.get(name)
         if isinstance(given, str):

@@ -1,7 +1,6 @@
-"""What verified credentials allow: claims on a path and below it, until they run out.
+"""Grants of verified credentials: claims on a path and below it, until they expire.
 
-Owns how paths cover each other and what a connection holds at a moment; not how a credential is
-verified. Manage includes the other claims, and a grant never reaches above its path.
+Manage includes the other claims. A grant is not valid above its path.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ NEVER_MS = 1 << 62
 TOKEN_MAX_CHARACTERS = 32 * 1024
 """Tokens of Microsoft Entra ID with all their groups stay well below."""
 RESOURCE_MAX_CHARACTERS = 2048
-"""Of an audience: no entity has so long a path."""
+"""Maximum length of an audience. No entity has such a long path."""
 
 
 class TokenRefused(Unauthorized):
-    """The token itself is no good: its text starts with the code the service uses."""
+    """The token is not valid. The text begins with the code that the service uses."""
 
 
 class KeyRule(NamedTuple):
-    """An authorization rule and where it holds."""
+    """An authorization rule, and where it is valid."""
 
     rule: AuthorizationRule
     path: str = ""
     """Lower-case path of the entity that declares it; empty for the whole namespace."""
     namespace: str | None = None
-    """None: every namespace."""
+    """None: it is valid in every namespace."""
 
     @property
     def claims(self) -> frozenset[str]:
-        """What its keys allow."""
+        """The claims of its keys."""
         return ALL_CLAIMS if MANAGE in self.rule.rights else self.rule.rights
 
     def holds_on(self, path: str) -> bool:
-        """Whether it holds on what has this path in lower case: the entity that declares it, its
-        sub-queues and nodes, and the subscriptions of a topic. `orders/eu` is another entity."""
+        """Whether it is valid for a path in lower case: that of the entity that declares it, its sub-queues and nodes,
+        and the subscriptions of a topic. `orders/eu` is another entity."""
         if not self.path or path == self.path:
             return True
         below = path[len(self.path) :] if path.startswith(self.path) else ""
@@ -57,7 +56,7 @@ class KeyRule(NamedTuple):
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """Its keys as they sign: the text itself, whatever it would decode to."""
+        """Its keys as they sign: the text itself, not what it encodes."""
         return tuple(
             key.encode() for key in (self.rule.primary_key, self.rule.secondary_key) if key
         )
@@ -65,7 +64,7 @@ class KeyRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a verified credential allows, on a path and below."""
+    """The claims of a verified credential, on a path and below it."""
 
     claims: frozenset[str]
     path: str = ""
@@ -77,17 +76,17 @@ class Grant:
 
     @property
     def namespace(self) -> str | None:
-        """The only namespace it is good for; None: any."""
+        """The namespace in which it is valid. None: any."""
         return None if self.key_rule is None else self.key_rule.namespace
 
     def reaches(self, path: str) -> bool:
-        """Whether it is good for what has this path in lower case: its own path or one below it,
-        and of a rule's key no more than the entity that declares the rule."""
+        """Whether it is valid for a path in lower case: its own path or one below it, and for a key only within the
+        entity that declares the rule."""
         return covers(self.path, path) and (self.key_rule is None or self.key_rule.holds_on(path))
 
 
 class Grants:
-    """What one connection has been granted: by its own credentials, and by tokens, one a path."""
+    """The grants of one connection: by its own credentials, and by tokens, one for each path."""
 
     def __init__(self, tokens_max: int) -> None:
         self._tokens_max = tokens_max
@@ -95,11 +94,11 @@ class Grants:
         self._tokens: dict[str, Grant] = {}
 
     def set_connection_grants(self, grants: Iterable[Grant]) -> None:
-        """Have these for as long as the connection lasts."""
+        """Sets the grants that are valid until the connection ends."""
         self._connection_grants = tuple(grants)
 
     def put(self, grant: Grant) -> Grant | None:
-        """Have the grant of a token, in place of what an earlier one gave for the same path."""
+        """Adds the grant of a token. Returns the grant of an earlier token for the same path, which it replaces."""
         replaced = self._tokens.get(grant.path)
         if replaced is None and len(self._tokens) >= self._tokens_max:
             raise QuotaExceeded("Too many tokens were put on this connection.")
@@ -107,30 +106,30 @@ class Grants:
         return replaced
 
     def drop(self, path: str) -> None:
-        """Forget the token for this path."""
+        """Removes the token for this path."""
         self._tokens.pop(path, None)
 
     def allow(self, claim: str | None, path: str, now_ms: int) -> bool:
-        """Whether any of them covers a claim on a path now; None stands for any claim."""
+        """Whether a claim is granted on a path now. None means any claim."""
         return any(
             grant.expires_at_ms > now_ms and (claim is None or claim in grant.claims)
             for grant in self._covering(path)
         )
 
     def any_holds(self, now_ms: int) -> bool:
-        """Whether any of them has not run out."""
+        """Whether any grant has not expired."""
         grants = (*self._connection_grants, *self._tokens.values())
         return any(grant.expires_at_ms > now_ms for grant in grants)
 
     def keep(self, good: Callable[[Grant], bool]) -> bool:
-        """Forget all that are not good any more; whether there were any."""
+        """Removes all grants for which `good` returns False. Returns whether there were any."""
         before = len(self._connection_grants) + len(self._tokens)
         self._connection_grants = tuple(filter(good, self._connection_grants))
         self._tokens = {path: grant for path, grant in self._tokens.items() if good(grant)}
         return len(self._connection_grants) + len(self._tokens) < before
 
     def next_expiry_ms(self) -> int:
-        """When the first of them runs out; `NEVER_MS` if none does."""
+        """Returns when the first token expires. `NEVER_MS` if none does."""
         return min((grant.expires_at_ms for grant in self._tokens.values()), default=NEVER_MS)
 
     def _covering(self, path: str) -> Iterator[Grant]:
@@ -147,7 +146,7 @@ class Grants:
 
 
 def covers(granted: str, path: str) -> bool:
-    """Whether a grant on one path reaches another: the same, below it, or the whole namespace."""
+    """Whether a grant on one path is valid for another: the same, one below it, or any if it is empty."""
     path = path.lower()
     return not granted or path == granted or path.startswith(granted + "/")
 
@@ -173,7 +172,7 @@ def spelled_path_of(resource: str) -> str:
 
 
 def expired(expires_at_ms: int) -> TokenRefused:
-    """The refusal of a token whose time is over, in the service's words."""
+    """Returns the refusal of an expired token, worded as by the service."""
     try:
         at = datetime.fromtimestamp(expires_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
@@ -182,7 +181,7 @@ def expired(expires_at_ms: int) -> TokenRefused:
 
 
 def missing_claim(claim: str, resource: str) -> Unauthorized:
-    """The refusal of a client whose credentials do not go far enough."""
+    """Returns the refusal of a client that does not have a claim."""
     return Unauthorized(
         f"Unauthorized access. '{claim}' claim(s) are required to perform this operation. "
         f"Resource: '{resource}'."

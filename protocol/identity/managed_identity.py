@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.identity.grants import Grant
 
 LIFETIME_S = 24 * 3600
-"""As long as Azure's own; the libraries ask for the next one after half of it."""
+"""As long as Azure's. Client libraries ask for the next token after half of it."""
 
 ISSUER = "urn:peeklock:managed-identity"
 KEY_ID = "peeklock-managed-identity"
@@ -34,40 +34,40 @@ _CLOUD_HOSTS = (".servicebus.windows.net",)
 
 
 def is_for_service_bus(resource: str) -> bool:
-    """Whether a resource that a token is asked for is Service Bus, as the SDKs name it."""
+    """Whether the resource for which a token is requested is Service Bus, as the SDKs name it."""
     try:
         host = (urlsplit(resource).hostname or "").lower()
-    except ValueError:  # brackets that are no IPv6 address
+    except ValueError:  # brackets without an IPv6 address
         return False
     return host in _HOSTS or host.endswith(_CLOUD_HOSTS)
 
 
 class TokenRequest(NamedTuple):
-    """What a client that asks for a token has shown."""
+    """The fields of a client's request for a token."""
 
     secret: str | None
     resource: str | None
     is_local: bool
-    """Whether it runs on the broker's own machine."""
+    """Whether the client runs on the machine of the broker."""
 
 
 class ManagedIdentity:
-    """The identity of whoever may ask this broker for a token."""
+    """Issues and verifies the tokens of this broker."""
 
     def __init__(self, shared_access_key: str) -> None:
         self._signing_key = _derived(shared_access_key, "token signature")
         self.secret = _derived(shared_access_key, "identity header").hex()
-        """What `IDENTITY_HEADER` holds."""
+        """The value of `IDENTITY_HEADER`."""
         self._verifier = Verifier([Key(self._signing_key, ("HS256",), KEY_ID)], ISSUER)
 
     def knows(self, secret: str) -> bool:
-        """Whether a client has shown the right secret."""
-        # A header may hold any bytes; those that are no text arrive as surrogates.
+        """Whether a secret is the right one."""
+        # A header may contain any bytes. Those that are not UTF-8 arrive as surrogates.
         shown = secret.encode("utf-8", "surrogateescape")
         return hmac.compare_digest(shown, self.secret.encode())
 
     def token(self, resource: str, now_ms: int) -> str:
-        """A new token, which the broker accepts in strict authorization, too."""
+        """Returns a new token, which the broker accepts in strict mode too."""
         now_s = now_ms // 1000
         header = {"alg": "HS256", "typ": "JWT", "kid": KEY_ID}
         claims = {
@@ -84,7 +84,7 @@ class ManagedIdentity:
         return f"{signed}.{_base64(signature)}"
 
     def issued(self, token: str) -> bool:
-        """Whether a token claims to be issued by this broker; `verify` checks that."""
+        """Whether a token names this broker as issuer. `verify` checks that."""
         part = token.partition(".")[0]
         try:
             header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
@@ -93,7 +93,7 @@ class ManagedIdentity:
         return isinstance(header, dict) and header.get("kid") == KEY_ID
 
     def verify(self, token: str, now_ms: int) -> Grant:
-        """The grant of a token issued here; raises `TokenRefused`."""
+        """Returns the grant of a token of this broker. Raises `TokenRefused`."""
         return self._verifier.verify(token, now_ms)
 
 

@@ -1,7 +1,7 @@
-"""Shared access signatures: taken apart, checked against a key, and made.
+"""Shared access signatures: reads them, checks them with a key, and makes them.
 
-Owns the token's form; which keys there are and what they allow is not known here. A signature is
-over `sr` exactly as the client spelled it, so that text is never encoded anew.
+`verification.py` knows the keys. The signature is of `sr` exactly as the client encoded it, so that text is never
+encoded again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from protocol.identity.grants import NEVER_MS, TokenRefused, host_of, path_of
 
 PREFIX = "SharedAccessSignature "
 ENCODED_TIMES_MAX = 3
-"""Some clients encode a field twice. Without a bound, decoding would take time by the square of its
-length, before any key is checked."""
+"""Some clients encode a field twice. Without a bound, decoding would take quadratic time before any key is
+checked."""
 
 
 class SasToken(NamedTuple):
-    """A token's fields."""
+    """The fields of a token."""
 
     resource: str
     """`sr`, still encoded."""
@@ -32,31 +32,31 @@ class SasToken(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path it is for, empty for a whole namespace."""
+        """The path of the resource. Empty for the whole namespace."""
         return path_of(_unquote_fully(self.resource))
 
     @property
     def host(self) -> str:
-        """The host that it is for, without a port."""
+        """The host of the resource, without port."""
         return host_of(_unquote_fully(self.resource))
 
     @property
     def expires_at_ms(self) -> int:
-        """When it runs out."""
+        """When the token expires."""
         return min(int(unquote(self.expiry)) * 1000, NEVER_MS)
 
     def is_signed_with(self, key: bytes) -> bool:
-        """Whether this key made its signature."""
+        """Whether the signature was made with this key."""
         return hmac.compare_digest(self.signature, _signature(key, self.resource, self.expiry))
 
 
 def is_sas(token: str) -> bool:
-    """Whether a token claims to be one; the type a client names for it may be wrong."""
+    """Whether a token has the prefix of a shared access signature. The token type of the client may be wrong."""
     return token[: len(PREFIX)].lower() == PREFIX.lower()
 
 
 def read(token: str) -> SasToken:
-    """Take a token apart; raises `TokenRefused`."""
+    """Returns the fields of a token. Raises `TokenRefused`."""
     fields = {}
     for part in token[len(PREFIX) :].strip().split("&"):
         name, _, value = part.partition("=")
@@ -68,7 +68,7 @@ def read(token: str) -> SasToken:
             base64.b64decode(unquote(fields["sig"]), validate=True),
             _unquote_fully(fields["skn"]),
         )
-        read_token.expires_at_ms  # noqa: B018 -- a number, or it raises
+        read_token.expires_at_ms  # noqa: B018 -- raises ValueError if it is not a number
     except (KeyError, ValueError):
         raise TokenRefused(
             "MalformedToken: The token is not a shared access signature: it must carry sr, "
@@ -78,14 +78,14 @@ def read(token: str) -> SasToken:
 
 
 def make(resource: str, key_name: str, key: str, expires_at_s: int) -> str:
-    """A token as SDKs make it."""
+    """Returns a token as SDKs make it."""
     encoded, expiry = quote_plus(resource), str(expires_at_s)
     signature = quote_plus(base64.b64encode(_signature(key.encode(), encoded, expiry)))
     return f"{PREFIX}sr={encoded}&sig={signature}&se={expiry}&skn={quote_plus(key_name)}"
 
 
 def _signature(key: bytes, resource: str, expiry: str) -> bytes:
-    # A header that is no UTF-8 comes with its bytes as surrogates: such a signature is only wrong.
+    # Header bytes that are not UTF-8 arrive as surrogates. Such a signature is wrong, and must not raise.
     text = f"{resource}\n{expiry}".encode("utf-8", "surrogatepass")
     return hmac.digest(key, text, hashlib.sha256)
 

@@ -1,7 +1,7 @@
-"""From credentials to grants, by the rules that stand at that moment.
+"""Verifies credentials with the present authorization rules, and returns grants.
 
-Owns which rule a credential fits and which namespace that selects; reading tokens is `sas.py`'s and
-`bearer_tokens.py`'s. A key reaches no further than the entity its rule is declared on.
+Finds the rule of a credential and the namespace that it selects. A key is valid only within the entity on which its rule
+is declared.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class KeyRuleSource(Protocol):
-    """Where rules are found, as they are now."""
+    """The present authorization rules."""
 
     def named(self, key_name: str, namespace: str | None) -> Iterable[KeyRule]:
-        """Every rule of a name that holds in a namespace, or, for None, in any of them."""
+        """Returns the rules of a name that are valid in a namespace, or in any namespace for None."""
 
 
 class Identity:
@@ -51,19 +51,19 @@ class Identity:
         verify_bearer: bearer_tokens.Verify | None = None,
     ) -> None:
         self.strict = strict
-        """False: bearer tokens are believed, and who shows no token may do everything."""
+        """False: bearer tokens are not verified, and a client without token may do everything."""
         self._key_rules = key_rules
         self._namespaces = namespaces
         self.default_namespace = default_namespace
-        """The one that answers on any host name."""
+        """The namespace of host names that name no other."""
         self._own_hosts = {*LOOPBACK_HOSTS, *(host.lower() for host in own_hosts)}
-        """Names of this broker: a token for one of them is good by all of them."""
+        """Host names of this broker. A token for one of them is valid for all of them."""
         self._verify_bearer = verify_bearer or (
             bearer_tokens.refuse_bearer if strict else bearer_tokens.accept_unverified
         )
 
     def namespace_of_host(self, hostname: str) -> str | None:
-        """The namespace that goes by a host's name or by its first label; None if none does."""
+        """Returns the namespace with the name of a host or of its first label, or None."""
         host = hostname.partition(":")[0].lower()
         if host in self._namespaces:
             return host
@@ -81,10 +81,10 @@ class Identity:
         host: str = "",
         entity: str | None = None,
     ) -> Grant:
-        """The grant a token gives on an audience; raises `TokenRefused`.
+        """Returns the grant of a token on an audience. Raises `TokenRefused`.
 
-        Without a namespace the key selects one: the grant says which. `host` is what the client
-        calls this broker, and `entity` the path of what it is about, if the audience says more.
+        Without a namespace the key selects one, which the grant names. `host` is the host name that the client uses
+        for this broker. `entity` is the path of the entity, if the audience is longer.
         """
         if len(token) > TOKEN_MAX_CHARACTERS:
             raise TokenRefused(
@@ -108,7 +108,7 @@ class Identity:
         if not fitting:
             raise TokenRefused(
                 "InvalidSignature: The token has an invalid signature. No key of a rule "
-                f"'{read.key_name}' that holds here made it; check SharedAccessKeyName and "
+                f"'{read.key_name}' that is valid here made it; check SharedAccessKeyName and "
                 "SharedAccessKey of the connection string."
             )
         if read.expires_at_ms <= now_ms:
@@ -122,8 +122,8 @@ class Identity:
         return Grant(rule.claims, path, read.expires_at_ms, rule, key)
 
     def _is_own_host(self, named: str, called: str) -> bool:
-        """Whether a token for the one host is good where the client calls this broker by the other:
-        they are the same, or two names of this broker, or of one of its namespaces."""
+        """Whether a token for host `named` is valid if the client uses host `called`: both are the same, or two names
+        of this broker, or two names of one namespace."""
         called = host_of(called)
         if not self.strict or not called or named == called:
             return True
@@ -133,13 +133,13 @@ class Identity:
         return namespace is not None and namespace == self.namespace_of_host(called)
 
     def knows(self, user: str, password: str) -> bool:
-        """Whether these are a rule's name and its key, in whichever namespace."""
+        """Whether these are the name and a key of a rule in any namespace."""
         return bool(self._fitting(user, password, None))
 
     def verify_plain(self, user: str, password: str, namespace: str | None = None) -> list[Grant]:
-        """The grants of a rule's name and key, as SASL PLAIN carries them; none if they are wrong.
+        """Returns the grants of the name and key of a rule, as in SASL PLAIN. Empty if they are wrong.
 
-        Without a namespace the key selects one; raises `TokenRefused` where it could be several.
+        Without a namespace the key selects one. Raises `TokenRefused` if there are several.
         """
         return [
             Grant(rule.claims, rule.path, key_rule=rule, key=key)
@@ -158,7 +158,7 @@ class Identity:
         ]
 
     def is_still_valid(self, grant: Grant) -> bool:
-        """Whether the rule behind a grant still has that key and still allows as much."""
+        """Whether the rule of a grant still has the key and all claims of the grant."""
         used = grant.key_rule
         return used is None or any(
             rule.path == used.path
@@ -171,10 +171,10 @@ class Identity:
     def _selected(
         self, fitting: Sequence[tuple[KeyRule, bytes]]
     ) -> Sequence[tuple[KeyRule, bytes]]:
-        """Of rules that fit, those of one namespace, widest first.
+        """Returns the matching rules of one namespace, those of the whole namespace first.
 
-        A key that holds everywhere selects none, and one that several namespaces know selects the
-        one that answers on any host name.
+        A key that is valid everywhere selects no namespace. A key of several namespaces selects the default
+        namespace. Raises `TokenRefused` if that is not one of them.
         """
         namespaces = {rule.namespace for rule, _ in fitting}
         if len(namespaces) > 1:
@@ -183,7 +183,7 @@ class Identity:
                 known = ", ".join(sorted(name for name in namespaces if name))
                 raise TokenRefused(
                     f"InvalidSignature: The namespaces {known} know this key; "
-                    "name one of them in the host name."
+                    "use one of them as host name."
                 )
             fitting = [(rule, key) for rule, key in fitting if rule.namespace == chosen]
         return sorted(fitting, key=lambda one: len(one[0].path))

@@ -1,8 +1,8 @@
-"""A receiver that asked for copies: it looks at messages and neither locks nor takes them.
+"""A link of a receiver with distribution mode `copy`: it browses messages, and neither locks nor removes them.
 
-Owns how far a client has looked; what there is to see is the core's answer to a peek. A browser sees
-what is there when it asks: it is not told of what comes later until it grants credit again. It asks no
-faster than the client reads, and all browsers of a connection take turns.
+Owns the position up to which a client has browsed; the core answers peeks. A client gets the messages that are there
+when it gives credit, and later messages only after it gives credit again. Peeks are not submitted faster than
+the client reads, and a connection has few peeks at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 ASKED_AT_ONCE_MAX = 100
 BROWSERS_AT_ONCE_MAX = 4
-"""Links of a connection that may wait for copies at the same time. Each is given about a megabyte, so
-that is what a connection can have in memory before its socket says that it takes no more."""
+"""How many links of a connection may wait for a peek at the same time. Each answer is about a megabyte, so this
+bounds the memory of a connection before its socket is full."""
 
 
 class BrowsingTurns:
-    """Lets the browsing links of one connection ask a few at a time, in the order they wanted to."""
+    """Limits how many browsing links of a connection peek at a time. The others wait in order."""
 
     def __init__(self) -> None:
         self._asking: set[BrowsingLink] = set()
@@ -38,32 +38,32 @@ class BrowsingTurns:
         self._is_paused = False
 
     def request(self, browser: BrowsingLink) -> None:
-        """Have a browser ask, now or when it is its turn."""
+        """Lets a link peek, now or after others."""
         self._waiting.append(browser)
         self._go_on()
 
     def answered(self, browser: BrowsingLink) -> None:
-        """A browser has been answered: another may ask."""
+        """Lets the next link peek, because a link has its answer."""
         self._asking.discard(browser)
         self._go_on()
 
     def forget(self, browser: BrowsingLink) -> None:
-        """A browser is gone."""
+        """Removes a link that is detached."""
         if browser in self._waiting:
             self._waiting.remove(browser)
         self.answered(browser)
 
     def clear(self) -> None:
-        """All links are gone."""
+        """Removes all links."""
         self._asking.clear()
         self._waiting.clear()
 
     def pause(self) -> None:
-        """The socket takes no more for now."""
+        """Starts no more peeks, because the write buffer of the socket is full."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """The socket takes more again."""
+        """Continues after `pause`."""
         self._is_paused = False
         self._go_on()
 
@@ -75,7 +75,7 @@ class BrowsingTurns:
 
 
 class BrowsingLink:
-    """A link on which the client receives copies of what waits in a queue."""
+    """A link on which the client receives copies of the messages in a queue."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class BrowsingLink:
         self._shown = 0
 
     def begin(self) -> None:
-        """Look whether there is such a queue; the answer grants the link or refuses it."""
+        """Peeks at the queue. The link is granted or refused with the answer."""
         self._request()
 
     # --- from the client -----------------------------------------------------------------------
 
     def on_flow(self) -> None:
-        """The client wants to see more."""
+        """Peeks at more messages if the client has given credit."""
         engine, link = self._engine, self._link
         if self._asking or engine.queued(link):
             return
@@ -124,12 +124,12 @@ class BrowsingLink:
         outcome: Outcome | None,
         settled: bool,
     ) -> None:
-        """Whatever the client thinks of a copy, the message stays as it is."""
+        """Settles copies. The outcome does not change the message."""
         self._engine.settle(self._link, deliveries, None if settled else outcome)
         self._touch()
 
     def on_detach(self) -> None:
-        """Nothing is held for a client that only looks."""
+        """Removes the link. The core does not know it."""
         self._turns.forget(self)
 
     def _request(self) -> None:
@@ -137,7 +137,7 @@ class BrowsingLink:
         self._turns.request(self)
 
     def ask(self) -> bool:
-        """Look for messages; false if the client takes none any more."""
+        """Submits a peek. Returns False if the client has no credit any more."""
         engine, link = self._engine, self._link
         count = min(engine.credit(link), ASKED_AT_ONCE_MAX) if link.is_attached else 1
         if link.closed or count <= 0:
@@ -152,7 +152,7 @@ class BrowsingLink:
     # --- from the core -------------------------------------------------------------------------
 
     def receive(self, effect: Effect) -> None:
-        """Show what was found."""
+        """Sends the messages that a peek found, or grants or refuses the link."""
         if not isinstance(effect, Reply):
             return
         self._asking = False

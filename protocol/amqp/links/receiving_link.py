@@ -70,9 +70,9 @@ class ReceivingLink:
         self._from_topic = is_subscription(path)
         self._session_filter = session_filter or SessionFilterAnswer()
         self._unsettled: dict[Delivery, bytes] = {}
-        """Lock tokens of what the client may still settle."""
+        """Lock tokens of the deliveries that the client may still settle."""
         self._held: dict[Delivery, bytes] = {}
-        """Those of them that wait for a transaction, or waited for one that was rolled back."""
+        """Transaction ids of the deliveries that the client has settled provisionally, also after a rollback."""
         self._untagged = 0
         self._paused = False
 
@@ -81,18 +81,18 @@ class ReceivingLink:
     def on_outcomes(
         self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
     ) -> None:
-        """The client settled deliveries, or says how it wants them settled."""
+        """Submits the settlement of deliveries."""
         transaction_id = None
         if isinstance(outcome, Transactional):
             transaction_id = outcome.transaction_id
             outcome = outcome.outcome
         if isinstance(outcome, Received) and not settled:
-            return  # how far it has got says nothing about what it wants
+            return  # the state `received` is not an outcome
         if settled and transaction_id is not None and self._held:
             deliveries = self._settle_repeated(deliveries, transaction_id)
         # In a transaction the client may settle again, if it is rolled back.
-        is_last_word = settled or transaction_id is None
-        token_of = self._unsettled.pop if is_last_word else self._unsettled.get
+        is_final = settled or transaction_id is None
+        token_of = self._unsettled.pop if is_final else self._unsettled.get
         tokens: list[bytes] = []
         known: list[Any] = []
         for delivery in deliveries:
@@ -132,42 +132,42 @@ class ReceivingLink:
         return others
 
     def on_flow(self) -> None:
-        """Credit, drain or the session window changed."""
+        """Submits the credit, because credit, drain or the session window changed."""
         self._offer_credit(self._engine.draining(self._link))
 
     def on_detach(self) -> None:
-        """The client is done with this link; its locks stand until they expire."""
+        """Detaches the link from the core. Its locks stay until they expire."""
         self._unsettled.clear()
         self._held.clear()
         self._submit(Detach([self]))
 
     def pause(self) -> None:
-        """The socket is full: what the core has not handed out yet stays with it."""
+        """Withdraws the credit, because the write buffer of the socket is full."""
         self._paused = True
         self._submit(Credit(self, self._link.sent))
 
     def resume(self) -> None:
-        """The socket has room again."""
+        """Submits the credit again."""
         self._paused = False
         self._offer_credit(self._engine.draining(self._link))
 
     def _offer_credit(self, drain: bool) -> None:
         engine, link = self._engine, self._link
         if self._paused or engine.queued(link):
-            # Proton rescans whatever it cannot send at every write: never let a backlog form.
+            # Proton scans all queued deliveries at every write, so they must stay few.
             return
         self._submit(Credit(self, link.sent + engine.credit(link), drain))
 
     # --- from the core -------------------------------------------------------------------------
 
     def receive(self, effect: Effect) -> None:
-        """Tell the client."""
+        """Applies an effect of the core."""
         _RECEIVER_EFFECTS[type(effect)](self, effect)
         self._touch()
 
     def _deliver(self, effect: Deliver) -> None:
         if self._link.closed:
-            return  # what was locked for it may have left memory again
+            return  # the bodies of its messages may have been paged out
         heads = []
         bodies = []
         tags = []
@@ -203,7 +203,7 @@ class ReceivingLink:
         self._engine.settle(self._link, effect.handles, answer)
 
     def _settlement_held(self, effect: SettlementHeld) -> None:
-        """The provisional answer (AMQP 1.0, section 4.4.2): SDKs wait for it, and not for more."""
+        """Sends the provisional outcome (AMQP 1.0, section 4.4.2). SDKs wait for it, and for nothing else."""
         answer = Transactional(effect.transaction_id, ANSWERS[effect.settlement.kind])
         self._engine.update(self._link, effect.handles, answer)
 
@@ -213,8 +213,8 @@ class ReceivingLink:
         self._engine.settle_refused(self._link, effect.handles, error)
 
     def _forget(self, handles: Sequence[Delivery]) -> None:
-        """Deliveries end that waited for a transaction. The client may have let go of one, and its
-        memory may be another's by now: see `EngineLink.unsettled`."""
+        """Forgets deliveries that waited for a transaction. The client may have settled one, and Proton may have
+        reused its memory for another: see `EngineLink.unsettled`."""
         if self._held:
             for handle in handles:
                 if self._link.unsettled.get(handle) is handle:
@@ -222,9 +222,9 @@ class ReceivingLink:
                     self._unsettled.pop(handle, None)
 
     def _transaction_refused(self, effect: TransactionRefused) -> None:
-        """The client settled deliveries in a transaction that is not known. There is no answer to
-        a settled disposition, so the link ends with the error. What it has sent meanwhile for other
-        transactions still counts, or they would be committed in part."""
+        """Detaches the link with the error, because the client settled deliveries in an unknown transaction and a
+        settled disposition has no answer. What the client has sent meanwhile for other transactions still counts;
+        otherwise they would be committed in part."""
         error = self._context.refuse(effect.error, entity=self.path, operation="settle")
         self._engine.detach(self._link, error)
         self._submit(Detach([self]))
@@ -254,8 +254,8 @@ class ReceivingLink:
         )
         self._unsettled.clear()
         self._held.clear()
-        # A client may be settling one of these just now, and some SDKs wait for the answer even
-        # after the link has ended.
+        # The client may just have sent a disposition for one of these, and some SDKs wait for the
+        # answer even after the link is detached.
         self._engine.settle_refused(self._link, list(self._link.unsettled), error)
         self._engine.detach(self._link, error)
 

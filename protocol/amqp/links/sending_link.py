@@ -67,7 +67,7 @@ class SendingLink:
     def on_transfers(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> None:
-        """Messages arrived."""
+        """Submits messages that arrived. Refuses those that cannot be decoded."""
         if kind.batch:
             for delivery, payload in zip(deliveries, payloads, strict=True):
                 self._on_batch(delivery, payload, kind)
@@ -91,7 +91,7 @@ class SendingLink:
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        """A message over the link's limit is arriving; its bytes are not kept."""
+        """Refuses a message that is over the link's limit."""
         del beginning
         error = MessageSizeExceeded(
             f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
@@ -100,13 +100,13 @@ class SendingLink:
         if settled:
             self._context.refuse(
                 error, entity=self.path, operation="send"
-            )  # logged; nobody to tell
+            )  # only logged: the client settled the message
             self._settle_presettled([delivery])
         else:
             self._refuse(delivery, error)
 
     def on_detach(self) -> None:
-        """The client is done with this link."""
+        """Detaches the link from the core."""
         self._submit(Detach([self]))
 
     def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
@@ -140,7 +140,7 @@ class SendingLink:
     def _readable(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> tuple[list[Message], list[Delivery]]:
-        """Keep what can be read and refuse the rest, one by one."""
+        """Returns the messages that can be decoded, with their deliveries. Refuses the others, one by one."""
         messages = []
         handles = []
         for delivery, payload in zip(deliveries, payloads, strict=True):
@@ -156,14 +156,14 @@ class SendingLink:
         return messages, handles
 
     def _fail_transaction(self, kind: TransferKind, error: BrokerError) -> None:
-        """A message will not be taken: neither will what else is in its transaction."""
+        """Fails the transaction of a message that is refused, so that the rest of it is not committed."""
         if kind.transaction_id is not None:
             self._submit(SetRollbackOnly(kind.transaction_id, self._engine, error))
 
     # --- from the core -------------------------------------------------------------------------
 
     def receive(self, effect: Effect) -> None:
-        """Tell the client."""
+        """Applies an effect of the core."""
         _SENDER_EFFECTS[type(effect)](self, effect)
         self._touch()
 
@@ -176,7 +176,7 @@ class SendingLink:
             self._link,
             max_message_size_bytes=effect.max_message_size_bytes,
             credit=self._credit_window,
-            # SDKs fill batches up to this, those that do not know it up to the message size.
+            # SDKs fill batches up to this size; those that do not know this property, up to the message size.
             properties={"com.microsoft:max-message-batch-size": encode(ULong(batch_max_bytes))},
         )
 
@@ -209,14 +209,14 @@ class SendingLink:
         if effect.handle is None:
             self._context.refuse(
                 effect.error, entity=self.path, operation="send"
-            )  # logged, as promised
+            )  # only logged: the client settled the message
             return
         self._transactions.pop(effect.handle, None)
         self._refuse(effect.handle, effect.error)
 
     def _transaction_refused(self, effect: TransactionRefused) -> None:
-        """The client sent settled messages in a transaction that is not known: nothing else can
-        tell it that they are lost."""
+        """Detaches the link, because the client sent settled messages in an unknown transaction. There is no other
+        way to report that they are lost."""
         error = self._context.refuse(effect.error, entity=self.path, operation="send")
         self._engine.detach(self._link, error)
         self.on_detach()
@@ -233,7 +233,7 @@ class SendingLink:
         self._replenish(len(deliveries))
 
     def _replenish(self, count: int) -> None:
-        """Credit returns as sends are answered, so what a client has in flight stays bounded."""
+        """Returns credit as sends are answered, so that the messages in flight of a client are bounded."""
         self._answered += count
         if self._answered * 2 >= self._credit_window:
             self._engine.grant(self._link, self._answered)

@@ -1,7 +1,4 @@
-"""The session filter of a receiver's attach, and of the answer to it.
-
-Owns which session a receiver asks for and in which words it is told the one it got.
-"""
+"""The session filter in the answer to a receiver's attach."""
 
 from __future__ import annotations
 
@@ -15,26 +12,26 @@ if TYPE_CHECKING:
 
 SESSION_FILTER = "com.microsoft:session-filter"
 LITERAL_SDKS = frozenset({"MSJSClient", "MSGolangClient"})
-"""`product` in the open frame of the JavaScript and Go SDKs, which do not take an answer for theirs
-whose session id differs from the one they asked for by case."""
+"""`product` in the open frame of the JavaScript and Go SDKs. They refuse an answer whose session id differs in case
+from the one that they asked for."""
 
 
 def compares_session_ids_by_case(properties: Mapping[str, object]) -> bool:
-    """Whether the software that opened a connection with these properties is one of those."""
+    """Whether a connection was opened by one of these SDKs."""
     return properties.get("product") in LITERAL_SDKS
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFilterAnswer:
-    """How the filter of an answer is written."""
+    """How the session id is written in the answer."""
 
     descriptor: object | None = None
-    """What the request wrapped the id in: some SDKs insist on a plain string, one on a described."""
+    """The descriptor in the request. Some SDKs require a plain string in the answer, one a described value."""
     spelling: str | None = None
-    """The id as the client wrote it, if it has to read it so; else it is as it was first written."""
+    """The id as this client wrote it, if it must be written so. None: as it was written first."""
 
     def encode(self, session_id: str) -> bytes:
-        """The filter map that tells a receiver which session it has."""
+        """Returns the encoded filter map with the session that the receiver has."""
         value: object = session_id if self.spelling is None else self.spelling
         if self.descriptor is not None:
             value = Described(self.descriptor, value)

@@ -1,8 +1,8 @@
 """The via entity of an AMQP session that has a transaction coordinator.
 
-Transactions across entities are carried out by the first entity that is used in such a session, and
-what is sent to others goes via that one. Nothing can be received via another entity, so the service
-refuses it, and the .NET and Java SDKs, in their cross-entity mode, make the session again.
+The first entity that is used in such a session carries out the transactions, and messages to other entities go via
+it. Messages cannot be received via another entity, so the service refuses such links. The .NET and Java SDKs, in
+their cross-entity mode, then begin a new session.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _BELOW_ENTITY = ("/subscriptions/", "/$deadletterqueue", "/$transfer/")
 
 
 def record_via_entity(session: EngineSession, path: str) -> None:
-    """A link to an entity was granted. The first entity of a session becomes its via entity."""
+    """Makes an entity the via entity of a session, if it is the first to which a link was granted."""
     if session.via is None:
         session.via = _queue_or_topic(path)
 
 
 def check_receiving(session: EngineSession, path: str) -> None:
-    """Raises if messages of this entity cannot be received in this session."""
+    """Raises `NotAllowed` if messages of this entity cannot be received in this session."""
     via = session.via
     if session.has_coordinator and via is not None and via != _queue_or_topic(path):
         raise NotAllowed(
@@ -34,7 +34,7 @@ def check_receiving(session: EngineSession, path: str) -> None:
 
 
 def _queue_or_topic(path: str) -> str:
-    """The entity that carries out a transaction: for a subscription its topic."""
+    """Returns the entity that carries out a transaction: the topic of a subscription."""
     path = path.lower()
     for separator in _BELOW_ENTITY:
         path = path.partition(separator)[0]

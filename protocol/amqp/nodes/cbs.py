@@ -1,7 +1,6 @@
-"""The `$cbs` node: a client puts tokens, the connection holds what they grant.
+"""The `$cbs` node: a client puts tokens, and the connection keeps their grants.
 
-What a token is good for is `authorization.py`'s; here is the wire form, and what a client is told of an
-entity that does not exist. Grants end with the connection.
+`authorization.py` verifies tokens. Grants end with the connection.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ class CbsNode:
         self._is_java_sdk = False
 
     def recognise(self, properties: Mapping[str, object]) -> None:
-        """Take note of the properties that the client opened the connection with."""
+        """Takes the properties of the client's open, which name its software."""
         names = (properties.get("product"), properties.get("user-agent"))
         self._is_python_sdk = any(PYTHON_SDK in str(name) for name in names)
         self._is_java_sdk = any(JAVA_SDK in str(name) for name in names)
 
     def handle(self, request: Request) -> None:
-        """Take a token and say whether it is any good."""
+        """Verifies a token and answers whether it is valid."""
         audience = str(request.properties.get("name") or "")
         try:
             self._run(request, audience)
@@ -70,12 +69,12 @@ class CbsNode:
             self._answer(request, 202, "Accepted")
 
     def answer_max_bytes(self, request: Request) -> int:
-        """A status and a sentence."""
+        """The answer is a status and a description."""
         del request
         return ANSWER_MAX_BYTES
 
     def refuse(self, request: Request, error: BrokerError) -> None:
-        """Say why a request was not taken."""
+        """Answers a request with an error."""
         audience = str(request.properties.get("name") or "")
         refusal = self._refusals.refuse(
             error, entity=audience, operation="put-token", host=self._authorization.hostname
@@ -102,22 +101,21 @@ class CbsNode:
         if not isinstance(token, str):
             raise ArgumentError("The body of put-token must be the token as a string.")
         self._grants_changed(self._authorization.put_token(audience, token))
-        # The grant stands even so: the entity may be created before the client attaches.
+        # The grant is kept anyway: the entity may be created before the client attaches.
         self._check_entity(audience, token)
 
     def _check_entity(self, audience: str, token: str) -> None:
-        """Raise `EntityNotFound` where the service answers put-token with 404.
+        """Raises `EntityNotFound` where the service answers put-token with 404.
 
-        Go has a not-found error for that answer and for no other. The Python SDK makes an
-        authentication error of it and tries again, so there the attach is refused instead, from
-        which it makes its not-found error at once. With a bearer token it gets the service's answer
-        all the same: the live tests of that SDK use bearer tokens, and expect that error.
-        The Java SDK keeps the management node whose token was refused, and waits for ever in the
-        next operation on it; it finds its not-found error in a refused attach.
+        The Go SDK returns its not-found error for that answer only. The Python SDK makes an authentication error
+        of it and retries, so there the attach is refused instead, of which it makes its not-found error at once.
+        With a bearer token the Python SDK gets the service's answer: its live tests use bearer tokens and expect
+        that error. The Java SDK keeps the management node whose token was refused and waits forever in the next
+        operation on it; it makes its not-found error of a refused attach.
 
-        A key that can only send or only receive is not told here either: whether it may ask for the
-        entity depends on the link that it attaches, and a missing claim is told before a missing
-        entity (Go's live tests receive with a Send key).
+        A key that can only send or only receive gets no error here: whether it may use the entity depends on the
+        link that it attaches, and a missing claim is reported before a missing entity (Go's live tests receive
+        with a Send key).
         """
         if self._is_java_sdk or (self._is_python_sdk and is_sas(token)):
             return

@@ -1,9 +1,9 @@
 """The transaction coordinator link: declare and discharge.
 
-Holding and running what belongs to a transaction is the core's; here is the wire form. Where tokens
-are asked for, any token will do: what is done in a transaction asks for its claims. The Java SDK declares
-before it puts its first token (its coordinator link is the one it does not authorize) and waits for the
-answer. So such a declare is answered, and the transaction begins once there is a token.
+The core executes transactions. In strict mode any valid token is sufficient here, because each operation in a
+transaction requires its own claims. The Java SDK declares before it puts its first token (it does not authorize its
+coordinator link) and waits for the answer. So such a declare is answered, and the transaction begins when there is a
+token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TransactionRequest(NamedTuple):
 
     delivery: Delivery
     settled: bool
-    """The client takes no outcome."""
+    """The client settled the request and gets no outcome."""
 
 
 class CoordinatorLink:
@@ -53,12 +53,12 @@ class CoordinatorLink:
         self._submit_later = submit_later
         self._touch = context.touch
         self._authorize = authorize
-        """Raises unless the client has a token."""
+        """Raises `Unauthorized` unless the client has a token."""
         self._rejects = rejects
-        """Whether the client understands that a request is rejected (AMQP 1.0, section 4.5.4)."""
+        """Whether the client supports the outcome `rejected` (AMQP 1.0, section 4.5.4)."""
 
     def attach(self, max_message_size_bytes: int) -> None:
-        """Let the client begin."""
+        """Grants the link."""
         self._link.max_message_size_bytes = max_message_size_bytes
         self._engine.attach(
             self._link, max_message_size_bytes=max_message_size_bytes, credit=COORDINATOR_CREDIT
@@ -67,12 +67,12 @@ class CoordinatorLink:
     def on_transfers(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> None:
-        """Declare or discharge; the answer is the delivery's outcome."""
+        """Submits declares and discharges. The answer is the outcome of the delivery."""
         for delivery, payload in zip(deliveries, payloads, strict=True):
             asked = TransactionRequest(delivery, kind.settled)
             try:
                 command = self._command(asked, payload)
-                if not (isinstance(command, Declare) and self._promise(delivery)):
+                if not (isinstance(command, Declare) and self._answer_early(delivery)):
                     self._authorize()
                     self._submit(command)
             except BrokerError as error:
@@ -83,7 +83,7 @@ class CoordinatorLink:
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        """Nothing a coordinator understands is large."""
+        """Refuses a request that is over the link's limit."""
         del beginning
         self._refuse(TransactionRequest(delivery, settled), self._too_large(size_bytes))
         self._engine.grant(self._link, 1)
@@ -96,11 +96,11 @@ class CoordinatorLink:
         )
 
     def on_detach(self) -> None:
-        """Whatever was declared here and not discharged is rolled back."""
+        """Detaches the link from the core, which rolls back its transactions."""
         self._submit(Detach([self]))
 
     def receive(self, effect: Effect) -> None:
-        """Answer a declare or discharge."""
+        """Sends the outcome of a declare or discharge."""
         if isinstance(effect, Reply) and isinstance(effect.request, TransactionRequest):
             deliveries = [effect.request.delivery]
             if effect.error is not None:
@@ -111,9 +111,9 @@ class CoordinatorLink:
                 self._engine.settle(self._link, deliveries, ACCEPTED)
             self._touch()
 
-    def _promise(self, delivery: Delivery) -> bool:
-        """Answer a declare that comes before a token, or before the key that selects a namespace:
-        the transaction begins then, and in the namespace that is selected."""
+    def _answer_early(self, delivery: Delivery) -> bool:
+        """Answers a declare before there is a token, or before a key selects the namespace. The transaction begins
+        later, in that namespace. Returns False if the declare is to be submitted now."""
         transaction_id = self._context.sources.new_uuid().bytes
         promised = self._submit_later(Declare(self, None, transaction_id, self._engine))
         if promised:
@@ -138,11 +138,11 @@ class CoordinatorLink:
                 if isinstance(transaction_id, bytes):
                     fail = len(fields) > 1 and bool(fields[1])
                     return Discharge(self, asked, transaction_id, fail, self._engine)
-        raise NotImplementedHere("A coordinator takes declare and discharge, and nothing else.")
+        raise NotImplementedHere("The coordinator supports declare and discharge only.")
 
     def _refuse(self, asked: TransactionRequest, error: BrokerError) -> None:
-        """Reject a request. Who sent it settled, or cannot be told so, gets the error with the end
-        of the link."""
+        """Rejects a request. If the client settled it, or does not support `rejected`, the link is detached with the
+        error."""
         refusal = self._context.refuse(error, operation="transaction")
         if asked.settled or not self._rejects:
             self._engine.detach(self._link, refusal)

@@ -1,6 +1,6 @@
 """What a client can attach a link to: entities, their `$management`, `$cbs`, the coordinator.
 
-Owns which kind of link an attach asks for and where responses go; what each kind does is in
+Chooses the kind of link for each attach, and the link on which a response is sent. What each kind does is in
 `sending_link.py`, `receiving_link.py`, `browsing_link.py`, `request_response.py`, `cbs.py`, `management.py` and `coordinator.py`. No link is
 made that the client has no permit for.
 """
@@ -47,9 +47,9 @@ log = structlog.get_logger("peeklock.amqp")
 
 SETTLED_MODE = 1
 CBS_REQUEST_MAX_BYTES = 64 * 1024
-"""A token and what is said about it: anybody may attach here, before any token is checked."""
+"""A token and its properties. Every client may attach here, before a token is checked."""
 MANAGEMENT_REQUEST_MAX_BYTES = 16 * 1024 * 1024
-"""Many messages to schedule, or the state of a session; no more than a message may have."""
+"""Many messages to schedule, or the state of a session. Not more than the largest message."""
 COORDINATOR_REQUEST_MAX_BYTES = 4 * 1024
 """A declare or a discharge."""
 SESSION_WAIT_DEFAULT_MS = 65_000
@@ -62,17 +62,18 @@ SELECTORS = frozenset(
         "apache.org:selector-filter:string",
     }
 )
-"""Filters of generic clients, by descriptor: ignored, they would give a client others' messages."""
+"""Selectors of generic clients, by descriptor. They are refused: without its selector a client would receive the
+messages of others."""
 
 
 class ClientLink(Protocol):
-    """What every kind of link answers to."""
+    """What every kind of link has."""
 
     def on_detach(self) -> None: ...
 
 
 class LinkFactory:
-    """The nodes of the broker as one connection sees them."""
+    """Makes the links of one connection."""
 
     def __init__(
         self,
@@ -95,40 +96,40 @@ class LinkFactory:
         )
 
     def open(self, properties: Mapping[str, object]) -> None:
-        """The client has opened the connection and said which software it is."""
+        """Takes the properties of the client's open, which name its software."""
         self._cbs.recognise(properties)
         self._spells_session_ids = compares_session_ids_by_case(properties)
 
     def forget(self, peer: object) -> None:
-        """A link is gone."""
+        """Forgets a link."""
         if isinstance(peer, ResponseLink):
             self._responses.remove(peer)
 
     def clear(self) -> None:
-        """All links are gone."""
+        """Forgets all links."""
         self._intake.clear()
         self.browsing.clear()
         self._responses.clear()
         self._management.clear()
 
     def connection_lost(self) -> None:
-        """The connection is gone: break reference cycles, so that its memory is freed at once."""
+        """Breaks reference cycles, so that the memory of the connection is freed at once."""
         self.clear()
         del self._cbs, self._context, self._submit_later
 
     @property
     def requesters(self) -> list[ManagementNode]:
-        """Who has asked for something on this connection, and may have locked messages so."""
+        """The management nodes that this connection has used, and that may have locked messages."""
         return list(self._management.values())
 
     def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
-        """The peer of a link to whatever its address names. Raises if there is no such thing."""
+        """Returns the peer of a link to the node that its address names. Raises `BrokerError` if it is refused."""
         if attach.is_receiver and attach.target_is_coordinator:
             return self._attach_coordinator(link, attach)
         text = attach.target_address if attach.is_receiver else attach.source_address
         if attach.dynamic:
             raise NotImplementedHere(
-                "Dynamic nodes are not offered: create a queue and name it as the address."
+                "Dynamic nodes are not supported: create a queue and use its name as the address."
             )
         if not text:
             raise EntityNotFound("")
@@ -196,7 +197,7 @@ class LinkFactory:
     def _session_request(
         self, attach: Attach
     ) -> tuple[SessionRequest | None, SessionFilterAnswer | None]:
-        """The session a receiver asks for, and how it is told which one it has."""
+        """Returns the session that a receiver asks for, and how the answer names the session."""
         wanted = attach.filter.get(SESSION_FILTER)
         if wanted is None:
             return None, None
@@ -251,13 +252,15 @@ class LinkFactory:
         return node
 
     def _authorize_request(self, claim: str, path: str) -> None:
-        """Some clients put a token for the node of an entity, and not for the entity."""
+        """Raises `Unauthorized` unless the claim is granted on the management node: some clients put a token for the
+        node of an entity, and not for the entity."""
         self._authorization.authorize(claim, _management(path))
 
     def _respond(self, request: Request, response: bytes) -> None:
-        """Answer on the response link of the same node: by AMQP session, else by reply address.
+        """Sends a response on a response link of the same node: in the same AMQP session if there is one, and with
+        the reply address if there are several.
 
-        `reply-to` alone is not enough: clients leave it out, reuse it, or put a link name in it.
+        `reply-to` alone does not identify the link: clients omit it, reuse it, or write a link name in it.
         """
         node = request.link.node
         candidates = [link for link in self._responses if link.node == node]
@@ -271,17 +274,15 @@ class LinkFactory:
         if chosen:
             chosen[-1].respond(request, response)
         else:
-            self._intake.left(request)
+            self._intake.answer_sent(request)
             repeats.note(log.info, "response.dropped", node, node=node)
 
 
 def _check_filters(attach: Attach) -> None:
     if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
-        raise NotImplementedHere("Non-exclusive sessions are not offered.")
+        raise NotImplementedHere("Non-exclusive sessions are not supported.")
     if any(wanted.descriptor in SELECTORS for wanted in attach.filter.values()):
-        raise NotImplementedHere(
-            "A receiver has no selector here: make a subscription with a rule that selects."
-        )
+        raise NotImplementedHere("Selectors are not supported: create a subscription with a rule.")
 
 
 def _management(path: str) -> str:

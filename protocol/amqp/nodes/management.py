@@ -1,7 +1,7 @@
 """The `$management` node of an entity: requests become commands, replies become messages.
 
-One table row per operation: what it takes (`management_arguments.py`), how its answer is written.
-What an operation does is the core's. An unknown or malformed operation gets a status, never silence.
+A table has one row for each operation: its claim, its arguments (`management_arguments.py`), and how its answer is
+written. The core executes operations. An unknown or malformed request is always answered with a status.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 PREFIX = "com.microsoft:"
 ALL_SESSIONS_SENTINEL_MS = 253_402_300_800_000
-"""`last-updated-time` of year 10000: every session, whenever its state changed."""
+"""`last-updated-time` of year 10000 asks for all sessions, whenever their state changed."""
 PEEK_REPLY_MAX_BYTES = 900_000
-"""A reply is one message; clients limit what they take."""
+"""A reply is one message, and clients limit its size."""
 
 LARGE_ANSWER_BYTES = 1024 * 1024
 
@@ -54,27 +54,27 @@ OK, NO_CONTENT = 200, 204
 
 
 class Answer(NamedTuple):
-    """What a request that was carried out is answered with."""
+    """The answer to a request that was executed."""
 
     status: int
     body: object
     condition: str | None = None
-    """Why there is no content, where an SDK asks for the reason."""
+    """The condition that an SDK expects with status 204."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How one operation is read and answered."""
+    """How the request of one operation is read and answered."""
 
     claim: str
     command: Callable[[ManagementNode, Request, dict[str, Any]], Command]
     answer: Callable[[Any, Request], Answer]
     answer_max_bytes: int = 4 * 1024
-    """About how large an answer can be."""
+    """About how large the answer can be."""
 
 
 class ManagementNode:
-    """Answers the requests sent to one entity's `$management`; the peer of their commands."""
+    """Answers the requests to the `$management` node of one entity. It is the peer of their commands."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ManagementNode:
         self._authorize = authorize
 
     def handle(self, request: Request) -> None:
-        """Run a request; its answer comes when what it promises is durable."""
+        """Submits the command of a request. The answer follows when the result is durable."""
         name = str(request.properties.get("operation") or "")
         operation = _operation(request)
         try:
@@ -106,12 +106,12 @@ class ManagementNode:
             self.refuse(request, error)
 
     def answer_max_bytes(self, request: Request) -> int:
-        """About how large the answer to a request can be."""
+        """Returns about how large the answer can be."""
         operation = _operation(request)
         return 0 if operation is None else operation.answer_max_bytes
 
     def receive(self, effect: Effect) -> None:
-        """Answer a request."""
+        """Answers a request with the reply of the core."""
         if not isinstance(effect, Reply) or not isinstance(effect.request, Request):
             return
         request = effect.request
@@ -129,7 +129,7 @@ class ManagementNode:
         self._respond(request, write_response(request, properties, body))
 
     def refuse(self, request: Request, error: BrokerError) -> None:
-        """Say why a request was not taken. Nor will the transaction be that it belongs to."""
+        """Answers a request with an error, and fails its transaction."""
         if request.transaction_id is not None:
             connection = request.link.connection
             self._submit(commands.SetRollbackOnly(request.transaction_id, connection, error))
@@ -190,7 +190,7 @@ def _sessions(session_ids: list[str], request: Request) -> Answer:
         return Answer(NO_CONTENT, {})
     skip = arguments.integer(request.body, "skip", 0) if isinstance(request.body, dict) else 0
     body = {
-        # With `last-session-id` it says nothing about where the page begins.
+        # With `last-session-id` the page does not begin at `skip`.
         "skip": Int(min(skip + len(session_ids), INT32_MAX)),
         "sessions-ids": Array(ArrayCode.STRING, list(session_ids)),
     }
@@ -204,7 +204,7 @@ def _rules(rules: list[Any], request: Request) -> Answer:
 
 
 def _deleted(count: int, request: Request) -> Answer:
-    """JavaScript takes 204 for "none" only if the condition says so."""
+    """The JavaScript SDK accepts 204 as "none deleted" only with this condition."""
     del request
     body = {"message-count": Int(count)}
     if count:
@@ -235,9 +235,9 @@ def _list_sessions(node: ManagementNode, request: Request, body: dict[str, Any])
 
 
 def _delete_messages(node: ManagementNode, request: Request, body: dict[str, Any]) -> Command:
-    """The time is that of the client's clock, with its part of a millisecond cut off. A message sent
-    and acknowledged before that moment may be of the same millisecond, so that one is included: SDKs
-    purge a queue by deleting what was enqueued before now."""
+    """The time is that of the client's clock, rounded down to milliseconds. A message that was sent and accepted
+    before may have the same millisecond, so that millisecond is included: SDKs purge a queue by deleting what was
+    enqueued before now."""
     return commands.DeleteMessages(
         node,
         request,
@@ -266,7 +266,7 @@ def _set_session_state(node: ManagementNode, request: Request, body: dict[str, A
     state = body.get("session-state")
     if state is not None and not isinstance(state, bytes):
         raise ArgumentError("'session-state' must be binary or null.")
-    # Go has no null here and clears a state with an empty one.
+    # The Go SDK cannot send null here and clears the state with an empty one.
     return commands.SetSessionState(
         node, request, node.path, arguments.text(body, "session-id"), state or None
     )

@@ -1,7 +1,7 @@
 """Arguments of `$management` requests: from the body of a request to what a command takes.
 
-Owns which AMQP types pass for what, as the SDKs differ in them; which operation takes which argument
-is `management.py`'s. What is missing or of another type raises `ArgumentError`, by its name.
+The SDKs send different AMQP types for the same argument, and all of them are accepted. An argument that is missing
+or has another type raises `ArgumentError` with its name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DISPOSITIONS = {
 
 
 def items(body: dict[str, Any], name: str) -> list[Any]:
-    """An array or a list: clients send both."""
+    """Returns the items of an array or a list: clients send both."""
     value = body.get(name)
     if isinstance(value, Array):
         return value.items
@@ -39,7 +39,7 @@ def items(body: dict[str, Any], name: str) -> list[Any]:
 
 
 def integer(body: dict[str, Any], name: str, default: int | None = None) -> int:
-    """A whole number."""
+    """Returns an integer."""
     value = body.get(name, default)
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
@@ -47,7 +47,7 @@ def integer(body: dict[str, Any], name: str, default: int | None = None) -> int:
 
 
 def count(body: dict[str, Any], name: str, default: int, *, least: int = 0) -> int:
-    """How many of something: a number that an AMQP int holds, as answers repeat it as one."""
+    """Returns a count. It must fit an AMQP int, because answers repeat it as one."""
     value = integer(body, name, default)
     if not least <= value <= INT32_MAX:
         raise ArgumentOutOfRange(f"'{name}' must be {least} to {INT32_MAX}.")
@@ -55,7 +55,7 @@ def count(body: dict[str, Any], name: str, default: int, *, least: int = 0) -> i
 
 
 def integers(body: dict[str, Any], name: str) -> list[int]:
-    """Whole numbers, such as sequence numbers."""
+    """Returns integers, such as sequence numbers."""
     values = items(body, name)
     if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         raise ArgumentError(f"'{name}' must hold integers.")
@@ -63,7 +63,7 @@ def integers(body: dict[str, Any], name: str) -> list[int]:
 
 
 def text(body: dict[str, Any], name: str) -> str:
-    """A string."""
+    """Returns a string."""
     value = body.get(name)
     if isinstance(value, str):
         return str(value)
@@ -71,12 +71,12 @@ def text(body: dict[str, Any], name: str) -> str:
 
 
 def optional_text(body: dict[str, Any], name: str) -> str | None:
-    """A string, or None where it is absent or null."""
+    """Returns a string, or None if it is absent or null."""
     return None if body.get(name) is None else text(body, name)
 
 
 def tokens(body: dict[str, Any]) -> list[bytes]:
-    """The lock tokens, at least one."""
+    """Returns the lock tokens. There must be at least one."""
     found = []
     for item in items(body, "lock-tokens"):
         if isinstance(item, UUID):
@@ -92,7 +92,7 @@ def tokens(body: dict[str, Any]) -> list[bytes]:
 
 
 def message(entry: object, sources: ProtocolSources) -> Message:
-    """A message to schedule, from its entry in the list."""
+    """Returns the message of an entry in the list of messages to schedule."""
     data = entry.get("message") if isinstance(entry, dict) else None
     if not isinstance(data, bytes):
         raise ArgumentError("Each entry of 'messages' must be a map with a binary 'message'.")
@@ -104,7 +104,7 @@ def message(entry: object, sources: ProtocolSources) -> Message:
 
 
 def settlement(body: dict[str, Any]) -> Settlement:
-    """What is to be done with locked messages."""
+    """Returns the settlement of locked messages."""
     status = str(body.get("disposition-status"))
     kind = DISPOSITIONS.get(status)
     if kind is None:

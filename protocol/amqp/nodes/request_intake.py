@@ -1,7 +1,7 @@
-"""Takes the requests of one connection only as fast as their answers leave.
+"""Starts the requests of one connection only as fast as their answers are sent.
 
-Owns how many bytes of answers may wait for a client that does not take them, and the requests that are
-held back meanwhile. What a request does is its node's; sending answers is `request_response.py`'s.
+Bounds the bytes of answers that wait for credit of the client. Further requests wait. Nodes execute requests, and
+`request_response.py` sends answers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from protocol.amqp.nodes.request_response import Request, RequestLink
 
 ANSWERS_MAX_BYTES = 4 * 1024 * 1024
-"""Of one connection, written or being worked on. Beyond it requests wait."""
+"""Answers of one connection that wait or are being made. Beyond this, requests wait."""
 HELD_REQUESTS_MAX_BYTES = 16 * 1024 * 1024
-"""Of requests that wait. A client that sends more without taking its answers loses the link."""
+"""Requests that wait. The link of a client that sends more without receiving its answers is detached."""
 
 
 class RequestIntake:
-    """Starts requests in the order they came, when there is room for their answers."""
+    """Starts requests in their order, as soon as there is room for their answers."""
 
     def __init__(self) -> None:
         self._answer_bytes = 0
@@ -30,35 +30,37 @@ class RequestIntake:
         self._is_starting = False
 
     def take(self, request: Request) -> None:
-        """Start a request now, or when there is room for its answer."""
+        """Starts a request now, or later when there is room for its answer."""
         if not self._held and self._answer_bytes < ANSWERS_MAX_BYTES:
             self._start(request)
             return
         self._held.append(request)
         self._held_bytes += request.size_bytes
         if self._held_bytes > HELD_REQUESTS_MAX_BYTES:
-            request.link.end(QuotaExceeded("Requests are sent, but their answers are not taken."))
+            request.link.end(
+                QuotaExceeded("The client sends requests but does not receive their answers.")
+            )
 
     def answered(self, request: Request, size_bytes: int) -> None:
-        """The answer has this size and waits to be sent."""
+        """Records the size of an answer that waits to be sent."""
         self._answer_bytes += size_bytes - request.answer_bytes
         request.answer_bytes = size_bytes
 
-    def left(self, request: Request) -> None:
-        """The answer was sent, or its link is gone."""
+    def answer_sent(self, request: Request) -> None:
+        """Subtracts an answer that was sent or dropped, and starts requests that wait."""
         self._answer_bytes -= request.answer_bytes
         request.answer_bytes = 0
         request.link.return_credit(1)
         self._start_held()
 
     def forget(self, link: RequestLink) -> None:
-        """A link is gone: drop its waiting requests."""
+        """Drops the waiting requests of a link that is detached."""
         kept = deque(request for request in self._held if request.link is not link)
         self._held = kept
         self._held_bytes = sum(request.size_bytes for request in kept)
 
     def clear(self) -> None:
-        """All links are gone."""
+        """Drops all waiting requests."""
         self._held.clear()
         self._held_bytes = 0
 

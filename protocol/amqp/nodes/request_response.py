@@ -1,7 +1,7 @@
-"""Request and response over a pair of links: the shape `$cbs` and `$management` share.
+"""Requests and responses over a pair of links, as `$cbs` and `$management` use them.
 
-A request is a message with an operation in its application properties; the response repeats its id,
-in its type, as correlation id. Responses wait here for the client's credit.
+A request is a message with an operation in its application properties. The response has the id of the request, in the
+same AMQP type, as correlation id. Responses wait for the client's credit.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ class Request:
     body: object = None
     transaction_id: bytes | None = None
     delivery: Delivery | None = None
-    """To be settled when the request is started; None where the client settled it."""
+    """Settled when the request is started. None if the client settled it."""
     size_bytes: int = 0
     answer_bytes: int = 0
-    """What its answer takes, or may take at most while it is not known."""
+    """The size of the answer, or its maximum while it is not known."""
     extra: dict[str, object] = field(default_factory=dict)
-    """What the node wants to remember until it answers."""
+    """Values that the node needs for the answer."""
 
 
 class RequestNode(Protocol):
-    """Who answers requests."""
+    """A node that answers requests."""
 
     def handle(self, request: Request) -> None:
-        """Run a request; it is answered now or later."""
+        """Executes a request. The answer follows now or later."""
 
     def answer_max_bytes(self, request: Request) -> int:
-        """About how large its answer can be."""
+        """Returns about how large the answer can be."""
 
     def refuse(self, request: Request, error: BrokerError) -> None:
-        """Answer a request with an error."""
+        """Answers a request with an error."""
 
 
 class RequestLink:
@@ -94,11 +94,11 @@ class RequestLink:
 
     @property
     def connection(self) -> object:
-        """Where its requests come from: what a transaction belongs to."""
+        """The connection to which transactions of the requests belong."""
         return self._engine
 
     def attach(self, max_message_size_bytes: int) -> None:
-        """Let the client begin."""
+        """Grants the link."""
         self.link.max_message_size_bytes = max_message_size_bytes
         self._engine.attach(
             self.link, max_message_size_bytes=max_message_size_bytes, credit=REQUEST_CREDIT
@@ -107,7 +107,7 @@ class RequestLink:
     def on_transfers(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> None:
-        """Requests arrived: the answer of each is a message of its own."""
+        """Decodes requests and starts them. Each is answered with a message on a response link."""
         if kind.settled:
             self._engine.settle(self.link, deliveries, None)
         for delivery, payload in zip(deliveries, payloads, strict=True):
@@ -130,19 +130,19 @@ class RequestLink:
         self._touch()
 
     def start(self, request: Request) -> None:
-        """There is room for the answer: take the request over."""
+        """Accepts and executes a request, because there is room for its answer."""
         if request.delivery is not None:
             self._engine.settle(self.link, [request.delivery], ACCEPTED)
         self._answerer.handle(request)
 
     def answer_max_bytes(self, request: Request) -> int:
-        """About how large the answer to a request can be."""
+        """Returns about how large the answer can be."""
         return self._answerer.answer_max_bytes(request)
 
     def on_oversize(
         self, delivery: Delivery, size_bytes: int, settled: bool, beginning: bytes
     ) -> None:
-        """A request over the link's limit arrived in parts."""
+        """Refuses a request that is over the link's limit."""
         self._refuse_oversize(delivery, size_bytes, settled, beginning)
         self._touch()
 
@@ -161,12 +161,12 @@ class RequestLink:
         self._refuse(request, error)
 
     def _refuse(self, request: Request, error: BrokerError) -> None:
-        """Refuse a request that was not read to its end: with an answer if its id could be read,
-        for which every SDK waits, else by ending the link.
+        """Refuses a request that cannot be decoded: with an answer if its id is known, for which every SDK waits, or
+        else by detaching the link.
 
-        There a rejection alone would not do: the JavaScript and .NET SDKs do not look at the outcome
-        of a request and wait until their time is up. The Python SDK learns from the outcome what was
-        wrong, and from the detach only that something was.
+        The outcome `rejected` alone is not enough: the JavaScript and .NET SDKs ignore the outcome of a request
+        and wait for the answer until their timeout. The Python SDK takes the reason from the outcome, and from the
+        detach only that the request failed.
         """
         if request.message_id is None:
             self.end(error, request.delivery)
@@ -176,7 +176,7 @@ class RequestLink:
         self._answerer.refuse(request, error)
 
     def end(self, error: BrokerError, delivery: Delivery | None = None) -> None:
-        """End the link, over this delivery if one is given."""
+        """Detaches the link with an error, and rejects the delivery if one is given."""
         refusal = self._context.refuse(error, entity=self.node.path, operation="request")
         if delivery is not None:
             self._engine.settle_refused(self.link, [delivery], refusal)
@@ -185,7 +185,7 @@ class RequestLink:
         self._touch()
 
     def return_credit(self, count: int) -> None:
-        """Give back the credit of requests whose answers have left, many at a time."""
+        """Returns the credit of requests whose answers were sent, many at a time."""
         if self.link.closed:
             return
         self._answered += count
@@ -195,12 +195,12 @@ class RequestLink:
         self._touch()
 
     def on_detach(self) -> None:
-        """What waits is not done."""
+        """Drops the requests that wait."""
         self._intake.forget(self)
 
 
 class ResponseLink:
-    """A link on which the client takes responses from a node."""
+    """A link on which the client receives responses of a node."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class ResponseLink:
         self.link = link
         self.node = node
         self.address = address
-        """The client's own end, where it named one: requests may say `reply-to` with it."""
+        """The client's own address, if it has one. Requests may have it as `reply-to`."""
         self._touch = context.touch
         self._presettled = presettled
         self._waiting: deque[tuple[Request, bytes]] = deque()
@@ -226,20 +226,20 @@ class ResponseLink:
         self._count = 0
 
     def attach(self) -> None:
-        """Let the client begin."""
+        """Grants the link."""
         self._engine.attach(self.link)
 
     def respond(self, request: Request, response: bytes) -> None:
-        """Send a response, or keep it until there is credit for it."""
+        """Sends a response, or keeps it until there is credit for it."""
         self._waiting.append((request, response))
         self._intake.answered(request, len(response))
         self.on_flow()
         self._touch()
 
     def on_flow(self) -> None:
-        """Send what credit, the session's window and the socket allow."""
+        """Sends the responses that credit, session window and socket allow."""
         if self._is_sending:
-            return  # an answer that leaves lets the next request begin, which may be answered here
+            return  # sending an answer starts the next request, which may be answered at once
         engine, link, waiting = self._engine, self.link, self._waiting
         self._is_sending = True
         try:
@@ -248,7 +248,7 @@ class ResponseLink:
                 self._count += 1
                 tag = self._count.to_bytes(16, "big")
                 engine.send(link, [tag], [response], [b""], self._presettled)
-                self._intake.left(request)
+                self._intake.answer_sent(request)
         finally:
             self._is_sending = False
         if engine.draining(link) and not waiting:
@@ -262,29 +262,29 @@ class ResponseLink:
     def on_outcomes(
         self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
     ) -> None:
-        """Whatever the client thinks of a response, it has it."""
+        """Settles responses, whatever the outcome is."""
         self._engine.settle(self.link, deliveries, None if settled else outcome)
 
     def on_detach(self) -> None:
-        """Responses nobody will take are dropped."""
+        """Drops the responses that wait."""
         dropped = list(self._waiting)
         self._waiting.clear()
         for request, _ in dropped:
-            self._intake.left(request)
+            self._intake.answer_sent(request)
 
     def pause(self) -> None:
-        """The socket takes no more for now."""
+        """Sends no more responses, because the write buffer of the socket is full."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """The socket takes more again."""
+        """Continues after `pause`."""
         self._is_paused = False
         self.on_flow()
 
 
 def read_request(request: Request, payload: bytes) -> None:
-    """Decode a request: id, reply address, application properties and body, in that order. Raises
-    `UndecodableMessage`; what came before the error is read, and the id allows for an answer."""
+    """Decodes a request: id, reply address, application properties and body, in this order. Raises
+    `UndecodableMessage`; the sections before the error are decoded, and with the id the request can be answered."""
     data: list[bytes] = []
     for code, start, _ in sections_of(payload):
         value, _ = decode(payload, start)
@@ -303,7 +303,7 @@ def read_request(request: Request, payload: bytes) -> None:
 
 
 def write_response(request: Request, properties: Mapping[str, object], body: object) -> bytes:
-    """Encode a response to a request."""
+    """Returns the encoded response to a request."""
     correlation = encode([None, None, None, None, None, request.message_id])
     return b"".join(
         (

@@ -1,6 +1,6 @@
-"""Rules as `$management` carries them: maps on the way in, described lists on the way out.
+"""Rules in `$management` messages: maps in requests, described lists in answers.
 
-The descriptors are the service's own; clients dispatch on them and cast what they hold.
+The descriptors are those of the service. Clients choose the type by the descriptor and cast the fields.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ PROPERTY_TYPES = (
 )
 
 CONSTANT_FILTERS: dict[str, Filter] = {"1=1": TrueFilter(), "1=0": FalseFilter()}
-"""True and false filters arrive as these texts."""
+"""Clients send true and false filters as these texts."""
 
 
 def read_rule(body: dict[str, Any]) -> RuleDefinition:
-    """The rule of an add-rule request."""
+    """Returns the rule of an add-rule request."""
     description = body.get("rule-description")
     name = body.get("rule-name")
     if not isinstance(description, dict) or not isinstance(name, str) or not name:
@@ -63,7 +63,8 @@ def read_rule(body: dict[str, Any]) -> RuleDefinition:
 
 
 def described(rule: RuleDefinition) -> Described:
-    """A rule as enumerate-rules answers with it. The action is never null: clients look into it."""
+    """Returns a rule as in the answer to enumerate-rules. The action is never null, because clients read its
+    fields."""
     if rule.action is None:
         action = Described(EMPTY_ACTION, [])
     else:
@@ -97,7 +98,7 @@ def _read_filter(description: dict[str, Any]) -> Filter:
 
 
 def _read_property(name: str, value: object) -> object:
-    """As messages' own properties are compared, and as the store can keep it."""
+    """Returns a property value of a type that rules compare and the store can save."""
     value = LongInteger(value) if isinstance(value, Long) else plain(value)
     if not isinstance(value, PROPERTY_TYPES):
         raise ArgumentError(f"The property '{name[:100]}' of a filter must be a simple value.")
