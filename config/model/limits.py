@@ -108,23 +108,28 @@ class Limits:
     handshake_timeout_ms: int = 30 * SECOND_MS
     """From the first byte of a connection to its `open`."""
     authorization_timeout_ms: int = 60 * SECOND_MS
-    """How long an open connection may stay without a link or a token, in strict authorization."""
+    """How long an open connection may stay without a token, in strict authorization. A connection that
+    authenticated with SASL PLAIN needs none."""
 
     # --- memory -----------------------------------------------------------------------------
     held_per_connection_max_bytes: int = 128 * MEBIBYTE
-    """What a connection may make the broker hold: sessions, links and unfinished messages."""
+    """How much memory one AMQP connection may make the broker hold: sessions, links and messages of which some
+    transfers have arrived. Beyond it the connection is closed. Complete messages, locks and the write buffer of the
+    socket are not counted here."""
     held_max_bytes: int = 160 * MEBIBYTE
-    """What all connections together may. Beyond it the one that holds most is closed."""
+    """The same for all connections together. Beyond it the connection that holds most is closed."""
     held_without_token_per_connection_max_bytes: int = 512 * KIBIBYTE
-    """The same in strict authorization, until a token was accepted."""
+    """The limit of one connection in strict authorization until its token is accepted."""
     held_without_token_max_bytes: int = 32 * MEBIBYTE
+    """The limit of all connections that have no token yet, together."""
     unread_max_bytes: int = 96 * MEBIBYTE
     """What all clients together may leave unread of what was written to them. Beyond it those
     are cut off that have stopped reading, the one that left most first."""
     sender_credit_window: int = 5_000
     """Messages a sending link may have on the wire; granted anew when half is used."""
     sender_bytes_in_flight_max: int = 64 * MEBIBYTE
-    """Bytes taken from one connection and not yet committed: reading pauses beyond it."""
+    """Bytes read from all AMQP connections together and not yet committed. Beyond it, each connection that sends
+    pauses until the next commit."""
 
     # --- transactions -----------------------------------------------------------------------
     transaction_max_operations: int = 10_000

@@ -1,11 +1,11 @@
 """Delivery ids of one session: what the client wrote, and what Proton expects.
 
-Proton ends a connection whose incoming delivery ids do not count up one by one. The service does not
-look at them, and the Python SDK depends on that: under concurrency it writes ids out of order and
-writes some twice. So every incoming delivery gets the id that Proton expects, dispositions that we
-send carry the client's id again, and dispositions of the client as a sender carry Proton's.
+Proton closes a connection whose incoming delivery ids are not consecutive. The service ignores them, and the Python
+SDK depends on that: under concurrency it writes ids out of order and some twice. So every incoming delivery gets the
+id that Proton expects, dispositions to the client get the client's id, and dispositions of the client as a sender get
+Proton's id.
 
-While the client counts as Proton does, nothing is kept: `renumbered` is False and both are the same.
+While the client's ids are consecutive, nothing is kept: `renumbered` is False and both ids are the same.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class DeliveryIds:
 
     def __init__(self) -> None:
         self.next_number: int | None = None
-        """What Proton will call the next delivery: the first one's id decides."""
+        """Proton's id of the next delivery. None before the first, whose id is taken from the client."""
         self._first_renumbered: int | None = None
         """Deliveries before this one have the same id on both sides."""
         self._last_client_id = 0
         self._client_ids: dict[int, tuple[int, set[int]]] = {}
-        """Of the unsettled deliveries from `_first_renumbered` on, by Proton's id; with the set of
-        all such deliveries on the same link."""
+        """The client's ids of the unsettled deliveries from `_first_renumbered` on, by Proton's id; with the set of
+        all such deliveries of the same link."""
         self._numbers: dict[int, list[int]] = {}
-        """The same the other way round: a client may use one id for several."""
+        """Proton's ids by the client's id: a client may use one id for several deliveries."""
 
     @property
     def renumbered(self) -> bool:
-        """The two ids of a delivery may differ."""
+        """Whether the two ids of a delivery may differ."""
         return self._first_renumbered is not None
 
     def assign(self, client_id: int | None, unsettled: set[int] | None) -> int:
-        """Proton's id of a new delivery. A client that wrote no id means the next one. `unsettled`
-        are the renumbered deliveries of its link, None where this one comes settled."""
+        """Returns Proton's id of a new delivery. If the client wrote no id, it is the next one. `unsettled` is the set of
+        renumbered deliveries of its link, or None if this one is settled."""
         number = self.next_number
         if number is None:
             number = client_id or 0
@@ -65,7 +65,7 @@ class DeliveryIds:
         return number
 
     def forget(self, number: int) -> None:
-        """The delivery is settled: no disposition will speak of it any more."""
+        """Forgets a delivery that is settled."""
         known = self._client_ids.pop(number, None)
         if known is None:
             return
@@ -77,7 +77,7 @@ class DeliveryIds:
             del self._numbers[client_id]
 
     def to_client(self, first: int, last: int, *, settled: bool) -> list[Range]:
-        """A disposition of ours in the client's ids, in Proton's order."""
+        """Returns the ranges of client ids for a disposition of the broker, in Proton's order."""
         client_ids = self._client_ids
         numbers = list(_serials(first, last))
         ranges = _ranges(
@@ -89,8 +89,8 @@ class DeliveryIds:
         return ranges
 
     def from_client(self, first: int, last: int, *, settled: bool) -> list[Range]:
-        """A disposition that the client sent as the sender, in Proton's ids. An id that was used
-        for several deliveries means all of them."""
+        """Returns the ranges of Proton's ids for a disposition of the client. An id that was used for several
+        deliveries means all of them."""
         count = ((last - first) & SERIAL_MASK) + 1
         known = self._numbers
         if count <= len(known):
@@ -110,7 +110,7 @@ class DeliveryIds:
         return [*self._before_renumbering(first, count), *ranges]
 
     def _before_renumbering(self, first: int, count: int) -> list[Range]:
-        """What of a range names deliveries whose ids never differed."""
+        """Returns the part of a range with deliveries whose ids are the same on both sides."""
         if self._first_renumbered is None:
             return [(first, (first + count - 1) & SERIAL_MASK)]
         ahead = (self._first_renumbered - first) & SERIAL_MASK
@@ -130,7 +130,7 @@ def _serials(first: int, last: int) -> Iterator[int]:
 
 
 def _ranges(ids: Iterator[int] | list[int]) -> list[Range]:
-    """Ids in their order, those that count up joined."""
+    """Returns ids in their order, with consecutive ids joined to ranges."""
     ranges: list[Range] = []
     for each in ids:
         if ranges and each == (ranges[-1][1] + 1) & SERIAL_MASK:

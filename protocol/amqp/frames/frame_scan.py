@@ -1,12 +1,11 @@
-"""A client's bytes, frame by frame, before Proton gets them.
+"""Inspects a client's bytes, frame by frame, before Proton gets them.
 
-Proton is stricter than the service, and hides some of what it reads. So this cuts the stream into
-pieces after which events are to be looked at (a transfer of a batch, a drain), gives transfers the
-delivery ids that Proton expects, and has `session_frames` look at the rest. Less than one frame is
-held back.
+Proton is stricter than the service, and does not report everything that it reads. So the stream is cut into pieces
+after which events are handled (a transfer of a batch, a drain), transfers get the delivery ids that Proton expects, and
+`session_frames` inspects the other frames. Less than one frame is buffered.
 
-Transfers are the hot path. A client writes all transfers of a link alike, but for the id and the
-tag: once one has been read in full, the next ones are only compared with its layout.
+Transfers are the hot path. A client encodes all transfers of a link in the same way, except for id and tag. So one
+transfer is read completely, and the next ones are compared with its layout.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ _PROTOCOL_HEADER_BYTES = 8
 _LAYOUT_AFTER_TAG_MAX_BYTES = 64
 _DISPOSITION = b"\x00\x53\x15"
 _CONTROL_FRAME_MAX_BYTES = 16 * 1024
-"""Of a frame that carries no message and no outcome. Proton keeps what is in it, decoded, which takes
-many times as much memory; no client's links have properties of this size."""
+"""Maximum size of a frame that has no message and no outcome. Proton keeps its content decoded, which takes many
+times as much memory. No client has link properties of this size."""
 _STATE_MAX_BYTES = 1024
-"""Of what a transfer says about its own state: the id of a transaction, and an outcome."""
+"""Maximum size of the state of a transfer: the id of a transaction, and an outcome."""
 
 _TOO_LARGE = CloseConnection(
     ProtocolViolation(
@@ -75,18 +74,18 @@ _STATE_TOO_LARGE = CloseConnection(
     )
 )
 _UNREADABLE = CloseConnection(
-    ProtocolViolation("amqp:decode-error", "A frame could not be understood.")
+    ProtocolViolation("amqp:decode-error", "A frame could not be decoded.")
 )
 
 _read_header = struct.Struct(">IBBH").unpack_from
 
 
 class Layout(NamedTuple):
-    """How a client writes one-frame transfers on a link: all but size, id, tag and payload."""
+    """How a client encodes transfers of one frame on a link, except size, id, tag and payload."""
 
     read: Callable[[bytes, int], tuple[Any, ...]]
-    """Reads the frame's size, what stands before the id, the id, the tag's size, and what stands
-    between tag and payload."""
+    """Unpacks the size of the frame, the bytes before the id, the id, the size of the tag, and the bytes between tag
+    and payload."""
     size: int
     before: bytes
     tag_size: bytes
@@ -95,25 +94,25 @@ class Layout(NamedTuple):
 
 
 class FrameScan:
-    """Cuts one connection's inbound stream into pieces."""
+    """Cuts the input of one connection into pieces."""
 
     def __init__(self, max_frame_size_bytes: int, sessions: IncomingSessions) -> None:
         self._max_frame_size_bytes = max_frame_size_bytes
         self._sessions = sessions
         self._held: list[bytes] = []
-        """The start of a frame of which there is not all."""
+        """The beginning of a frame that is not complete."""
         self._held_bytes = 0
         self._needed_bytes = _PROTOCOL_HEADER_BYTES
-        """How much of it there must be before it is worth looking at it again."""
+        """How many bytes of it must be there before it is inspected again."""
         self._header_seen = False
         self._broken = False
         self._layout: Layout | None = None
-        """Of the link on which the last transfer came."""
+        """The layout of the link of the last transfer."""
 
     def split(self, data: bytes) -> list[InputPiece]:
-        """Bytes to push, and what to do between them, in order."""
+        """Returns the bytes to push and the actions between them, in order."""
         if self._broken:
-            # Proton has been given a frame it refuses; boundaries mean nothing any more.
+            # Proton has got a frame that it refuses, and where frames begin is not known any more.
             return [InputBytes(data)]
         held_bytes = self._held_bytes + len(data)
         if held_bytes < self._needed_bytes:
@@ -134,7 +133,7 @@ class FrameScan:
         return pieces.made(end)
 
     def _scan(self, data: bytes, pieces: InputRewriter) -> int:
-        """Look at every whole frame; returns where they end."""
+        """Inspects every complete frame. Returns where they end."""
         largest = self._max_frame_size_bytes
         plain = self._sessions.all_plain
         position = 0
@@ -163,7 +162,7 @@ class FrameScan:
                 and kind == 0
                 and not has_array(data, position, end)
             ):
-                position = end  # of no concern while ids are the same on both sides
+                position = end  # needs no change while ids are the same on both sides
             elif size == FRAME_HEADER_BYTES:
                 position = end
             else:
@@ -172,7 +171,7 @@ class FrameScan:
         return position
 
     def _skip_expected(self, layout: Layout, data: bytes, position: int) -> int:
-        """Go past transfers that need no change: written as the last one, with the next id."""
+        """Skips transfers that need no change: encoded as the last one, with the next id. Returns where they end."""
         read, size, before, tag_size, after, session = layout
         data_size = len(data)
         largest = self._max_frame_size_bytes
@@ -196,7 +195,7 @@ class FrameScan:
         return position
 
     def _inspect(self, pieces: InputRewriter, position: int, end: int, channel: int) -> int:
-        """Look at the frame at `position`; returns where to go on."""
+        """Inspects the frame at `position`. Returns where to continue."""
         performative = read_performative(pieces.data, position, end)
         if performative is None:
             pieces.act(position, _UNREADABLE)
@@ -216,7 +215,7 @@ class FrameScan:
                 inspect_frame_without_session(self._sessions, pieces, frame)
             else:
                 inspect_frame(self._sessions, pieces, session, frame)
-        except (UndecodableMessage, IndexError, struct.error):
+        except UndecodableMessage:
             pieces.act(position, _UNREADABLE)
         return end
 
@@ -225,6 +224,8 @@ class FrameScan:
     def _transfer(self, pieces: InputRewriter, session: IncomingSession, frame: Frame) -> int:
         data = pieces.data
         start, end, channel, performative = frame
+        if not performative.field_count:
+            raise UndecodableMessage("a transfer without handle")
         handle = uint_at(data, field_starts(data, performative, 1), 0)
         link = link_of(self._sessions, pieces, session, handle, frame)
         if link is None:
@@ -268,9 +269,9 @@ class FrameScan:
     def _number(
         self, session: IncomingSession, link: IncomingLink, client_id: int | None, *, settled: bool
     ) -> int:
-        """Proton's id of the delivery that a transfer belongs to. What comes after a transfer that
-        announces more belongs to the same delivery, whatever its id: the Python SDK writes the
-        number that is next at the time, and the service does not look."""
+        """Returns Proton's id of the delivery that a transfer belongs to. A transfer after one with `more` belongs to
+        the same delivery, whatever its id: the Python SDK writes the id that is next at the time, and the service
+        ignores it."""
         ids = session.ids
         number = link.number
         if number is not None:
@@ -293,7 +294,7 @@ class FrameScan:
         frame: Frame,
         starts: list[int],
     ) -> None:
-        """Remember how this transfer is written. Ids of one byte are not worth it."""
+        """Keeps the layout of this transfer, unless its id has one byte."""
         if len(starts) < 4 or session.ids.renumbered or data[starts[1]] != 0x70:
             return
         after = data[starts[3] : frame.performative.end]

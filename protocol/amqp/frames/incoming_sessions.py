@@ -1,8 +1,8 @@
-"""What a client's frames say about its sessions and links, before Proton sees them.
+"""The sessions and links of a client by its own frames, before Proton gets them.
 
-Proton answers with the end of the connection where the service ends a session, ends a link or does
-not look at all. This knows channels, handles and link names as the client uses them, so that
-`FrameScan` can change or hold back a frame, and `Dispatch` can be told what to do instead.
+Proton closes the connection for errors for which the service ends a session, detaches a link, or does nothing. With
+the channels, handles and link names that the client uses, `FrameScan` can change or drop a frame, and `Engine` can
+perform another action instead.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from protocol.amqp.frames.delivery_ids import DeliveryIds
 
 
 class ProtocolViolation(NamedTuple):
-    """Why a connection cannot go on."""
+    """The error with which a connection or a session is ended."""
 
     condition: str
     description: str
 
 
 class IncomingLink:
-    """A link by the handle that the client gave it."""
+    """A link of the client, with the handle that the client uses."""
 
     __slots__ = (
         "attach_bytes",
@@ -52,21 +52,21 @@ class IncomingLink:
         self.initial_delivery_count = initial_delivery_count
         self.attach_bytes = attach_bytes
         self.number: int | None = None
-        """Proton's id of a delivery of which more is to come."""
+        """Proton's id of a delivery that is not complete."""
         self.open_numbers: set[int] = set()
         """Proton's ids of renumbered deliveries that may not be settled yet."""
         self.layout: Any = None
-        """How the client writes its transfers on this link; see `FrameScan`."""
+        """How the client encodes transfers on this link, see `FrameScan`."""
         self.drain_waits = False
         """The client asked for a drain that has not been answered."""
         self.deferred_flows: list[tuple[bytes, bool]] = []
-        """Flows that came after that drain, and whether each is a drain itself."""
+        """Flows that arrived after that drain, and whether each is a drain too."""
         self.ended = False
-        """Another link has taken its name: what the client still says on it is not looked at."""
+        """Another link has its name now. Further frames of this link are dropped."""
 
     def defer_flow(self, flow: bytes, *, drain: bool) -> None:
-        """Keep a flow until the drain before it is answered. Flows carry absolute values, so only
-        the newest counts, and the newest drain."""
+        """Keeps a flow until the drain before it is answered. Flows have absolute values, so only the newest flow and
+        the newest drain are kept."""
         if drain:
             self.deferred_flows.clear()
         elif self.deferred_flows and not self.deferred_flows[-1][1]:
@@ -75,7 +75,7 @@ class IncomingLink:
 
 
 class IncomingSession:
-    """A session by the channel that the client gave it."""
+    """A session of the client, with the channel that the client uses."""
 
     __slots__ = ("channel", "discards", "ids", "links", "names")
 
@@ -86,60 +86,60 @@ class IncomingSession:
         self.names: dict[tuple[str, bool], IncomingLink] = {}
         """Links by name and whether the client sends on them."""
         self.discards = False
-        """We have ended it, so nothing counts any more but the client's end (AMQP 1.0 §2.5.5)."""
+        """The broker has ended the session. All its frames are dropped until the client's end (AMQP 1.0 §2.5.5)."""
 
 
 class IncomingSessions:
-    """All sessions of a connection, and which of them need their output changed."""
+    """All sessions of a connection, and which of them have output that must be changed."""
 
     def __init__(self) -> None:
         self.by_channel: dict[int, IncomingSession] = {}
         self.begun: deque[IncomingSession] = deque()
-        """Sessions that Proton has not told of yet, in the order it will."""
+        """Sessions that Proton has not reported yet, in the order in which it will."""
         self.attached: deque[IncomingLink] = deque()
-        """Links that Proton has not told of yet, in the order it will."""
+        """Links that Proton has not reported yet, in the order in which it will."""
         self.unanswered: list[IncomingSession] = []
-        """Sessions whose channel in our own frames is not known yet."""
+        """Sessions whose channel in the broker's frames is not known yet."""
         self.by_own_channel: dict[int, IncomingSession] = {}
         self.renumbered: set[IncomingSession] = set()
         self.discarding: set[IncomingSession] = set()
-        """Sessions that we have ended and the client has not."""
+        """Sessions that the broker has ended and the client has not."""
         self.transactional = False
-        """Some transfer had a state: only that of a transaction says anything."""
+        """A transfer had a state, so transfers must be checked for transactions."""
         self.ended_with_deliveries = False
-        """We have ended a link while the client may be settling what came on it."""
+        """The broker has detached a link whose deliveries the client may still settle."""
         self.settled_later: list[tuple[IncomingSession, set[int]]] = []
-        """Deliveries of links that are gone: forgotten once our last words about them are out."""
+        """Deliveries of detached links. They are forgotten when the last disposition of them is written."""
 
     def begin(self, channel: int) -> None:
-        """The client begins a session."""
+        """Adds a session that the client begins."""
         session = IncomingSession(channel)
         self.by_channel[channel] = session
         self.begun.append(session)
         self.unanswered.append(session)
 
     def end(self, session: IncomingSession) -> None:
-        """The client ended a session."""
+        """Removes a session that the client ended."""
         del self.by_channel[session.channel]
         self.discarding.discard(session)
         if session in self.unanswered:
-            # Proton's begin will not name the channel any more, and nothing follows it but an end.
+            # Proton's begin does not name the channel any more, and only an end follows it.
             self.unanswered.remove(session)
             self.renumbered.discard(session)
 
     def attach(self, session: IncomingSession, link: IncomingLink) -> None:
-        """The client attaches a link; its handle and name are free."""
+        """Adds a link that the client attaches. Its handle and name must be free."""
         session.links[link.handle] = link
         session.names[link.name, link.client_sends] = link
         self.attached.append(link)
 
     def detach(self, session: IncomingSession, link: IncomingLink) -> None:
-        """The client detached a link."""
+        """Removes a link that the client detached."""
         del session.links[link.handle]
         self.forget_name(session, link)
 
     def forget_name(self, session: IncomingSession, link: IncomingLink) -> None:
-        """The link is gone for Proton, whether the client knows or not."""
+        """Frees the name of a link that Proton has detached."""
         key = link.name, link.client_sends
         if session.names.get(key) is link:
             del session.names[key]
@@ -149,8 +149,8 @@ class IncomingSessions:
 
     @property
     def all_plain(self) -> bool:
-        """No session is renumbered or discarded, and no link was ended with messages on it: the
-        client's dispositions stand as they are."""
+        """Whether the client's dispositions need no change: no session is renumbered or discarded, and no link was
+        detached with deliveries on it."""
         return not (self.renumbered or self.discarding or self.ended_with_deliveries)
 
     @property
@@ -159,7 +159,7 @@ class IncomingSessions:
         return bool(self.renumbered or self.unanswered)
 
     def begin_answered(self, own_channel: int, channel: int) -> None:
-        """Our begin went out."""
+        """Records the channel of a begin that was written."""
         for session in self.unanswered:
             if session.channel == channel:
                 self.unanswered.remove(session)
@@ -167,13 +167,13 @@ class IncomingSessions:
                 return
 
     def end_written(self, own_channel: int) -> None:
-        """Our end went out."""
+        """Forgets the channel of an end that was written."""
         session = self.by_own_channel.pop(own_channel, None)
         if session is not None:
             self.renumbered.discard(session)
 
     def output_taken(self) -> None:
-        """All frames about links that are gone were written."""
+        """Forgets the deliveries of detached links, because all their frames were written."""
         for session, numbers in self.settled_later:
             for number in list(numbers):
                 session.ids.forget(number)

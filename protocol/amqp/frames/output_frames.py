@@ -1,7 +1,7 @@
-"""Our own output where Proton does not write what is needed.
+"""Changes to the frames that Proton writes.
 
-The handle a link was given, answers to drains and flows that want one, silence about the deliveries
-of a freed link, and dispositions in the client's delivery ids. Output is whole frames throughout.
+Reads the handle of a link, adds answers to drains and echoes, drops dispositions of freed links, and replaces delivery
+ids by the client's. The output consists of complete frames.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _read_header = Struct(">IBBH").unpack_from
 
 
 class LinkFlow(NamedTuple):
-    """What a flow says of a link."""
+    """The link fields of a flow."""
 
     handle: int
     delivery_count: int
@@ -48,8 +48,7 @@ class LinkFlow(NamedTuple):
 
 
 def frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Each frame of our own output: where it starts, where its body starts, where it ends, and its
-    channel. Whole frames only; the protocol header is stepped over."""
+    """Yields start, start of the body, end and channel of each frame of the output. Skips the protocol header."""
     position = _PROTOCOL_HEADER_BYTES if data[:4] == b"AMQP" else 0
     while position + FRAME_HEADER_BYTES <= len(data):
         size, offset, _, channel = _read_header(data, position)
@@ -58,7 +57,7 @@ def frames(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def last_attach(data: bytes) -> tuple[int, int] | None:
-    """Channel and handle of the last attach in our output."""
+    """Returns channel and handle of the last attach in the output, or None."""
     found = None
     for _, body, _, channel in frames(data):
         if data[body : body + 3] == _ATTACH:
@@ -70,8 +69,8 @@ def last_attach(data: bytes) -> tuple[int, int] | None:
 
 
 def with_link_flow(data: bytes, channel: int, state: LinkFlow) -> bytes:
-    """Our output with a flow on a channel turned into one of a link, or, where it speaks of another
-    link, followed by one."""
+    """Returns the output with link fields added to a flow of the channel. If that flow has another link, a second flow
+    follows it."""
     for start, body, end, frame_channel in frames(data):
         if frame_channel != channel or data[body : body + 3] != _FLOW:
             continue
@@ -87,7 +86,7 @@ def with_link_flow(data: bytes, channel: int, state: LinkFlow) -> bytes:
 
 
 def without_bare_settlements(data: bytes) -> bytes:
-    """Our output without the dispositions that settle and say no more."""
+    """Returns the output without dispositions that settle and have no state."""
     parts: list[bytes] = []
     for start, body, end, _ in frames(data):
         if data[body : body + 3] == _DISPOSITION:
@@ -99,8 +98,7 @@ def without_bare_settlements(data: bytes) -> bytes:
 
 
 def with_client_ids(data: bytes, sessions: IncomingSessions) -> bytes:
-    """Our output with dispositions in the ids that the client gave its deliveries. Takes note of
-    the channels that our sessions get and give up."""
+    """Returns the output with the client's delivery ids in dispositions. Records the channels of begins and ends."""
     parts: list[bytes] = []
     copied = 0
     for start, body, end, channel in frames(data):

@@ -1,7 +1,6 @@
-"""Performatives in a frame: where their fields stand, and frames with one field changed.
+"""Performatives in frames: positions of their fields, and frames with one field changed.
 
-Owns the encoding of what Proton is given in place of a client's frame. Malformed performatives are
-told as such and left to Proton, which refuses them.
+Malformed performatives raise `UndecodableMessage`, also if the data ends within a field.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _write_header = Struct(">IBBH").pack
 
 
 class Performative(NamedTuple):
-    """A frame's performative: what it is and where its fields are."""
+    """The performative of a frame, and where its fields are."""
 
     code: int
     first: int
@@ -53,7 +52,7 @@ class Performative(NamedTuple):
 
 
 def read_performative(data: bytes, start: int, end: int) -> Performative | None:
-    """Of the whole frame from `start` to `end`; None where there is none that can be read."""
+    """Returns the performative of the frame from `start` to `end`, or None if it cannot be read."""
     body = start + 4 * data[start + 4]
     if data[start + 5] != 0 or body < start + FRAME_HEADER_BYTES or body + 4 > end or data[body]:
         return None
@@ -78,12 +77,11 @@ def has_array(data: bytes, start: int, end: int) -> bool:
 
 
 def check_values(data: bytes, start: int, end: int, performative: Performative) -> None:
-    """Raise `UndecodableMessage` if a field that Proton keeps is malformed inside.
+    """Raises `UndecodableMessage` if a field that Proton keeps is malformed.
 
-    Proton looks at the outside of a value when it comes and at the inside when it is written again or
-    read, and takes the process with it where an array is not what it says. Of a transfer it keeps
-    the state alone, which the caller looks at. Flows and dispositions are many, and without arrays
-    nothing in them is dangerous.
+    Proton checks only the size of a value when it arrives, and its content when it is read or written again; a
+    malformed array then crashes the process. Of a transfer Proton keeps only the state, which the caller checks.
+    Flows and dispositions are frequent, and are not dangerous without arrays.
     """
     if performative.code == TRANSFER:
         return
@@ -93,20 +91,23 @@ def check_values(data: bytes, start: int, end: int, performative: Performative) 
 
 
 def field_starts(data: bytes, performative: Performative, limit: int) -> list[int]:
-    """Where each of the first fields starts, and where the last of them ends."""
+    """Returns where each of the first fields starts, and where the last of them ends."""
     _, position, count, end = performative
     starts = [position]
-    for _ in range(min(count, limit)):
-        width = WIDTHS[data[position]]
-        position = position + 1 + width if width >= 0 else value_end(data, position)
-        starts.append(position)
+    try:
+        for _ in range(min(count, limit)):
+            width = WIDTHS[data[position]]
+            position = position + 1 + width if width >= 0 else value_end(data, position)
+            starts.append(position)
+    except IndexError as error:
+        raise UndecodableMessage("the data ends within a performative") from error
     if position > end:
         raise UndecodableMessage("a field is longer than its list")
     return starts
 
 
 def uint_at(data: bytes, starts: Sequence[int], index: int) -> int | None:
-    """A field that is an unsigned integer; None where it is null or missing."""
+    """Returns a field that is an unsigned integer, or None if it is null or missing."""
     if index + 1 >= len(starts):
         return None
     position = starts[index]
@@ -119,14 +120,14 @@ def uint_at(data: bytes, starts: Sequence[int], index: int) -> int | None:
         return 0
     if code == 0x40:
         return None
-    value, _ = decode(data, position)  # an unsigned short is one as well
+    value, _ = decode(data, position)  # such as an unsigned short
     if not isinstance(value, int):
         raise UndecodableMessage(f"constructor 0x{code:02x} where an unsigned integer should be")
-    return int(value) & SERIAL_MASK  # of another width, which Proton takes as well
+    return int(value) & SERIAL_MASK  # of another width, which Proton accepts too
 
 
 def is_true_at(data: bytes, starts: Sequence[int], index: int) -> bool:
-    """A field that is a boolean, false where it is null or missing."""
+    """Returns a field that is a boolean. False if it is null or missing."""
     if index + 1 >= len(starts):
         return False
     position = starts[index]
@@ -134,7 +135,7 @@ def is_true_at(data: bytes, starts: Sequence[int], index: int) -> bool:
 
 
 def transaction_at(data: bytes, starts: Sequence[int], index: int) -> bytes | None:
-    """The transaction of a field that is a delivery's state; None where it names none."""
+    """Returns the transaction id in a field that is a delivery state, or None."""
     if index + 1 >= len(starts) or data[starts[index]] != 0:
         return None
     state, _ = decode(data, starts[index])
@@ -149,7 +150,7 @@ def transaction_at(data: bytes, starts: Sequence[int], index: int) -> bytes | No
 
 
 def frame_of(code: int, channel: int, count: int, fields: bytes, payload: bytes = b"") -> bytes:
-    """A frame, as short as it can be."""
+    """Returns a frame in its shortest encoding."""
     performative = b"\x00\x53" + bytes((code,)) + compound_of(0xC0, count, fields)
     size = FRAME_HEADER_BYTES + len(performative) + len(payload)
     return _write_header(size, 2, 0, channel) + performative + payload
@@ -163,7 +164,7 @@ def with_uint(
     index: int,
     value: int,
 ) -> bytes:
-    """A frame without payload, with one field in place of what it was."""
+    """Returns a frame without payload, with one field changed."""
     fields = (
         data[performative.first : starts[index]]
         + encode(UInt(value))
@@ -180,7 +181,7 @@ def with_delivery_id(
     number: int,
     max_size_bytes: int,
 ) -> bytes:
-    """A transfer with another delivery id; `place` is its start, end and channel."""
+    """Returns a transfer with another delivery id. `place` is its start, end and channel."""
     start, end, channel = place
     if performative.field_count > 1 and data[starts[1]] == 0x70:
         at = starts[1] + 1
@@ -192,7 +193,7 @@ def with_delivery_id(
     frame = frame_of(TRANSFER, channel, count, handle + encode(UInt(number)) + rest, payload)
     if len(frame) <= max_size_bytes:
         return frame
-    # The longer id does not fit any more: it goes ahead, in a transfer without payload.
+    # The longer id does not fit into the frame: it is sent before, in a transfer without payload.
     ahead = [data[a:b] for a, b in pairwise(starts[2:])]
     ahead += [_NULL] * (_MORE_FIELD - 1 - len(ahead))
     ahead[_MORE_FIELD - 2] = _TRUE
@@ -209,7 +210,9 @@ def disposition_of(
     starts: Sequence[int],
     ids: tuple[int, int],
 ) -> bytes:
-    """A disposition as it stands in `data`, about other deliveries."""
+    """Returns the disposition in `data` with other delivery ids."""
+    if not performative.field_count:
+        raise UndecodableMessage("a disposition without role")
     first, last = ids
     role = data[starts[0] : starts[1]]
     rest = data[starts[3] : performative.end] if len(starts) > 3 else b""

@@ -1,8 +1,8 @@
-"""Frames of sessions and links, all but transfers, before Proton gets them.
+"""Frames of sessions and links, except transfers, before Proton gets them.
 
-Owns where our answer is another than Proton's: Proton ends the connection for an unknown handle or a
-link name that is taken, does not answer flows that want an echo or a drain that a later flow takes
-back, and cannot count credit of 2³¹ or more.
+Changes what Proton would handle differently than the service: Proton closes the connection for an unknown handle or a
+link name that is in use, does not answer flows with `echo` or a drain that a later flow ends, and cannot count credit
+of 2³¹ or more.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ if TYPE_CHECKING:
     from protocol.amqp.frames.incoming_sessions import IncomingSession, IncomingSessions
 
 CREDIT_MAX = (1 << 31) - 1
-"""Proton takes more for a credit below zero."""
+"""Proton treats more as negative credit."""
 
 DISPOSITION_MAX_BYTES = 4 * 1024 * 1024
-"""Of a disposition, times the deliveries that it speaks of: Proton keeps what it says with each."""
+"""Size of a disposition, times the number of its deliveries: Proton keeps a copy for each."""
 DISPOSITION_PLAIN_BYTES = 1024
-"""Up to this size a disposition may speak of any number of deliveries."""
+"""Up to this size a disposition may have any number of deliveries."""
 
 _SESSION_FLOW_FIELDS = 4
 _STATE_FIELDS = {TRANSFER: 7, DISPOSITION: 4}
 _CHANNEL_IN_USE = ProtocolViolation(
-    "amqp:not-allowed", "A session was begun on a channel that has one."
+    "amqp:not-allowed", "A session was begun on a channel that is in use."
 )
 _NOT_AN_ANSWER = ProtocolViolation(
-    "amqp:not-allowed", "A begin answers a session that we did not begin."
+    "amqp:not-allowed", "A begin answers a session that the broker did not begin."
 )
 
 
 class Frame(NamedTuple):
-    """A whole frame among the client's bytes."""
+    """A complete frame in the client's bytes."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class Frame(NamedTuple):
 def inspect_frame_without_session(
     sessions: IncomingSessions, pieces: InputRewriter, frame: Frame
 ) -> None:
-    """A frame on a channel that has no session."""
+    """Inspects a frame on a channel that has no session."""
     code = frame.performative.code
     if code == BEGIN:
         starts = field_starts(pieces.data, frame.performative, 1)
@@ -84,14 +84,14 @@ def inspect_frame_without_session(
         else:
             pieces.act(frame.start, CloseConnection(_NOT_AN_ANSWER))
     elif code in (DETACH, END):
-        # The Python SDK detaches links of a session it has just ended; the service looks away.
+        # The Python SDK detaches links of a session that it has just ended. The service ignores this.
         pieces.replace(frame.start, frame.end)
 
 
 def inspect_frame(
     sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
-    """A frame of a session, other than a transfer."""
+    """Inspects a frame of a session that is not a transfer."""
     reader = _READERS.get(frame.performative.code)
     if session.discards and frame.performative.code != END:
         _skip_frame(pieces, frame)
@@ -106,8 +106,8 @@ def link_of(
     handle: int | None,
     frame: Frame,
 ) -> IncomingLink | None:
-    """The link a frame speaks of. Without one the session ends; if the client does not know yet that
-    it has gone, the frame is left out."""
+    """Returns the link of a frame, or None if the frame is dropped. Ends the session if the handle is unknown. Drops
+    the frame if the link has ended and the client does not know it yet."""
     link = session.links.get(handle or 0)
     if link is None:
         sentence = f"No link is attached to handle {handle or 0}."
@@ -120,7 +120,8 @@ def link_of(
 
 
 def _skip_frame(pieces: InputRewriter, frame: Frame) -> None:
-    """The frame speaks of what is gone. A transaction must not be committed without it."""
+    """Drops a frame of a link or session that has ended. If it belongs to a transaction, that is reported, because the
+    transaction must not be committed without it."""
     state_field = _STATE_FIELDS.get(frame.performative.code)
     if state_field is not None:
         starts = field_starts(pieces.data, frame.performative, state_field + 1)
@@ -137,7 +138,7 @@ def _end_session(
     violation: ProtocolViolation,
     frame: Frame,
 ) -> None:
-    """End a session in place of a frame."""
+    """Ends a session and drops the frame."""
     session.discards = True
     sessions.discarding.add(session)
     pieces.act(frame.start, EndSession(session, violation))
@@ -185,8 +186,8 @@ def _replace_link(
     older: IncomingLink,
     frame: Frame,
 ) -> None:
-    """The frame attaches a link that has the name of an older one. Proton knows one link of a name:
-    it is told that the client has detached the older one."""
+    """Detaches an older link, because the frame attaches another with its name. Proton allows one link of a name, so
+    it gets a detach of the older one before."""
     pieces.act(frame.start, ReplacedLink(older))
     older.ended = True
     sessions.forget_name(session, older)
@@ -203,7 +204,7 @@ def _detach(
     if link is not None:
         sessions.detach(session, link)
     if link is None or link.ended:
-        # Gone already: both sides may have detached at once. The service looks away.
+        # It is detached already: both sides may have detached at once. The service ignores this.
         pieces.replace(frame.start, frame.end)
 
 
@@ -227,14 +228,14 @@ def _flow(
 
 
 def _credit(pieces: InputRewriter, link: IncomingLink, starts: list[int], frame: Frame) -> None:
-    """A flow on a link on which we send."""
+    """Changes a flow on a link on which the broker sends, if necessary."""
     data, performative = pieces.data, frame.performative
     changed = None
     if (uint_at(data, starts, 6) or 0) > CREDIT_MAX:
         changed = with_uint(data, frame.channel, performative, starts, 6, CREDIT_MAX)
     drain = is_true_at(data, starts, 8)
     if link.drain_waits:
-        # The drain has to be answered first; only what is said of the session counts now.
+        # The drain must be answered first, so Proton gets only the fields of the session now.
         link.defer_flow(changed or data[frame.start : frame.end], drain=drain)
         session_fields = data[performative.first : starts[_SESSION_FLOW_FIELDS]]
         changed = frame_of(FLOW, frame.channel, _SESSION_FLOW_FIELDS, session_fields)
@@ -249,11 +250,11 @@ def _credit(pieces: InputRewriter, link: IncomingLink, starts: list[int], frame:
 def _disposition(
     sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
-    """What the client says of its own deliveries speaks of the ids it gave them."""
+    """Replaces the ids in a disposition of the client's own deliveries by Proton's ids."""
     data, performative = pieces.data, frame.performative
     starts = field_starts(data, performative, 5)
     if _is_too_large(starts, pieces, frame):
-        sentence = "A disposition of this size can speak of few deliveries."
+        sentence = "A disposition of this size has too many deliveries."
         violation = ProtocolViolation("amqp:resource-limit-exceeded", sentence)
         _end_session(sessions, pieces, session, violation, frame)
         return
@@ -267,14 +268,14 @@ def _disposition(
     last = uint_at(data, starts, 2)
     last = first if last is None else last
     if not is_range(first, last):
-        return  # for Proton to refuse
+        return  # Proton refuses it
     ranges = session.ids.from_client(first, last, settled=is_true_at(data, starts, 3))
     changed = [disposition_of(data, frame.channel, performative, starts, each) for each in ranges]
     pieces.replace(frame.start, frame.end, b"".join(changed))
 
 
 def _watch_settlement(pieces: InputRewriter, starts: list[int], frame: Frame) -> None:
-    """Proton says nothing of deliveries that it does not know any more."""
+    """Checks a disposition in a transaction: Proton does not report deliveries that it has freed."""
     data = pieces.data
     transaction_id = transaction_at(data, starts, 4)
     first = uint_at(data, starts, 1)
@@ -288,7 +289,7 @@ def _watch_settlement(pieces: InputRewriter, starts: list[int], frame: Frame) ->
 
 
 def _is_too_large(starts: list[int], pieces: InputRewriter, frame: Frame) -> bool:
-    """Whether what a disposition says would be kept too many times."""
+    """Whether the copies of a disposition that Proton keeps would take too much memory."""
     size_bytes = frame.end - frame.start
     if size_bytes <= DISPOSITION_PLAIN_BYTES:
         return False

@@ -1,7 +1,6 @@
-"""Pieces of a client's stream: bytes for Proton, and what is to be done between them.
+"""The client's bytes as Proton gets them: some frames are changed or dropped, and actions are performed between.
 
-Owns how an inbound stream is put together again where some frames are changed, left out or answered
-in another way than Proton would.
+`InputRewriter` makes a list of pieces: bytes for Proton, and actions that Proton would not perform.
 """
 
 from __future__ import annotations
@@ -17,41 +16,41 @@ if TYPE_CHECKING:
 
 
 class InputBytes(NamedTuple):
-    """Whole frames for Proton. Events must be looked at after each of these."""
+    """Complete frames for Proton. Proton's events are handled after each of these."""
 
     data: bytes
     batch: bool = False
-    """It is one transfer of a batch."""
+    """It is one transfer whose message format is that of a batch."""
 
 
 class EndSession(NamedTuple):
-    """End a session, and say why."""
+    """Ends a session with an error."""
 
     session: IncomingSession
     violation: ProtocolViolation
 
 
 class ReplacedLink(NamedTuple):
-    """End a link whose name the client has attached again (AMQP 1.0, 2.6.1: link stealing)."""
+    """Detaches a link whose name the client has attached again (AMQP 1.0 §2.6.1, link stealing)."""
 
     link: IncomingLink
 
 
 class FlowEcho(NamedTuple):
-    """Answer a flow with a flow, of a link or of the session alone."""
+    """Answers a flow with a flow, of a link or of the session."""
 
     session: IncomingSession
     link: IncomingLink | None
 
 
 class LostTransactionPart(NamedTuple):
-    """Report that a part of a transaction will not be executed."""
+    """Reports that a part of a transaction is not executed."""
 
     transaction_id: bytes
 
 
 class LateSettlement(NamedTuple):
-    """Push a disposition in a transaction, and check whether Proton still knows the deliveries."""
+    """Pushes a disposition in a transaction, and checks whether Proton still has the deliveries."""
 
     frame: bytes
     transaction_id: bytes
@@ -59,7 +58,7 @@ class LateSettlement(NamedTuple):
 
 
 class CloseConnection(NamedTuple):
-    """Close the connection, and say why."""
+    """Closes the connection with an error."""
 
     violation: ProtocolViolation
 
@@ -71,20 +70,20 @@ InputPiece = InputBytes | InputAction
 
 
 class InputRewriter:
-    """Cuts some data into pieces."""
+    """Makes pieces of one read."""
 
     __slots__ = ("_parts", "_pieces", "_start", "data")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._start = 0
-        """What has not been put into a piece yet starts here."""
+        """Where the data begins that is not in a piece yet."""
         self._parts: list[bytes] = []
-        """What has been put into the piece that is being made."""
+        """The bytes of the piece that is being made."""
         self._pieces: list[InputPiece] = []
 
     def cut(self, position: int) -> None:
-        """End the piece that is being made at `position`."""
+        """Ends the present piece at `position`."""
         start, self._start = self._start, position
         if self._parts:
             if start < position:
@@ -96,7 +95,7 @@ class InputRewriter:
             self._pieces.append(InputBytes(self.data if whole else self.data[start:position]))
 
     def replace(self, position: int, end: int, frame: bytes = b"") -> None:
-        """Give Proton another frame than the one that stands there, or none."""
+        """Replaces the frame from `position` to `end` by another, or drops it."""
         if self._start < position:
             self._parts.append(self.data[self._start : position])
         if frame:
@@ -104,17 +103,17 @@ class InputRewriter:
         self._start = end
 
     def add_batch(self, position: int, end: int, frame: bytes | None) -> None:
-        """Let the frame that stands there, or another in its place, be a piece of its own."""
+        """Makes a piece of the frame from `position` to `end`, or of another in its place."""
         self.cut(position)
         self._pieces.append(InputBytes(frame or self.data[position:end], batch=True))
         self._start = end
 
     def act(self, position: int, action: InputAction) -> None:
-        """Have something done before what stands at `position` is pushed."""
+        """Adds an action before the data at `position`."""
         self.cut(position)
         self._pieces.append(action)
 
     def made(self, end: int) -> list[InputPiece]:
-        """All pieces up to `end`."""
+        """Returns all pieces up to `end`."""
         self.cut(end)
         return self._pieces
