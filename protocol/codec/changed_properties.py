@@ -1,7 +1,7 @@
-"""The properties of a delivered message, where they are not those its sender wrote.
+"""Properties of a delivered message that differ from those that its sender wrote.
 
-Owns what rule actions and settlements change in properties and application properties, and how long
-a message lives where its header cannot say so; annotations and headers are `section_writer`'s.
+Rule actions and settlements change properties and application properties, and a time to live that is too long for the
+header is written as expiry time. `section_writer` writes headers and annotations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _pack_long = struct.Struct(">q").pack
 _TIMESTAMP = b"\x83"
 _LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, where the calendars of the SDKs end."""
+"""The last millisecond of the year 9999, the latest time of the SDKs."""
 
 MESSAGE_ID, USER_ID, TO, SUBJECT, REPLY_TO, CORRELATION_ID, CONTENT_TYPE = range(7)
 CONTENT_ENCODING, ABSOLUTE_EXPIRY_TIME, CREATION_TIME, GROUP_ID = range(7, 11)
@@ -40,11 +40,11 @@ PROPERTY_FIELDS = {
     "sessionid": GROUP_ID,
     "replytosessionid": REPLY_TO_GROUP_ID,
 }
-"""`sys.` names, and the field of the properties section each stands for."""
+"""Fields of the properties section by their `sys.` names."""
 
 
 def changed_properties(message: Message, body: bytes) -> bytes:
-    """The properties section with what rule actions have set."""
+    """Returns the properties section with the changes of rule actions."""
     fields = _fields(body)
     time_to_live_ms = message.time_to_live_ms
     if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
@@ -57,8 +57,8 @@ def changed_properties(message: Message, body: bytes) -> bytes:
 
 
 def long_lived_properties(message: Message, time_to_live_ms: int, body: bytes) -> tuple[bytes, int]:
-    """The properties section of a message that lives longer than a header can say, and where in
-    the body the next section begins."""
+    """Returns the properties section of a message whose time to live is too long for the header, and where in the body
+    the next section begins."""
     fields = _fields(body)
     _set_expiry(fields, message.enqueued_time_ms, time_to_live_ms)
     return PROPERTIES_START + compound_of(0xC0, len(fields), b"".join(fields)), body_sections(body)[
@@ -67,9 +67,9 @@ def long_lived_properties(message: Message, time_to_live_ms: int, body: bytes) -
 
 
 def _set_expiry(fields: list[bytes], enqueued_time_ms: int, time_to_live_ms: int) -> None:
-    """Say how long a message lives in its properties, unless its sender has said so.
+    """Sets the expiry time in the properties, unless the sender has set it.
 
-    SDKs take the time from creation to expiry where a header, of at most 49 days, is too short.
+    The header can have at most 49 days. For longer times SDKs use the time from creation to expiry.
     """
     if time_to_live_ms >= UNLIMITED_MS or _is_set(fields, ABSOLUTE_EXPIRY_TIME):
         return

@@ -15,7 +15,7 @@ _DECIMAL128 = b"\x94"
 _BIAS = 6176
 _COEFFICIENT_BITS = 96
 _SCALE_MAX = 28
-"""What a .NET `decimal` holds: 96 bits and a power of ten from 0 to -28."""
+"""A .NET `decimal` has a coefficient of 96 bits and an exponent from 0 to -28."""
 
 # Microsoft's library writes the exponent's bits from 9 on into the first byte and the lowest 7 into
 # the second; bits 7 and 8 are 0 for every scale of a .NET decimal. Read by the book, which has bits 7
@@ -34,7 +34,7 @@ _LAYOUTS = {4: _Layout(8, 23, 101), 8: _Layout(10, 53, 398), 16: _Layout(14, 113
 
 
 class Number(NamedTuple):
-    """A finite decimal: coefficient times ten to the exponent, negative if the sign says so."""
+    """A finite decimal: sign, coefficient, and exponent of ten."""
 
     is_negative: bool
     coefficient: int
@@ -42,7 +42,7 @@ class Number(NamedTuple):
 
 
 def number_of(raw: bytes) -> Number | None:
-    """What a decimal32, decimal64 or decimal128 says; None if it is infinite or not a number."""
+    """Returns the number of a decimal32, decimal64 or decimal128, or None if it is infinite or not a number."""
     layout = _LAYOUTS[len(raw)]
     bits = int.from_bytes(raw, "big")
     is_negative = raw[0] & 0x80 != 0
@@ -63,7 +63,7 @@ def number_of(raw: bytes) -> Number | None:
 
 
 def service_decimal(encoded: bytes) -> bytes | None:
-    """An encoded decimal as the service sends it on, or None if it can only be left as it is."""
+    """Returns an encoded decimal as the service delivers it, or None if it stays as it is."""
     number = number_of(encoded[1:])
     if number is None:
         return None
@@ -87,7 +87,7 @@ def service_decimal(encoded: bytes) -> bytes | None:
 
 
 def as_float(value: Decimal) -> float | bytes:
-    """A decimal as rules compare it; one that is no number stays bytes, which equal nothing."""
+    """Returns a decimal as rules compare it. One that is not a number stays bytes, which equal nothing."""
     number = number_of(value.raw)
     if number is None:
         return value.raw

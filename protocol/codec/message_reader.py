@@ -1,7 +1,7 @@
-"""What the core sometimes asks of a message's bytes: ids, keys, and the properties rules test.
+"""Reads ids, keys and the properties that rules test from the bytes of a message, for the core.
 
-Owns the way from encoded sections to plain Python values; never changes a message.
-Nothing is read before it is asked for, and nothing but `UndecodableMessage` is raised.
+Returns plain Python values and never changes a message. A value is decoded only when it is needed. Raises only
+`UndecodableMessage`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TIMESPAN = "com.microsoft:timespan"
 _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
 _ONLY_GROUP_ID = b"\x40" * 9 + b"\xa1"
-"""The fields between message id and group id left out, and a short text after them."""
+"""Nulls for the fields between message id and group id, and a short string."""
 
 
 class Reader:
@@ -63,14 +63,14 @@ class Reader:
     def session_id(self, body: bytes) -> str | None:
         """`group-id`, or None."""
         if body[:4] == b"\x00\x53\x73\xc0" and body[6:7] == b"\xa1" and body[5] > GROUP_ID:
-            # Mostly there is a message id, then nothing up to this one: no walk.
+            # Most messages have a message id and then only nulls up to the group id.
             position = 8 + body[7] if len(body) > 7 else 0
             if body[position : position + 10] == _ONLY_GROUP_ID:
                 return _short_text(body, position + 9)
         return _text_field(body, GROUP_ID)
 
     def message_id(self, body: bytes) -> str | None:
-        """The id as text: SDKs send a received id on as another AMQP type (see `_text`)."""
+        """The id as text: SDKs forward a received id as another AMQP type (see `_text`)."""
         return _text_field(body, MESSAGE_ID)
 
     def partition_key(self, annotations: bytes) -> str | None:
@@ -82,11 +82,11 @@ class Reader:
         return _text_annotation(annotations, b"x-opt-via-partition-key")
 
     def system_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        """By lower-case name, each read when it is asked for."""
+        """The `sys.` properties by lower-case name. Each is decoded when it is read."""
         return SystemProperties(message)
 
     def application_properties(self, message: Message) -> Mapping[str, PropertyValue]:
-        """By the sender's own spelling, changes applied."""
+        """The application properties by name, with changes applied."""
         body = _body(message)
         start, end = body_sections(body)
         properties: dict[str, PropertyValue] = {}
@@ -107,7 +107,7 @@ class Reader:
         return properties
 
     def encode_property(self, value: PropertyValue) -> bytes:
-        """The value a rule action sets; integers are long, as in the .NET SQL dialect."""
+        """Returns the encoded value that a rule action sets. Integers are long, as in the .NET SQL dialect."""
         if type(value) is int:
             return encode(Long(value) if -(2**63) <= value < 2**63 else ULong(value))
         if isinstance(value, timedelta | TimeSpanTicks):
@@ -125,7 +125,7 @@ class SystemProperties(Mapping[str, "PropertyValue"]):
         self._message = message
 
     def __getitem__(self, name: str) -> PropertyValue:
-        """A property by its lower-case name."""
+        """Returns a property by its lower-case name."""
         read = _SYSTEM_PROPERTIES[name]
         changes = self._message.changes
         if changes is not None and name in changes.system:
@@ -134,16 +134,16 @@ class SystemProperties(Mapping[str, "PropertyValue"]):
         return read(self._message)
 
     def __iter__(self) -> Iterator[str]:
-        """Every name there is, set or not."""
+        """Yields every name, whether the property is set or not."""
         return iter(_SYSTEM_PROPERTIES)
 
     def __len__(self) -> int:
-        """How many names there are."""
+        """Returns the number of names."""
         return len(_SYSTEM_PROPERTIES)
 
 
 def plain(value: object) -> PropertyValue:
-    """A decoded value as the core compares it: no AMQP types left, times as datetimes."""
+    """Returns a decoded value as the core compares it: without AMQP types, and times as datetimes."""
     convert = _PLAIN.get(type(value))
     if convert is not None:
         return convert(value)
@@ -151,17 +151,17 @@ def plain(value: object) -> PropertyValue:
 
 
 def typed_span(span: Span) -> Described:
-    """A time span as .NET writes it: AMQP has no type for one."""
+    """Returns a time span as .NET encodes it: AMQP has no type for it."""
     return Described(Symbol(_TIMESPAN), Long(ticks_of_span(span)))
 
 
 def milliseconds_of_moment(moment: Moment) -> Timestamp:
-    """A time as AMQP's own type says it: earlier by less than a millisecond, never later."""
+    """Returns a time as an AMQP timestamp, rounded down to milliseconds."""
     return Timestamp((ticks_of_moment(moment) - ticks_of_moment(_EPOCH)) // _TICKS_PER_MS)
 
 
 def moment_of(milliseconds: int) -> datetime:
-    """A timestamp as a UTC datetime, held inside the years Python knows."""
+    """Returns a timestamp as a UTC datetime, limited to the years that Python supports."""
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -177,7 +177,7 @@ def _body(message: Message) -> bytes:
 
 
 def _field_position(body: bytes, index: int) -> int:
-    """Where a field of the properties section begins; -1 if it is left out."""
+    """Returns where a field of the properties section begins, or -1 if it is absent."""
     try:
         if body[:4] == b"\x00\x53\x73\xc0":
             return skip_fields(body, 6, index) if body[5] > index else -1
@@ -193,8 +193,8 @@ def _text_field(body: bytes, index: int) -> str | None:
     position = _field_position(body, index)
     if position < 0:
         return None
-    # Ids are asked for with every message an entity with sessions or duplicate detection takes,
-    # and are nearly always short texts.
+    # Entities with sessions or duplicate detection read ids of every message, and nearly all ids are
+    # short strings.
     code = body[position : position + 1]
     if code == b"\xa1":
         return _short_text(body, position)
@@ -209,7 +209,7 @@ def _short_text(body: bytes, position: int) -> str:
 
 
 def _plain_map(data: bytes, start: int) -> dict[str, PropertyValue]:
-    """A checked map of text keys; short texts, which rules mostly test, without a call."""
+    """Returns a checked map with string keys. Short strings, which are most frequent, are decoded without a call."""
     properties: dict[str, PropertyValue] = {}
     position, count, _ = compound(data, start)
     try:
@@ -237,7 +237,7 @@ def _text_annotation(annotations: bytes, name: bytes) -> str | None:
 
 
 def _annotation(annotations: bytes, name: bytes) -> object:
-    """A decoded message annotation; None if there is none of that name."""
+    """Returns a decoded message annotation, or None if there is none of that name."""
     for key, _, middle, _ in entries_of(annotations, 0):
         if key == name:
             return decode(annotations, middle)[0]
@@ -245,10 +245,10 @@ def _annotation(annotations: bytes, name: bytes) -> object:
 
 
 def _text(value: object) -> str:
-    """An id or key as the service compares it: by its text, whatever its AMQP type.
+    """Returns an id or key as the service compares it: by its text, whatever its AMQP type.
 
-    The Python SDK sends the text ids and partition keys of a received message on as binary, .NET
-    a uuid or ulong id as a string. Binary that is no text gets one that no sender would choose.
+    The Python SDK forwards string ids and partition keys of a received message as binary, .NET a uuid or ulong id as a
+    string. Binary that is not UTF-8 becomes a text that no sender would choose.
     """
     if isinstance(value, bytes):
         try:
@@ -270,7 +270,7 @@ def _described(value: Described) -> PropertyValue:
             return moment_from_ticks(content)
         except OverflowError:
             return _LATEST if content > 0 else _EARLIEST
-    return plain(content)  # A `com.microsoft:uri` among others: its text is its value.
+    return plain(content)  # For example `com.microsoft:uri`: its text is its value.
 
 
 _PLAIN: dict[type, Callable[..., PropertyValue]] = {
@@ -296,7 +296,7 @@ def _property_field(index: int) -> Callable[[Message], PropertyValue]:
 
 
 def _id_field(index: int) -> Callable[[Message], PropertyValue]:
-    """A message id or correlation id, which rules compare as text: see `_text`."""
+    """Reads a message id or correlation id, which rules compare as text (see `_text`)."""
 
     def read(message: Message) -> PropertyValue:
         return _text_field(_body(message), index)
@@ -353,4 +353,4 @@ _SYSTEM_PROPERTIES: dict[str, Callable[[Message], PropertyValue]] = {
     "state": lambda message: int(message.state),
     "forcepersistence": lambda _: False,
 }
-"""Every name a filter may use, and where its value is."""
+"""Every name that a filter may use, and how its value is read."""

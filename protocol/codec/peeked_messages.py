@@ -1,7 +1,7 @@
 """Messages as `peek-message` shows them.
 
-Owns what a peek may leave out, and what it says instead. The live tests of the JavaScript SDK read the
-size of a body that was left out from the delivery annotations.
+A peek may omit the body. The live tests of the JavaScript SDK read the size of an omitted body from the delivery
+annotations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OMITTED_BODY_SIZE = encode_symbol("omitted-message-body-size")
 
 
 def encode_peeked(message: Message, *, from_topic: bool, omits_body: bool) -> bytes:
-    """Encode a message that was copied for this answer; the copy may be changed."""
+    """Returns an encoded message. The message is a copy for this answer and is changed."""
     if omits_body and message.body is not None:
         end = body_sections(message.body)[1]
         size = encode(Long(len(message.body) - end))
@@ -34,7 +34,7 @@ def encode_peeked(message: Message, *, from_topic: bool, omits_body: bool) -> by
 
 
 def _with_delivery_annotation(annotations: bytes, entry: bytes) -> bytes:
-    """Both maps of `Message.annotations`, with one more entry in the second."""
+    """Returns both maps of `Message.annotations` with one more entry in the second."""
     start = compound(annotations, 0)[2] if annotations else 0
     entries, count = b"", 0
     if start < len(annotations):

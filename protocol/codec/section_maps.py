@@ -1,7 +1,7 @@
 """The maps of a message: annotations, application properties and the footer.
 
-Owns which entries of a sender's maps are kept and how they are written for every receiver; sections
-and their order are `section_reader`'s. A map that cannot be taken apart raises `UndecodableMessage`.
+Removes entries that only a broker may set, and writes the others as the service does. A malformed map raises
+`UndecodableMessage`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BROKER_ANNOTATIONS = frozenset(
         SCHEDULED_ENQUEUE_TIME,
     }
 )
-"""Given by a broker. A sender that passes a received message on still carries them."""
+"""Annotations that only a broker sets. A sender that forwards a received message sends them again."""
 
 _TEXT_OFFSETS = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}
 _NAME_OFFSETS = _TEXT_OFFSETS | {0xA0: 2, 0xB0: 5}
@@ -39,9 +39,9 @@ _DECIMALS = frozenset({0x74, 0x84, 0x94})
 
 
 def entries_of(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
-    """Of every entry of a map: text of the key, where the key, its value and the next begin.
+    """Returns for every entry of a map: the text of the key, and where the key, the value and the next entry begin.
 
-    A key that is no text has none: reserved annotations have numbers (AMQP 1.0 §3.2.10).
+    The text is empty for a key of another type: reserved annotations have numbers (AMQP 1.0 §3.2.10).
     """
     if data[start] in (0x45, 0xC0, 0xD0):
         raise UndecodableMessage("a list where a map should be")
@@ -54,10 +54,10 @@ def entries_of(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
         middle = value_end(data, position)
         name = data[position + _TEXT_OFFSETS[code] : middle] if code in _TEXT_OFFSETS else b""
         if not name.isascii():
-            decode(data, position)  # Refuses what is not UTF-8.
+            decode(data, position)  # Raises if it is not UTF-8.
         end = value_end(data, middle)
         if not 0x40 <= data[middle] < 0xC0:
-            decode(data, middle)  # Sizes tell nothing about what is inside.
+            decode(data, middle)  # Raises if the content of a compound value is malformed.
         entries.append((name, position, middle, end))
         position = end
     if position != limit:
@@ -66,7 +66,7 @@ def entries_of(data: bytes, start: int) -> list[tuple[bytes, int, int, int]]:
 
 
 def read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
-    """The sender's own annotations as a map, and the scheduled enqueue time."""
+    """Returns the sender's own annotations as an encoded map, and the scheduled enqueue time."""
     scheduled_ms = 0
     kept: list[bytes] = []
     for entry in entries_of(data, start):
@@ -86,7 +86,7 @@ def read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
 def _symbol_key(
     data: bytes, name: bytes, position: int, middle: int, end: int
 ) -> tuple[bytes, bytes]:
-    """An entry of a map, its key and its value; a text key becomes a symbol, if it can be one."""
+    """Returns key and value of an entry. A string key that is ASCII becomes a symbol."""
     code = data[position]
     if code in _STRING_TO_SYMBOL and name.isascii():
         return _STRING_TO_SYMBOL[code] + data[position + 1 : middle], data[middle:end]
@@ -96,8 +96,8 @@ def _symbol_key(
 def _partition_key(
     data: bytes, name: bytes, position: int, middle: int, end: int
 ) -> tuple[bytes, bytes]:
-    """A partition key as a string: the Python SDK sends a received one again as binary, and .NET
-    and Go cannot read that."""
+    """Returns an entry with the partition key as a string: the Python SDK sends a received key as binary, which .NET
+    and Go cannot read."""
     key, value = _symbol_key(data, name, position, middle, end)
     if value[0] in _BINARY_TO_STRING:
         text = _BINARY_TO_STRING[value[0]] + value[1:]
@@ -110,17 +110,17 @@ def _partition_key(
 
 
 def symbol_keys(data: bytes, start: int) -> bytes:
-    """A map whose text keys are symbols, as those of annotations and footers must be."""
+    """Returns a map with symbols as keys, as in annotations and footers."""
     entries = entries_of(data, start)
     items = [part for entry in entries for part in _symbol_key(data, *entry)]
     return compound_of(0xC1, 2 * len(entries), b"".join(items))
 
 
 def service_properties(data: bytes, start: int) -> bytes:
-    """Application properties as the service writes them, where a client writes them otherwise.
+    """Returns application properties as the service writes them.
 
-    Names are strings: a client may send them as binary. Decimals are those Microsoft's library
-    writes; the Python SDK reads no other.
+    Names are strings; a client may send them as binary. Decimals are encoded as by Microsoft's library, because the
+    Python SDK cannot read others.
     """
     position, count, end = compound(data, start)
     if check_properties_map(data, start) == end:
@@ -141,9 +141,9 @@ def service_properties(data: bytes, start: int) -> bytes:
 
 
 def check_properties_map(data: bytes, start: int) -> int:
-    """Refuse application properties that cannot be taken apart later; else return where they end.
+    """Returns where application properties end. Raises `UndecodableMessage` if they are malformed.
 
-    Returns -1 if something in them has to be written differently: see `service_properties`.
+    Returns -1 if they must be written differently, see `service_properties`.
     """
     if data[start] in (0x45, 0xC0, 0xD0):
         raise UndecodableMessage("application properties must be a map")

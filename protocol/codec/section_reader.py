@@ -1,9 +1,8 @@
-"""Arriving messages: find the sections, keep the bytes.
+"""Reads the sections of a message that a client sends. The body is never decoded.
 
-Owns what a sender's encoding becomes in the broker; the body is never decoded here.
-What comes out is canonical: properties, application properties, body and footer, in this order,
-under their short descriptors, with every list and map outside the body checked for shape. Like the
-service, it writes keys of annotations and footers as symbols and decimals as Microsoft's library does.
+The stored bytes are canonical: properties, application properties, body and footer, in this order, with short
+descriptors, and every list and map outside the body is checked. As in the service, keys of annotations and footers
+become symbols, and decimals are encoded as by Microsoft's library.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOT
 _APPLICATION_PROPERTIES_MARKS = (b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1")
 
 _TIMESTAMP = b"\x83"
-"""Where this is not found in properties, there is no expiry to look for."""
+"""If properties do not contain this byte, they have no expiry time."""
 
 _length32 = struct.Struct(">I").unpack_from
 
@@ -57,9 +56,9 @@ def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
     """Returns a message as it goes to the core. Raises `UndecodableMessage` if anything is malformed.
 
     `real_ms` returns the real time, which is needed for a message that has an expiry and no creation time."""
-    # The order nearly every sender writes, in the short forms nearly every message has: one walk
-    # from section to section. What does not fit is read again, slowly. Constants stand where they
-    # are compared and branches are guarded by the likelier case: this runs once a message.
+    # Reads the sections in the order and the short forms that nearly every sender uses. Other messages
+    # are read again by `_read_any`. Constants are written where they are compared, and the likely case
+    # is checked first, because this runs once for each message.
     try:
         header = position = 0
         time_to_live_ms = annotations = None
@@ -104,7 +103,7 @@ def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
             return _read_any(data, real_ms)
     except (IndexError, struct.error) as error:
         raise UndecodableMessage("the message ends inside a section") from error
-    # Assigning what is set is quicker than passing it all through keywords.
+    # Assigning the fields that are set is faster than passing all of them as keywords.
     message = Message(data[bare:])
     message.size = end
     if header:
@@ -121,14 +120,14 @@ class MessageBatch(NamedTuple):
 
     messages: list[Message]
     size_bytes: int
-    """Of the data sections, which is what a client's limit is about: the Python SDK fills a batch
-    up to it and then adds an envelope that it has not counted."""
+    """The size of the data sections, to which a client's limit applies: the Python SDK fills a batch up to the limit and
+    then adds an envelope that it has not counted."""
 
 
 def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
-    """The messages of a batch transfer, each a data section of its own.
+    """Returns the messages of a batch transfer. Each is a data section.
 
-    The other sections repeat what the first message says and are passed over.
+    The other sections repeat those of the first message and are ignored.
     """
     messages = []
     size_bytes = position = 0
@@ -145,7 +144,7 @@ def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
 
 
 def body_sections(body: bytes) -> tuple[int, int]:
-    """Where the properties and the application properties of a canonical body end.
+    """Returns where the properties and the application properties of a canonical body end.
 
     A section that is absent ends where it would begin.
     """
@@ -156,9 +155,9 @@ def body_sections(body: bytes) -> tuple[int, int]:
 
 
 def skip_fields(body: bytes, position: int, number: int) -> int:
-    """Where the field that many after the one at `position` begins, in a checked list.
+    """Returns where the field begins that is `number` fields after the one at `position`, in a checked list.
 
-    Nulls and short texts, which most fields are, are passed without a call.
+    Nulls and short strings, which most fields are, are skipped without a call.
     """
     while number:
         code = body[position]
@@ -177,7 +176,7 @@ def skip_fields(body: bytes, position: int, number: int) -> int:
 
 
 def _leading_nulls(data: bytes, position: int, most: int) -> int:
-    """How many of the fields from here on are left out: between two that are set, there are many."""
+    """Returns how many fields from `position` on are null: often there are many between two that are set."""
     fields = data[position : position + most]
     return len(fields) - len(fields.lstrip(b"\x40"))
 
@@ -223,7 +222,7 @@ def _read_any(data: bytes, real_ms: Callable[[], int]) -> Message:
         else:
             _CHECKS[code](data, start, end)
         if data[start] == 0x40 and code != VALUE:
-            section = b""  # Null says what absence says, and SDKs expect only the latter.
+            section = b""  # Null means absent, and SDKs expect only absent sections.
         else:
             rewrite = _REWRITES.get(code)
             value = data[start:end] if rewrite is None else rewrite(data, start)
@@ -267,7 +266,7 @@ def _check_sequence(data: bytes, start: int, _end: int) -> None:
 
 
 def _check_nothing(_data: bytes, _start: int, _end: int) -> None:
-    """A value may be anything, and maps are checked where they are read."""
+    """A value section may have any content, and maps are checked where they are read."""
 
 
 _CHECKS: dict[int, Callable[[bytes, int, int], object]] = {
@@ -282,7 +281,7 @@ _REWRITES: dict[int, Callable[[bytes, int], bytes]] = {
     APPLICATION_PROPERTIES: service_properties,
     FOOTER: symbol_keys,
 }
-"""Sections that are stored as the service writes them, not always as they came."""
+"""Sections that are stored as the service writes them."""
 
 
 # --- one section each --------------------------------------------------------------------------
@@ -290,9 +289,9 @@ _REWRITES: dict[int, Callable[[bytes, int], bytes]] = {
 
 @lru_cache(maxsize=512)
 def _read_header(section: bytes) -> tuple[int, int | None]:
-    """The packed flags and priority (see `pack_header`), and the time to live.
+    """Returns the packed flags and priority (see `pack_header`), and the time to live.
 
-    Kept for the next message: a sender's headers are mostly the same few bytes.
+    Cached, because most headers of a sender are the same.
     """
     fields, end = decode(section)
     if end != len(section) or not (isinstance(fields, list) or fields is None):
@@ -309,14 +308,14 @@ def _read_header(section: bytes) -> tuple[int, int | None]:
         priority=None if priority is None else min(int(priority), 255),
         first_acquirer=first_acquirer,
     )
-    # Some clients write 0 for none; a message that is dead on arrival is of use to nobody.
+    # Some clients write 0 for none. A message that expires at once is of no use.
     return header, int(time_to_live_ms) if time_to_live_ms else None
 
 
 def pack_header(
     *, durable: bool | None = None, priority: int | None = None, first_acquirer: bool | None = None
 ) -> int:
-    """What `Message.header` carries: the header fields the broker passes on and never looks at.
+    """Returns `Message.header`: the header fields that the broker only passes on.
 
     From the lowest bit: durable is true (1 bit), the priority plus one or 0 for none (9 bits),
     durable is false (1 bit), first-acquirer (2 bits: 0 absent, 1 true, 2 false).
@@ -329,7 +328,7 @@ _PACKED_FLAGS = {None: 0, True: 1, False: 2}
 
 
 def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
-    """Refuse a list of properties whose `count` fields do not fill it exactly."""
+    """Raises `UndecodableMessage` if the `count` fields do not fill the list of properties exactly."""
     while count:
         code = data[position]
         if code == 0x40:

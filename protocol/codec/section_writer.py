@@ -1,9 +1,8 @@
-"""Delivered messages: the broker's sections in front of the bytes the sender wrote.
+"""Encodes delivered messages: the broker's sections before the bytes that the sender wrote.
 
-Owns header, annotations and what changes beside the body change about a stored message; reading is
-`section_reader`'s. Every encoding has a header and a properties section, and the annotation types
-are those the SDKs cast to without looking. What the sender wrote stays as it was: the time to live
-of a message is in the header, not in the sender's creation and expiry times.
+Every message has a header and a properties section. Annotations have the types to which the SDKs cast without a check.
+The bytes of the sender are not changed: the time to live is in the header, not in the sender's creation and expiry
+times.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ANNOTATIONS = {
     "viapartitionkey": b"x-opt-via-partition-key",
     "scheduledenqueuetimeutc": b"x-opt-scheduled-enqueue-time",
 }
-"""`sys.` names, and the message annotation each stands for."""
+"""Message annotations by their `sys.` names."""
 
 # --- the lock token as a delivery tag ----------------------------------------------------------
 
@@ -53,22 +52,22 @@ _REST_OF_TABLE = bytes(240)
 
 
 def delivery_tag(token: bytes) -> bytes:
-    """A lock token in the byte order of a .NET `Guid`, as SDKs read it from the delivery tag.
+    """Returns a lock token in the byte order of a .NET `Guid`, as SDKs read it from the delivery tag.
 
-    Translating the wanted order through the token permutes it in one C call.
+    Translating the order of the bytes with the token as table permutes the token in one C call.
     """
     return _MIXED_ENDIAN.translate(token + _REST_OF_TABLE)
 
 
 lock_token = delivery_tag
-"""The token a delivery tag stands for: swapping twice gives back what was."""
+"""Returns the lock token of a delivery tag: the same permutation is its own inverse."""
 
 
 # --- the plain message: one pack ---------------------------------------------------------------
 
 
 def _symbol_key(name: bytes, code: int) -> bytes:
-    """A map key and the constructor of the value behind it."""
+    """Returns a map key and the constructor of its value."""
     return b"\xa3" + bytes((len(name),)) + name + bytes((code,))
 
 
@@ -80,8 +79,8 @@ _DELIVERY_ANNOTATIONS = (
     + _LOCK_TOKEN
 )
 _NO_DELIVERY_ANNOTATIONS = section_start(DELIVERY_ANNOTATIONS) + EMPTY_MAP
-"""The section is there without a lock, too: Python users of receive-and-delete find an empty map, as
-the live tests of that SDK demand."""
+"""The section is present without a lock too: the live tests of the Python SDK require an empty map in
+receive-and-delete."""
 _ENQUEUED_TIME = _symbol_key(b"x-opt-enqueued-time", 0x83)
 _SEQUENCE_NUMBER = _symbol_key(b"x-opt-sequence-number", 0x81)
 _ENQUEUE_SEQUENCE_NUMBER = _symbol_key(b"x-opt-enqueue-sequence-number", 0x81)
@@ -96,9 +95,9 @@ _pack_own = struct.Struct(">" + _OWN_LAYOUT).pack
 _OWN_SIZE = struct.calcsize(">" + _OWN_LAYOUT)
 _LOCK_SIZE = struct.calcsize(">" + _LOCK_LAYOUT)
 
-# Annotations that only some messages have, a bit each: which of them a map holds.
+# One bit for each annotation that only some messages have.
 _WITH_NUMBER, _WITH_SCHEDULE, _WITH_STATE, _WITH_LOCK, _WAS_SCHEDULED = 1, 2, 4, 8, 16
-_SOMETIMES = (
+_OPTIONAL = (
     (_WITH_NUMBER, len(_ENQUEUE_SEQUENCE_NUMBER) + 8),
     (_WITH_SCHEDULE, len(_SCHEDULED_ENQUEUE_TIME) + 8),
     (_WITH_STATE, len(_MESSAGE_STATE) + 1),
@@ -108,8 +107,8 @@ _SOMETIMES = (
 
 
 def _annotations_start(present: int) -> bytes:
-    """A map of message annotations up to its first value."""
-    sizes = [size for bit, size in _SOMETIMES if present & bit]
+    """Returns a map of message annotations up to its first value."""
+    sizes = [size for bit, size in _OPTIONAL if present & bit]
     size = 1 + _OWN_SIZE + sum(sizes)
     return (
         section_start(MESSAGE_ANNOTATIONS)
@@ -125,7 +124,7 @@ _UNLOCKED_STARTS = [_NO_DELIVERY_ANNOTATIONS + start for start in _ANNOTATIONS_S
 
 @lru_cache(maxsize=512)
 def _header_start(header: int, time_to_live_ms: int | None = None) -> bytes:
-    """A header section up to the number of its delivery count; see `pack_header`."""
+    """Returns a header section up to its delivery count, see `pack_header`."""
     durable = b"\x41" if header & 1 else b"\x42" if header & 1 << 10 else b"\x40"
     number = header >> 1 & 0x1FF
     priority = b"\x50" + bytes((number - 1,)) if number else b"\x40"
@@ -138,7 +137,7 @@ def _header_start(header: int, time_to_live_ms: int | None = None) -> bytes:
 
 
 _HEADER_STARTS = [_header_start(header) for header in range(2 * 257)]
-"""By `Message.header`, of senders that set durable, a priority, both or neither: nearly all."""
+"""By `Message.header`, for messages that have no other fields than durable and priority: nearly all."""
 
 
 def _plain_struct(header_start: bytes, *, locked: bool) -> struct.Struct:
@@ -153,7 +152,7 @@ def _plain_struct(header_start: bytes, *, locked: bool) -> struct.Struct:
 _STARTS = [_header_start(header, live) for header in (0, 2) for live in (None, 0)]
 _PACK_UNLOCKED = {len(start): _plain_struct(start, locked=False).pack for start in _STARTS}
 _PACK_LOCKED = {len(start): _plain_struct(start, locked=True).pack for start in _STARTS}
-"""By the length of the header: a priority takes a byte more than none, a time to live four."""
+"""By the length of the header: a priority adds one byte, a time to live four."""
 
 
 def encode_delivery(
@@ -164,13 +163,12 @@ def encode_delivery(
     from_topic: bool = False,
     with_state: bool = False,
 ) -> tuple[bytes, bytes]:
-    """A message for the wire, in two parts to be sent one after the other.
+    """Returns an encoded message in two parts.
 
-    The second is the stored body itself wherever nothing has to change in it. `from_topic`: it is
-    in a subscription, so that it shows the number its topic gave it, as a forwarded message shows
-    the number of where it came from. `with_state`: whether it is active, deferred or scheduled is
-    told, as in every answer of `$management`; on a link the service leaves it out, but for a message
-    that waited for its time, which is called scheduled to its end.
+    The second part is the stored body itself if nothing changes in it. `from_topic`: the message is in a
+    subscription and has the sequence number of its topic as an annotation, as a forwarded message has that of its first
+    entity. `with_state`: the message state is an annotation, as in every answer of `$management`. On a link the service
+    omits the state, except for a message that was scheduled, which keeps the state scheduled.
     """
     body = message.body
     assert body is not None, "a message is delivered once its body is in memory"
@@ -218,7 +216,7 @@ def encode_delivery(
             locked_until_ms,
         )
     if present:
-        head += b"".join(_sometimes(message, present, locked_until_ms))
+        head += b"".join(_optional_entries(message, present, locked_until_ms))
     if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
         properties, end = long_lived_properties(message, time_to_live_ms, body)
         return head + properties, body[end:]
@@ -228,7 +226,7 @@ def encode_delivery(
 
 
 def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
-    """Which of the annotations that only some messages have this one has, but for its lock."""
+    """Returns the bits of the annotations that this message has, except that of the lock."""
     changes = message.changes
     is_forwarded = changes is not None and changes.hops > 0
     present = _WITH_STATE if with_state else 0
@@ -236,14 +234,14 @@ def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
         present |= _WITH_NUMBER
     if message.scheduled_enqueue_time_ms:
         present |= _WITH_SCHEDULE
-        # What waited for its time was enqueued at that time; what came later was never scheduled.
+        # A message that waited was enqueued at its scheduled time. One that arrived later was not scheduled.
         if message.scheduled_enqueue_time_ms == message.enqueued_time_ms and not with_state:
             present |= _WAS_SCHEDULED
     return present
 
 
-def _sometimes(message: Message, present: int, locked_until_ms: int) -> list[bytes]:
-    """The annotations that `present` names: keys and values, an entry each."""
+def _optional_entries(message: Message, present: int, locked_until_ms: int) -> list[bytes]:
+    """Returns the entries of the annotations in `present`."""
     entries = []
     if present & _WITH_NUMBER:
         entries.append(_ENQUEUE_SEQUENCE_NUMBER + _pack_long(message.enqueue_sequence_number))
@@ -265,7 +263,7 @@ def encode_message(
     *,
     from_topic: bool = False,
 ) -> bytes:
-    """A message in one piece, as `$management` replies carry it."""
+    """Returns an encoded message in one part, as in replies of `$management`."""
     head, body = encode_delivery(
         message, lock_token, locked_until_ms, from_topic=from_topic, with_state=True
     )
@@ -309,7 +307,7 @@ def _encode_changed(
 
 
 def _delivery_annotations(annotations: bytes, lock_token: bytes | None) -> bytes:
-    """The sender's own delivery annotations and the lock token."""
+    """Returns the sender's own delivery annotations with the lock token."""
     start = compound(annotations, 0)[2] if annotations else 0
     if start == len(annotations):
         if lock_token is None:
@@ -338,7 +336,7 @@ def _message_annotations(message: Message, present: int, locked_until_ms: int) -
         _pack_own(
             _ENQUEUED_TIME, message.enqueued_time_ms, _SEQUENCE_NUMBER, message.sequence_number
         ),
-        *_sometimes(message, present, locked_until_ms),
+        *_optional_entries(message, present, locked_until_ms),
     ]
     count = 2 + 2 * len(entries)
     if message.annotations:
@@ -360,7 +358,7 @@ def _message_annotations(message: Message, present: int, locked_until_ms: int) -
 
 
 def _without(annotations: bytes, names: Mapping[bytes, object]) -> tuple[bytes, int]:
-    """The entries of an annotations map except those of some names, and how many items remain."""
+    """Returns the entries of an annotations map without those of some names, and the number of their items."""
     kept = [
         annotations[position:end]
         for name, position, _, end in entries_of(annotations, 0)

@@ -1,8 +1,6 @@
-"""Encoded AMQP 1.0 values to Python.
+"""Decodes AMQP 1.0 values: every primitive, compound and described type.
 
-Owns the reading of every primitive, compound and described type; sections and messages are not
-known here. Whatever bytes come in, only `UndecodableMessage` goes out, and memory stays in
-proportion to the input.
+Malformed data raises `UndecodableMessage` and nothing else. Memory is proportional to the input.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 64
 MAX_EMPTY_ITEMS = 64
-"""Array items such as null take no bytes, so nothing else bounds their number."""
+"""Array items such as null have no bytes, so their number needs a bound of its own."""
 
 _length32 = struct.Struct(">I").unpack_from
 _lengths8 = struct.Struct(">BB").unpack_from
@@ -51,11 +49,11 @@ WIDEST = dict(
         strict=True,
     )
 )
-"""Short constructors, and the one that can encode any value of the same type."""
+"""Short constructors, and the widest constructor of the same type."""
 
 
 def decode(data: bytes, position: int = 0) -> tuple[object, int]:
-    """The value that starts at `position`, and where it ends."""
+    """Returns the value at `position`, and where it ends."""
     try:
         return _decode(data, position, len(data), 0)
     except (IndexError, ValueError, struct.error) as error:
@@ -63,7 +61,7 @@ def decode(data: bytes, position: int = 0) -> tuple[object, int]:
 
 
 def value_end(data: bytes, position: int) -> int:
-    """Where the value at `position` ends, going by its sizes alone; never past the data."""
+    """Returns where the value at `position` ends. Reads only sizes. Raises if the value exceeds the data."""
     pending = 1
     limit = len(data)
     try:
@@ -90,7 +88,7 @@ def value_end(data: bytes, position: int) -> int:
 
 
 def compound(data: bytes, position: int) -> tuple[int, int, int]:
-    """Position of the first item, number of items and end of the list or map at `position`."""
+    """Returns the position of the first item, the number of items and the end of the list or map at `position`."""
     try:
         code = data[position]
         if code in (0xC0, 0xC1):
@@ -111,7 +109,7 @@ def compound(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def map_entries(data: bytes, position: int = 0) -> dict[str, bytes]:
-    """The map at `position` by the text of its keys, its values still encoded."""
+    """Returns the encoded values of the map at `position`, by the text of their keys."""
     if len(data) > position and data[position] in (0x45, 0xC0, 0xD0):
         raise UndecodableMessage("a list where a map should be")
     first, count, end = compound(data, position)
@@ -210,7 +208,7 @@ def _uuid(value: bytes) -> UUID:
 
 
 def _extent(data: bytes, position: int, limit: int, width: int) -> tuple[int, int, int]:
-    """First item, count and end of a compound whose sizes start at `position`."""
+    """Returns first item, count and end of a compound value whose sizes start at `position`."""
     first = position + 2 * width
     if first > limit:
         raise _truncated()
@@ -346,4 +344,4 @@ _WIDTH_BY_CATEGORY = (
     *(SIZED_8, SIZED_32, SIZED_8, SIZED_32, SIZED_8, SIZED_32),
 )
 WIDTHS = [_WIDTH_BY_CATEGORY[code >> 4] if code in _DECODERS else _UNKNOWN for code in range(256)]
-"""Bytes after each constructor: a number, or which kind of size prefix tells it."""
+"""Number of bytes after each constructor, or the kind of its size prefix."""

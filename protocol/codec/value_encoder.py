@@ -38,8 +38,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def encode(value: object) -> bytes:
-    """One encoded value. Plain Python types take the AMQP type they stand for best: an int is
-    an int where it fits, else a long; a float is a double; a datetime is a timestamp."""
+    """Returns one encoded value. A Python int is encoded as int if it fits, or else as long; a float as double; a
+    datetime as timestamp."""
     encoder = _ENCODERS.get(type(value))
     if encoder is None:
         for kind in type(value).__mro__[1:]:
@@ -65,7 +65,7 @@ def encode_string(text: str) -> bytes:
 def encode_map_entries(
     entries: Mapping[str, bytes], key_encoder: Callable[[str], bytes] = encode_string
 ) -> bytes:
-    """A map of values that are encoded already: the inverse of `map_entries`."""
+    """Returns a map of encoded values: the inverse of `map_entries`."""
     parts: list[bytes] = []
     for key, value in entries.items():
         parts.append(key_encoder(key))
@@ -74,7 +74,7 @@ def encode_map_entries(
 
 
 def compound_of(code: int, count: int, items: bytes) -> bytes:
-    """A list (0xC0), map (0xC1) or array (0xE0) of `count` encoded items, as short as it can be."""
+    """Returns a list (0xC0), map (0xC1) or array (0xE0) of `count` encoded items, in its shortest form."""
     size = len(items) + 1
     if size < 256 and count < 256:
         return bytes((code, size, count)) + items
@@ -82,7 +82,7 @@ def compound_of(code: int, count: int, items: bytes) -> bytes:
 
 
 def timestamp_of(moment: datetime) -> int:
-    """Milliseconds since the epoch; a moment without a zone counts as UTC."""
+    """Returns milliseconds since the epoch. A datetime without time zone is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND
@@ -218,7 +218,7 @@ def _sized_item(content: bytes) -> bytes:
 
 
 def _wide_compound(value: object, write: Callable[[Any], bytes]) -> bytes:
-    """What follows the constructor of the 32-bit form of a list, map or array."""
+    """Returns the bytes after the constructor of the 32-bit form of a list, map or array."""
     encoded = write(value)
     if encoded[0] == 0x45:
         return struct.pack(">II", 4, 0)
@@ -253,4 +253,4 @@ _ITEM_ENCODERS: dict[int, Callable[[Any], bytes]] = {
     0xD1: lambda value: _wide_compound(value, _map),
     0xF0: lambda value: _wide_compound(value, _array),
 }
-"""How an item of each widest constructor is written in an array."""
+"""Encodes an item in an array, by the widest constructor of its type."""

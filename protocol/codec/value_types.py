@@ -1,7 +1,7 @@
-"""AMQP 1.0 types that Python has no type of its own for.
+"""AMQP 1.0 types for which Python has no type.
 
-Owns what a decoded value remembers about its wire type; not how it is encoded.
-Every type compares and hashes as the plain Python value it extends: `UInt(1) == 1`.
+A decoded value keeps its AMQP type. Every type compares and hashes as the Python type that it extends:
+`UInt(1) == 1`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Float(float):
 
 
 class Char(str):
-    """One UTF-32 code unit. A lone surrogate is let through: .NET's `char` can be one."""
+    """One UTF-32 code unit. A lone surrogate is allowed, because a .NET `char` can be one."""
 
     __slots__ = ()
 
@@ -66,13 +66,13 @@ class Symbol(str):
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A decimal32, decimal64 or decimal128, kept as it came; nothing here calculates with it."""
+    """A decimal32, decimal64 or decimal128 in its encoded form."""
 
     raw: bytes
 
 
 class ArrayCode:
-    """Element constructors of the arrays that Service Bus clients ask for."""
+    """Element constructors of the arrays in answers to Service Bus clients."""
 
     NULL = 0x40
     BOOLEAN = 0x56
@@ -86,13 +86,13 @@ class ArrayCode:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Items of one type. An empty one still names its type: clients cast by it."""
+    """Items of one type. An empty array has a type too, because clients cast to it."""
 
     code: int
     """The widest constructor of the element type, such as 0x81 for any array of longs."""
     items: list[Any]
     descriptor: object = None
-    """What describes every item, where something does."""
+    """The descriptor of every item, or None."""
 
 
 @dataclass(frozen=True, slots=True)
