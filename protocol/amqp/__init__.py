@@ -1,24 +1,23 @@
 """AMQP 1.0: from the bytes of a socket to commands for the core, and back.
 
-The layers of one connection, outermost first. None of them does IO: whoever owns the socket feeds
-bytes in and writes what it is given.
+Nothing here does IO: the owner of the socket feeds bytes in and writes the bytes that it gets. The layers of one
+connection, each of which imports only those below it (checked by import-linter):
 
-    sasl            the preamble, until the client is past authentication
-    frames          cuts the inbound stream where Proton hides what we need to know
-    engine          Proton, driven by plain C calls; what we do on a connection and its links
-      dispatch        what the client does, told to a handler in the order of the wire
-      arrivals        the two loops of it that run once per message
-      attach, outcomes, endpoints    what links and deliveries are made of
-    connection      that handler: one client, its rights and its links
-      links           links that carry messages; the peers of the core's commands
-      cbs, management, coordinator    the nodes a client asks things of, over `requests`
-      nodes, permits                  what there is to attach to, and what a client may
-      addresses, mapping              AMQP's words and Service Bus's
+    connection            one client: its state, its authorization and its links
+      connection_services   what a connection needs of the broker process
+      namespace_commands    the way of its commands into a namespace of the core
+    nodes                 `$cbs`, `$management`, the transaction coordinator, and the choice of a link's kind
+    links                 links that carry messages; they are the peers of the core's commands
+    authorization         the grants of a connection, and the claims that its links require
+    outcome_mapping       outcomes and settlements, errors and conditions
+    engine                Proton, by plain C calls: states, sessions, links, deliveries
+    frames                frames that are inspected before Proton gets them, or changed after it has written them
+    sasl                  the SASL layer, before Proton gets the first byte
+    held_memory           how much memory a client makes the broker hold
 
-Messages stay bytes: `sections` finds and replaces their parts, `reader` reads what the core asks
-for, and `values` knows single values.
+Messages stay bytes: `protocol.codec` finds and replaces their sections.
 
-The handler hears of many messages in one call, and answers when it likes, usually after a commit,
-with the same links and deliveries; an answer for a link that is gone does nothing. After a round of
-calls the engine's output is taken once, so that a whole round leaves in one write.
+The engine passes many messages to the connection in one call. Links answer later, usually after a commit, with the
+same links and deliveries; an answer for a link that is detached does nothing. The output of the engine is taken once
+after each turn, so that all answers of a turn are one write.
 """

@@ -1,7 +1,7 @@
-"""AMQP decimals: what number the bytes mean, and how Service Bus writes it.
+"""AMQP decimals: their numbers, and how Service Bus encodes them.
 
-Owns the three IEEE 754-2008 binary integer decimal encodings and the variant that Microsoft's AMQP
-library writes. A decimal that the library's type (.NET `decimal`) cannot hold is left as it is.
+Reads the three IEEE 754-2008 binary integer decimal encodings, and writes the variant of Microsoft's AMQP library. A
+decimal that does not fit that library's type (.NET `decimal`) stays as it is.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _COEFFICIENT_BITS = 96
 _SCALE_MAX = 28
 """A .NET `decimal` has a coefficient of 96 bits and an exponent from 0 to -28."""
 
-# Microsoft's library writes the exponent's bits from 9 on into the first byte and the lowest 7 into
-# the second; bits 7 and 8 are 0 for every scale of a .NET decimal. Read by the book, which has bits 7
-# on in the first byte, such an exponent is this much too small. No sender means 10^-4608.
+# Microsoft's library writes the bits from 9 on of the exponent into the first byte and the lowest 7 into the second;
+# bits 7 and 8 are 0 for every scale of a .NET decimal. According to the standard, which has the bits from 7 on in the
+# first byte, such an exponent is too small by this offset. No sender means 10^-4608.
 _LIBRARY_OFFSET = (6144 >> 9 << 7) - 6144
 _LIBRARY_EXPONENTS = range(_LIBRARY_OFFSET - 32, _LIBRARY_OFFSET + 1)
 

@@ -1,7 +1,7 @@
-"""Python values to encoded AMQP 1.0.
+"""Encodes Python values as AMQP 1.0.
 
-Owns the choice of constructor: the shortest for single values, the widest for array items.
-What `value_decoder.decode` gave comes back out as the same value of the same type.
+Single values have the shortest constructor, array items the widest. A decoded value is encoded as the same value of the
+same type.
 """
 
 from __future__ import annotations

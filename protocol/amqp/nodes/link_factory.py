@@ -282,7 +282,9 @@ def _check_filters(attach: Attach) -> None:
     if NON_EXCLUSIVE_SESSION_FILTER in attach.filter:
         raise NotImplementedHere("Non-exclusive sessions are not supported.")
     if any(wanted.descriptor in SELECTORS for wanted in attach.filter.values()):
-        raise NotImplementedHere("Selectors are not supported: create a subscription with a rule.")
+        raise NotImplementedHere(
+            "A receiver cannot have a selector: create a subscription with a rule."
+        )
 
 
 def _management(path: str) -> str:
