@@ -448,7 +448,7 @@ def _summary(dialogue: CoreDialogue) -> dict[str, list[tuple[object, ...]]]:
 
 
 Clients.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

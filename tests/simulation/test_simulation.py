@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -27,6 +28,13 @@ def test_every_promise_is_kept(part: int) -> None:
         assert result.events
 
 
+@cache
+def hash_of(seed: int) -> str:
+    """Returns the hash of a run in this process; that it can be repeated here, too, is tested with
+    the failed runs of `test_findings.py`."""
+    return run_seed(seed).hash
+
+
 @pytest.mark.parametrize("seed", [6, 37])
 def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     """Neither hashes of texts nor addresses of objects decide anything."""
@@ -38,11 +46,11 @@ def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
         text=True,
         check=True,
     )
-    assert {other.stdout.strip()} == {run_seed(seed).hash, run_seed(seed).hash}
+    assert other.stdout.strip() == hash_of(seed)
 
 
 def test_another_seed_gives_another_run() -> None:
-    assert run_seed(1).hash != run_seed(2).hash
+    assert hash_of(6) != hash_of(37)
 
 
 @pytest.mark.parametrize("name", INJECTED_BUGS)
