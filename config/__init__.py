@@ -1,5 +1,5 @@
-"""What the operator decides: settings, limits and entities, from files, environment and flags.
+"""Settings, limits and entities, read from files, environment variables and flags.
 
-Nothing here knows the broker. Everything that comes in from outside is checked here, all mistakes
-at once, and leaves as frozen data that the rest may trust.
+Imports no other package of the broker. Checks everything, reports all mistakes at once, and returns frozen, valid
+data.
 """

@@ -1,7 +1,7 @@
-"""From what the operator gave to what the broker starts with: settings and topology.
+"""Loads the settings and the topology with which the broker starts.
 
-Finds the file, tells its form, has it read. Either everything is right and leaves as frozen data, or
-one `ConfigError` names every mistake and nothing has been started.
+Finds the config file, detects its form and reads it. Returns frozen data, or raises one `ConfigError` with every
+mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from config.settings.settings import Settings
 
 EMULATOR_FILE = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
-"""Where the official emulator's container has its file: read when it is there and no other is
+"""The config file in the container of the official emulator. It is read if it exists and no other file is
 named."""
 
 
@@ -35,7 +35,7 @@ class Loaded:
     settings: Settings
     topology: Topology
     warnings: tuple[Mistake, ...] = ()
-    """Worth a line in the log, no reason not to start."""
+    """Reported, but no reason not to start."""
 
 
 def load(
@@ -44,7 +44,7 @@ def load(
     wrong_rule: RuleCheck,
     emulator_file: Path = EMULATOR_FILE,
 ) -> Loaded:
-    """Read everything. `flags` go by setting name, and `config` is the file's."""
+    """Loads everything. `flags` has the values by the name of the setting, and the config file as `config`."""
     report = Report()
     document = _document(flags, environment, emulator_file, report)
     section = None
@@ -75,7 +75,7 @@ def _document(
         return None
     try:
         document = read_document(_path(named) if named else emulator_file, report)
-    except ConfigError as error:  # the flags may hold mistakes as well: tell them together
+    except ConfigError as error:  # the flags may have mistakes as well: report them together
         report.mistakes += error.mistakes
         return None
     if document.value is None:
@@ -96,5 +96,5 @@ def _is_emulator_form(document: Node) -> bool:
         return False
     if any(name.casefold() == emulator_reader.ROOT.casefold() for name in document.value):
         return True
-    # A misspelt one is told as such, not as a file of ours with a strange name in it.
+    # A misspelt root is reported as such, not as an unknown name in our own form.
     return document.source.endswith(".json") and not document.value.keys() & yaml_reader.TOP_LEVEL

@@ -1,6 +1,5 @@
-"""Remembering: where records go and where a restarted broker finds them again.
+"""Stores: they write records, and a restarted broker reads them again.
 
-`contract.py` says what every store promises; `memory.py` and `store.py` keep the promise. A store
-is handed facts in batches, writes each batch whole or not at all, and decides nothing. It knows
-records and bytes, not queues, locks or AMQP.
+`contract.py` declares the interface, `memory.py` and `sqlite/` implement it. A store writes each batch of records
+completely or not at all. It knows records and bytes, but no queues, locks or AMQP.
 """

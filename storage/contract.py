@@ -1,7 +1,7 @@
-"""What every store promises.
+"""The interface of stores.
 
-Methods block: the server calls those of a `blocking` store from threads of its own, at most one
-`commit` at a time, `read_payloads` beside it. One contract suite runs over every store.
+Methods block: the server calls those of a `blocking` store in threads, at most one `commit` at a time, and
+`read_payloads` beside it. The same tests run for every store.
 """
 
 from __future__ import annotations
@@ -23,63 +23,63 @@ if TYPE_CHECKING:
 
 
 class StorageError(Exception):
-    """The store cannot do what it was asked: the sentence names the cause and the fix."""
+    """An operation of the store failed. The text names the cause and the fix."""
 
 
 class StorageFull(StorageError):
-    """No room for this batch; nothing of it was written. Room may return: retry or refuse."""
+    """The disk is full, and nothing of the batch was written. It may be written later."""
 
 
 class StoreUnusable(StorageError):
-    """The store cannot be opened: held by another process, corrupt, newer, or not permitted."""
+    """The store cannot be opened: another process has it, it is corrupt or newer, or access is denied."""
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a restarted broker begins with. Bodies stay in the store."""
+    """The content of a store, without bodies, for a broker that starts."""
 
     entities: Sequence[EntityStored] = ()
     rules: Sequence[RuleRow] = ()
     sequence_numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """Highest number ever stored, by (entity id, sub-queue), even if its message is gone."""
+    """The highest sequence number ever stored, by entity id and sub-queue, even if its message is deleted."""
     highest_message_id: int = 0
-    """Of all ids a message or a payload still has: a new message takes a higher one."""
+    """The highest id of a stored message or payload. New messages get higher ones."""
     messages: Iterable[MessageRow] = ()
-    """In any order; read once, before the next commit."""
+    """In any order. Must be read once, before the next commit."""
     messages_as_sent: Iterable[SentRow] = ()
-    """The others, if the store tells them apart: they take less time to read."""
+    """Messages that take less time to read, if the store distinguishes them."""
     session_states: Sequence[SessionStateSet] = ()
     message_ids: Iterable[tuple[int, str, int]] = ()
-    """Duplicate detection: (entity id, message id, until ms); read once, before the next commit."""
+    """Duplicate detection: entity id, message id, and until when. Must be read once, before the next commit."""
 
 
 class Store(Protocol):
-    """Remembers records. See the module docstring for who calls what from where."""
+    """A store of records. The docstring of the module says which threads call it."""
 
     blocking: bool
-    """False: every method returns at once and may be called on the event loop."""
+    """If False, every method returns at once and may be called on the event loop."""
     keeps_payloads_in_memory: bool
-    """True: paging bodies out of the broker would free nothing."""
+    """If True, removing bodies from the broker's memory frees nothing."""
 
     @property
     def has_room(self) -> bool:
-        """False when so little is left that new messages should be refused, so that those there
-        are can still be completed. Cheap, and may be asked at any time."""
+        """Whether new messages may be stored. False if the remaining space is needed for completing the stored
+        messages. Cheap; may be called at any time."""
 
     def open(self) -> None:
-        """Make it usable, creating or migrating what is there. Raises `StoreUnusable`."""
+        """Opens the store, and creates or migrates it if needed. Raises `StoreUnusable`."""
 
     def load(self) -> Snapshot:
-        """All that was committed."""
+        """Returns everything that was committed."""
 
     def commit(self, records: Sequence[Record]) -> None:
-        """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`.
+        """Writes all records durably, or none. Raises `StorageFull` or `StorageError`.
 
         Records take effect in their order. After `StorageFull` the store is as it was and usable.
         """
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
-        """(body, annotations) of those that exist."""
+        """Returns body and annotations of the payloads that exist, by id."""
 
     def close(self) -> None:
-        """Give up the store; what was committed stays."""
+        """Closes the store. What was committed stays."""

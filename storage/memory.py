@@ -1,7 +1,7 @@
-"""The store that forgets: records in dictionaries, for speed and for tests.
+"""A store in memory, for speed and for tests.
 
-Owns nothing a restarted process would find; an object that is closed and opened again still has its
-content, so that restoring can be tried without a file. A commit either happens or raises a bug.
+Nothing outlives the process. A store object that is closed and opened again still has its content, so that tests can
+restore without a file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ID = itemgetter(0)
 
 
 class MemoryStore:
-    """A `Store` without a disk."""
+    """A `Store` in dictionaries."""
 
     blocking = False
     keeps_payloads_in_memory = True
@@ -46,7 +46,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._entities: dict[int, EntityStored] = {}
         self._rules: dict[int, dict[int, RuleRow]] = {}
-        """By entity id, then by number."""
+        """By entity id, then by sequence number."""
         self._messages: dict[int, MessageRow] = {}
         self._payloads: dict[int, PayloadRow] = {}
         self._sequence_numbers: dict[tuple[int, int], int] = {}
@@ -70,7 +70,7 @@ class MemoryStore:
         """Nothing to do."""
 
     def load(self) -> Snapshot:
-        """What is held now."""
+        """Returns the current content."""
         return Snapshot(
             entities=sorted(self._entities.values(), key=lambda entity: entity.entity_id),
             rules=[row for rules in self._rules.values() for row in rules.values()],
@@ -86,13 +86,13 @@ class MemoryStore:
         )
 
     def commit(self, records: Sequence[Record]) -> None:
-        """Take all of it."""
+        """Stores all records."""
         takers = self._takers
         for record in records:
             takers[type(record)](record)
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
-        """(body, annotations) of those that exist."""
+        """Returns body and annotations of the payloads that exist, by id."""
         payloads = self._payloads
         return {
             payload_id: payloads[payload_id][1:]
@@ -103,7 +103,7 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to do."""
 
-    # --- one method a kind of record ---------------------------------------------------------
+    # --- one method for each kind of record ---------------------------------------------------------
 
     def _store(self, record: MessagesStored) -> None:
         rows, payloads = record.rows, record.payloads

@@ -1,7 +1,7 @@
-"""A config file as a tree that knows its lines: lenient JSON or YAML in, `Node`s out.
+"""Parses lenient JSON or YAML into a tree of `Node`s, which know their lines.
 
-Knows the two syntaxes and nothing about what the file means. Each node can say where it stands, so
-that a mistake found much later still names its line and path.
+Knows the two syntaxes, but not the meaning of the file. A mistake that is found later names the line and the path of
+its node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN_KEY = re.compile(r"[\w$-]+")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the document and its place. The line of a mapping's value is that of its key."""
+    """A value of the document and its position. The line of a value in a mapping is that of its key."""
 
     value: Value
     source: str
@@ -32,7 +32,7 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """What a person would call it."""
+        """The value, or its type, as error messages name it."""
         match self.value:
             case None:
                 return "nothing"
@@ -49,7 +49,7 @@ class Node:
 
 
 def child_path(where: str, key: str | int) -> str:
-    """`Queues[2].Properties`, `queues["queue.1"].lock_duration`."""
+    """Returns, for instance, `Queues[2].Properties` or `queues["queue.1"].lock_duration`."""
     if isinstance(key, int):
         return f"{where}[{key}]"
     if not _PLAIN_KEY.fullmatch(key):
@@ -58,16 +58,15 @@ def child_path(where: str, key: str | int) -> str:
 
 
 def read_document(path: Path, report: Report) -> Node:
-    """Read a file: JSON if it begins like JSON, else YAML.
+    """Reads a file: JSON if it begins like JSON, else YAML.
 
-    A name that is given twice is reported, and reading goes on. Raises `ConfigError` for what
-    cannot be read at all.
+    Reports a name that is given twice, and continues. Raises `ConfigError` if the file cannot be parsed.
     """
     source = str(path)
     try:
         text = path.read_text("utf-8-sig")
     except IsADirectoryError as error:
-        # Container engines make one where the file to be mounted does not exist.
+        # Container engines create a folder if the file to be mounted does not exist.
         reason = "is a folder; a mounted file that does not exist becomes one"
         raise ConfigError([Mistake(source, None, "", reason)]) from error
     except OSError as error:
@@ -86,7 +85,7 @@ def read_document(path: Path, report: Report) -> Node:
 
 
 def _repeated(key: str, first: Node, second: Node, report: Report) -> Node:
-    """Report a name that is given twice; both values in one, so that the rest of both is checked."""
+    """Reports a name that is given twice. Returns both values merged, so that both are checked."""
     text = f"{key!r} is given twice, first in line {first.line}"
     report.mistakes.append(Mistake(second.source, second.line, second.where, text))
     if isinstance(first.value, dict) and isinstance(second.value, dict):
@@ -112,7 +111,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def parse_json(text: str, source: str, report: Report | None = None) -> Node:
-    """Read JSON with `//` and `/* */` comments and trailing commas.
+    """Parses JSON with `//` and `/* */` comments and trailing commas.
 
     Without a report, a name that is given twice raises `ConfigError`.
     """
@@ -124,7 +123,7 @@ def parse_json(text: str, source: str, report: Report | None = None) -> Node:
 
 
 class _JsonReader:
-    """Recursive descent over tokens, one ahead."""
+    """A recursive-descent parser with one token of lookahead."""
 
     def __init__(self, text: str, source: str, report: Report) -> None:
         self._source = source
@@ -179,7 +178,7 @@ class _JsonReader:
         return Node(value, self._source, line, where)
 
     def _string(self) -> str:
-        import json  # for the escapes alone
+        import json  # only for escapes
 
         try:
             return str(json.loads(self._text, strict=False))
@@ -219,7 +218,7 @@ _TAB_INDENT = re.compile(r" *\t")
 
 
 def parse_yaml(text: str, source: str, report: Report | None = None) -> Node:
-    """Read YAML, safely: plain values, anchors and merge keys, no objects.
+    """Parses YAML: plain values, anchors and merge keys, no objects.
 
     Without a report, a name that is given twice raises `ConfigError`.
     """
@@ -231,7 +230,7 @@ def parse_yaml(text: str, source: str, report: Report | None = None) -> Node:
 
 
 def _read_yaml(text: str, source: str, report: Report) -> Node:
-    import yaml  # a JSON file does not pay for it
+    import yaml  # not loaded for a JSON file
 
     loader_type: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     loader = loader_type(text)
@@ -254,14 +253,14 @@ def _read_yaml(text: str, source: str, report: Report) -> Node:
 
 
 class _YamlReader:
-    """Composed YAML nodes to ours."""
+    """Converts the nodes of the YAML library to `Node`s."""
 
     def __init__(self, loader: Any, source: str, report: Report) -> None:
         self._loader = loader
         self._source = source
         self._report = report
         self._own_keys: dict[int, set[int]] = {}
-        """By mapping: the keys that were written in it, not merged into it."""
+        """For each mapping, the keys that are written in it, without the merged ones."""
 
     def node(self, node: Any, where: str, key_line: int | None) -> Node:
         line = key_line or node.start_mark.line + 1
@@ -279,16 +278,18 @@ class _YamlReader:
 
     def _scalar(self, node: Any) -> bool | int | float | str | None:
         value = self._loader.construct_object(node)
-        # A date, say, is text to us: nothing in a config file is one.
+        # A date is text: no value of a config file is a date.
         return value if isinstance(value, bool | int | float | None) else str(node.value)
 
     def _mapping(self, node: Any, where: str) -> dict[str, Node]:
-        if id(node) not in self._own_keys:  # an anchor's mapping is met once for each alias
+        if (
+            id(node) not in self._own_keys
+        ):  # the mapping of an anchor is visited once for each alias
             self._check_keys(node)
             self._own_keys[id(node)] = {id(key) for key, _ in node.value}
             self._loader.flatten_mapping(node)
-        # Keys are names, also those that YAML would take for a number or a truth value. Merged
-        # members come first, so that a mapping's own ones override them.
+        # Keys are names, even if YAML would read them as numbers or booleans. Merged members come first,
+        # so that those written in the mapping override them.
         own_keys = self._own_keys[id(node)]
         members: dict[str, Node] = {}
         written_here: set[str] = set()

@@ -63,11 +63,11 @@ _RANGES = {
     "LockDuration": (5_000, 5 * 60_000),
     "MaxDeliveryCount": (1, 10),
 }
-"""Of durations in milliseconds."""
+"""The ranges of durations, in milliseconds."""
 
 
 def beyond_emulator(topology: Topology) -> Iterator[str]:
-    """What the official emulator would refuse or ignore, one sentence for each entity."""
+    """Returns what the official emulator would refuse or ignore, one sentence for each entity."""
     for name, entities in topology.namespaces.items():
         if name != DEFAULT_NAMESPACE:
             yield f"{name}: the official emulator has one namespace, {DEFAULT_NAMESPACE}"

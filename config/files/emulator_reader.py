@@ -1,7 +1,7 @@
-"""The official emulator's Config.json, read as it is meant there, with that file's own defaults.
+"""Reads the official emulator's Config.json, with the defaults of that file.
 
-Takes more than the emulator does: the cloud's ranges, every property, several namespaces. What it
-does not know is a warning, since the emulator overlooks it; what it cannot honour is a mistake.
+Accepts more than the emulator does: the ranges of the cloud, every property, several namespaces. An unknown name is a
+warning, because the emulator ignores it. A value that the broker cannot apply is a mistake.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _D = TypeVar("_D", bound=EntityDefinition)
 
 ROOT = "UserConfig"
-"""The one name at the top of such a file."""
+"""The only name at the top level of the file."""
 
 QUEUE = QueueDefinition(
     lock_duration_ms=60_000,
@@ -65,7 +65,7 @@ _CORRELATION_ATTRIBUTES = {one.element: one.attribute for one in CORRELATION_FIE
 
 
 def default_topology(limits: Limits = RELAXED) -> Topology:
-    """What the emulator's own file declares, for a start with no file at all."""
+    """Returns the topology of the emulator's default file, for a start without a config file."""
     filters: Mapping[str, tuple[RuleDefinition, ...]] = {
         "subscription.1": (
             RuleDefinition("app-prop-filter-1", CorrelationFilter(content_type="application/json")),
@@ -92,7 +92,7 @@ def default_topology(limits: Limits = RELAXED) -> Topology:
 def read_emulator_form(
     root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck
 ) -> Topology:
-    """`root` is the whole file."""
+    """Returns the topology in a file. `root` is the whole file."""
     return _EmulatorForm(limits, report, wrong_rule).topology(root)
 
 
@@ -128,8 +128,8 @@ class _EmulatorForm:
             declared += self._queue(queue)
         for topic in items(members.get("Topics"), self._report):
             declared += self._topic(topic)
-        # The emulator takes a forward to what is not in the file, and Aspire writes such files: the
-        # target may be created later.
+        # The emulator accepts forwarding to an entity that is not in the file, and Aspire writes such
+        # files. The target may be created later.
         entities = assemble(
             declared, self._limits, self._report, missing_target=self._report.warning
         )
@@ -159,7 +159,7 @@ class _EmulatorForm:
         name = self._name(node, members, wrong_subscription_name)
         definition, places = self._properties(SUBSCRIPTION, members)
         rules = [self._rule(rule) for rule in items(members.get("Rules"), self._report)]
-        if rules:  # whoever lists rules does not want the one that takes everything
+        if rules:  # if rules are listed, the default rule that matches everything is not wanted
             definition = replace(definition, rules=tuple(filter(None, rules)))
         if name is None:
             return None
@@ -203,7 +203,7 @@ class _EmulatorForm:
             return None
         name, read = found
         if name not in properties:
-            # As Aspire writes every SQL rule.
+            # Aspire writes every SQL rule like this.
             self._report.warning(node, f"{name} is missing: the rule takes every message")
             return TrueFilter()
         return read(properties[name])
@@ -218,7 +218,7 @@ class _EmulatorForm:
         properties = scalars(members.get("Properties"), self._report)
         if not properties and not any(
             fields.values()
-        ):  # as Aspire writes a rule that was given no filter
+        ):  # Aspire writes a rule without a filter like this
             self._report.warning(node, "names no property to compare: the rule takes every message")
             return TrueFilter()
         return CorrelationFilter(**fields, properties=properties)

@@ -1,7 +1,7 @@
-"""The official emulator's Config.json, written: what `emulator_reader.py` reads back as the same topology.
+"""Writes the official emulator's Config.json. `emulator_reader.py` reads it as the same topology.
 
-Says only what differs from that file's own defaults. It has no way to say some things; those are
-told as losses, one sentence each, and the rest is written all the same.
+Writes only what differs from the defaults of that file. The form cannot express everything; each loss is returned as
+one sentence.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _PARAMETER_OR_QUOTED = re.compile(
 )
 
 NOTHING = "nothing"
-"""The name of a rule that stands for there being none: without rules everything is taken."""
+"""The name of a rule that matches nothing. It is written for a subscription without rules, because the reader adds
+the default rule if no rule is listed."""
 
 
 def emulator_form(topology: Topology) -> tuple[dict[str, Any], list[str]]:
-    """A whole file, and what it cannot say."""
+    """Returns the content of the file, and one sentence for each thing that it cannot express."""
     writer = _Writer()
     namespaces = []
     for name, entities in topology.namespaces.items():
@@ -109,7 +110,7 @@ class _Writer:
         return {"FilterType": "Sql", "SqlFilter": {"SqlExpression": expression}}
 
     def _sql(self, where: str, expression: str, parameters: Mapping[str, object]) -> str:
-        """An expression with its parameters' values in their places."""
+        """Returns an expression with the values of its parameters inserted."""
         literals = {name.lstrip("@").lower(): _literal(value) for name, value in parameters.items()}
 
         def replaced(match: re.Match[str]) -> str:

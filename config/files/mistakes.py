@@ -1,7 +1,7 @@
-"""What is wrong with what the operator wrote, collected so that all of it is told at once.
+"""Mistakes in the configuration, collected so that all are reported at once.
 
-Says where (file, line, path in it, or the variable or flag) and what is allowed; decides nothing.
-A `ConfigError` leaves only when every file, variable and flag has been read.
+A mistake has a position (file, line and path in it, or a variable or flag) and says what is allowed. `ConfigError` is
+raised after everything has been read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Mistake:
     """A file, an environment variable or a flag."""
     line: int | None
     where: str
-    """The path inside the file; empty for the others."""
+    """The path inside the file; empty for a variable or flag."""
     text: str
 
     def __str__(self) -> str:
@@ -30,18 +30,18 @@ class Mistake:
 
 
 class ConfigError(Exception):
-    """Nothing was started: these mistakes come first."""
+    """The configuration has mistakes, and nothing was started."""
 
     def __init__(self, mistakes: Sequence[Mistake], warnings: Sequence[Mistake] = ()) -> None:
         super().__init__("\n".join(map(str, mistakes)))
         self.mistakes = tuple(mistakes)
         self.warnings = tuple(warnings)
-        """What else was found: it would be told if these were mended."""
+        """The warnings that were found beside the mistakes."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Mistakes forbid a start, warnings do not."""
+    """Collects mistakes and warnings. Mistakes prevent a start, warnings do not."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     warnings: list[Mistake] = field(default_factory=list)
@@ -59,8 +59,8 @@ class Report:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'LockDuration'?`, or nothing when nothing is close."""
-    from difflib import get_close_matches  # only a mistake needs it
+    """Returns, for instance, `; did you mean 'LockDuration'?`; empty if no name is similar."""
+    from difflib import get_close_matches  # loaded for a mistake only
 
     by_folded = {candidate.casefold(): candidate for candidate in known}
     folded = name.casefold()

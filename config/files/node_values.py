@@ -1,7 +1,7 @@
-"""Taking a document apart: mappings, lists and texts where they are expected, mistakes elsewhere.
+"""Reads mappings, lists and texts from the nodes of a document.
 
-Knows no form and no entity. Nothing here raises: a mistake is reported and an empty value given, so
-that reading goes on and finds the next one.
+Knows no form and no entity. Nothing here raises: a mistake is reported and an empty value is returned, so that reading
+continues and finds the next mistake.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from config.model.limits import Limits
 
     RuleCheck = Callable[[RuleDefinition, Limits], str | None]
-    """Says what is wrong with a rule's SQL, which only the core can read."""
+    """Returns what is wrong with the SQL of a rule, or None. The core parses SQL."""
 
 SETTINGS = "settings"
-"""The section that says how the process runs, in a file of either form; read elsewhere."""
+"""The section with settings, in a file of either form. `setting_sources.py` reads it."""
 
 
 def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
-    """The members of a mapping; none if the node is missing or null."""
+    """Returns the members of a mapping; none if the node is missing or null."""
     if node is None or node.value is None:
         return {}
     if isinstance(node.value, dict):
@@ -36,7 +36,7 @@ def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
 
 
 def items(node: Node | None, report: Report) -> Sequence[Node]:
-    """The items of a list; none if the node is missing or null."""
+    """Returns the items of a list; none if the node is missing or null."""
     if node is None or node.value is None:
         return ()
     if isinstance(node.value, list):
@@ -46,7 +46,7 @@ def items(node: Node | None, report: Report) -> Sequence[Node]:
 
 
 def text(node: Node | None, report: Report) -> str | None:
-    """A text that is not empty; None if there is none."""
+    """Returns a text that is not empty; None if there is none."""
     if node is None or node.value is None:
         return None
     if isinstance(node.value, str) and node.value:
@@ -56,7 +56,7 @@ def text(node: Node | None, report: Report) -> str | None:
 
 
 def scalars(node: Node | None, report: Report) -> dict[str, object]:
-    """Properties of messages or parameters of a filter: names with single values."""
+    """Returns names with single values: properties of messages or parameters of a filter."""
     values: dict[str, object] = {}
     for name, member in mapping(node, report).items():
         if isinstance(member.value, dict) and member.value:
@@ -86,7 +86,7 @@ def known_members(
     *,
     any_case: bool = False,
 ) -> Mapping[str, Node]:
-    """The members of a mapping by their known names; the others go to `unknown`."""
+    """Returns the members of a mapping by their known names. Calls `unknown` for the others."""
     names = {name.casefold() if any_case else name: name for name in known}
     members: dict[str, Node] = {}
     for written, member in mapping(node, report).items():

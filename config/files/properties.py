@@ -1,8 +1,7 @@
-"""The properties of queues, topics and subscriptions: names, fields, and what each may be.
+"""The properties of queues, topics and subscriptions: their names, fields and allowed values.
 
-One table for every form a definition is written in: `LockDuration` in the emulator's file is
-`lock_duration` in ours. Reads values into definitions; the values of entities together are
-checked in `topology.py`.
+One table for all forms: `LockDuration` in the emulator's file is `lock_duration` in ours. Reads values into definitions;
+`topology.py` checks the entities together.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
 _D = TypeVar("_D", bound=EntityDefinition)
 
 
-# --- kinds of value: each gives the value, or raises ValueError saying what is allowed -----------
+# --- kinds of values: each returns the value, or raises ValueError with what is allowed -----------
 
 
 class OutOfRange(ValueError):
-    """A number that is smaller or larger than is allowed."""
+    """A number is smaller or larger than allowed."""
 
     def __init__(self, allowed: str, value: int, lowest: int, highest: int) -> None:
         super().__init__(allowed)
@@ -114,18 +113,18 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 @dataclass(frozen=True, slots=True)
 class ConfigProperty:
     name: str
-    """As Service Bus spells it."""
+    """The name in Service Bus."""
     field: str
     read: Read
 
     @property
     def is_duration(self) -> bool:
-        """Whether its field holds milliseconds."""
+        """Whether the field is a number of milliseconds."""
         return self.field.endswith("_ms")
 
     @property
     def snake_name(self) -> str:
-        """As our file and Python's SDK spell it."""
+        """The name in our own form and in the Python SDK."""
         return _WORD.sub("_", self.name).lower()
 
 
@@ -207,7 +206,7 @@ PROPERTIES: Mapping[type, tuple[ConfigProperty, ...]] = {
 def read_properties(
     base: _D, given: Mapping[str, Node], limits: Limits, report: Report
 ) -> tuple[_D, Mapping[str, Node]]:
-    """`base` with what is given, by Service Bus name; and where each field was given."""
+    """Returns `base` with the given values, which have the names of Service Bus, and the node of each given field."""
     values: dict[str, Any] = {}
     finer: dict[str, int] = {}
     places: dict[str, Node] = {}
@@ -227,7 +226,7 @@ def read_properties(
 def note_finer_ticks(
     one: ConfigProperty, given: object, values: Mapping[str, Any], finer: dict[str, int]
 ) -> None:
-    """Note what a given duration has below the milliseconds that were read from it."""
+    """Records the part of a duration that is finer than milliseconds."""
     if one.is_duration and isinstance(given, str) and values[one.field] < UNLIMITED_MS:
         ticks = finer_ticks_of(given)
         if ticks:
@@ -237,7 +236,7 @@ def note_finer_ticks(
 def written_properties(
     definition: EntityDefinition, base: EntityDefinition
 ) -> Iterator[tuple[ConfigProperty, bool | int | str]]:
-    """What makes a definition differ from `base`, as a file says it."""
+    """Yields the properties in which a definition differs from `base`, with their values in a file."""
     finer = dict(definition.finer_ticks)
     for one in PROPERTIES[type(definition)]:
         value = getattr(definition, one.field)

@@ -1,8 +1,7 @@
-"""All entities a broker starts with, by namespace and path, and the checks across them.
+"""All entities with which a broker starts, by namespace and path, and the checks across entities.
 
-A definition's own values are checked where it is read, quotas and SQL texts where the core declares
-it. Here: what the tier leaves out, names taken twice, forwarding to nowhere or in circles. Ready to
-declare, in order.
+Checks the features of the tier, duplicate names, and forwarding to missing entities or in a circle. The values of a
+single definition are checked where it is read; the core checks quotas and SQL.
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ if TYPE_CHECKING:
     from config.model.limits import Limits
 
     Tell = Callable[[Node, str], None]
-    """Where a finding goes: to the mistakes or to the warnings."""
+    """Reports a finding, as a mistake or as a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
     namespaces: Mapping[str, Mapping[str, EntityDefinition]] = field(default_factory=dict)
-    """Name → path → definition. The first namespace answers on any host name, and there is always
-    one; their names are in lower case. A topic comes before its subscriptions."""
+    """Definitions by the name of the namespace and the path. The first namespace is used for any host name, and
+    there is always one. Names are in lower case. A topic comes before its subscriptions."""
     authorization_rules: Mapping[str, Sequence[AuthorizationRule]] = field(default_factory=dict)
-    """Those of whole namespaces, by namespace; each entity carries its own."""
+    """Rules of whole namespaces. The rules of an entity are in its definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredEntity:
-    """A definition and where it was written."""
+    """A definition and its position in the file."""
 
     path: str
     definition: EntityDefinition
     node: Node
     places: Mapping[str, Node]
-    """Where each given field was written."""
+    """The node of each given field."""
 
     @property
     def topic(self) -> str | None:
-        """Of a subscription: the path of its topic."""
+        """The path of the topic of a subscription; None for other entities."""
         if not isinstance(self.definition, SubscriptionDefinition):
             return None
         return self.path.rpartition(f"/{SUBSCRIPTIONS}/")[0]
@@ -67,10 +66,9 @@ def assemble(
     *,
     missing_target: Tell | None = None,
 ) -> dict[str, EntityDefinition]:
-    """One namespace, checked as a whole.
+    """Returns the entities of one namespace, and checks them together.
 
-    `missing_target` is told of forwarding to an entity that is not declared; without it that is a
-    mistake.
+    `missing_target` is called for forwarding to an entity that is not declared. By default that is a mistake.
     """
     for one in declared:
         if missing := missing_feature(one.definition, limits):
@@ -107,7 +105,7 @@ def _resolve_forwarding(
     report: Report,
     missing_target: Tell,
 ) -> DeclaredEntity:
-    """Forwarding in the target's own spelling."""
+    """Returns the entity with its forwarding targets in the spelling of their declarations."""
     definition = one.definition
     if isinstance(definition, TopicDefinition):
         return one
@@ -152,7 +150,7 @@ _ENDS_AT_HOP_LIMIT = "what is forwarded too often is dead-lettered"
 
 
 def _warn_of_circles(by_path: Mapping[str, DeclaredEntity], report: Report) -> None:
-    """A message that is forwarded ought to come to rest somewhere."""
+    """Reports entities that forward in a circle."""
     onward: dict[str, set[str]] = {key: set() for key in by_path}
     for key, one in by_path.items():
         if isinstance(one.definition, TopicDefinition):
@@ -160,19 +158,19 @@ def _warn_of_circles(by_path: Mapping[str, DeclaredEntity], report: Report) -> N
         if one.topic is not None and one.topic.casefold() in onward:
             onward[one.topic.casefold()].add(key)
         target = (one.definition.forward_to or "").casefold()
-        if target in by_path and target != key:  # itself has been told
+        if target in by_path and target != key:  # forwarding to itself has been reported
             onward[key].add(target)
     while True:
         try:
             TopologicalSorter(onward).prepare()
         except CycleError as error:
-            circle = error.args[1][::-1]  # it names targets first, and one of them twice
+            circle = error.args[1][::-1]  # targets come first in it, and one of them twice
             starts = [key for key in circle if "forward_to" in by_path[key].places]
             trail = " → ".join(by_path[key].path for key in circle)
             report.warning(
                 by_path[starts[0]].places["forward_to"],
                 f"forwarding goes in a circle: {trail}; {_ENDS_AT_HOP_LIMIT}",
             )
-            onward[starts[0]].clear()  # and look for the next one
+            onward[starts[0]].clear()  # then search for the next circle
         else:
             return

@@ -1,7 +1,7 @@
-"""Values of message properties and filter parameters in a file: those that have no plain form there.
+"""Values of message properties and filter parameters that JSON and YAML cannot express, such as UUIDs.
 
-Text, numbers, true and false stand for themselves; the others are a mapping with the type as its
-only name, `{uuid: ...}`. What is written here reads back as the same value.
+Text, numbers and booleans are written as such. Other values are a mapping with the type as its only name:
+`{uuid: ...}`. A written value is read as the same value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "duration": parse_time_span,
     "uuid": UUID,
     "binary": lambda text: base64.b64decode(text, validate=True),
-    "number": parse_double,  # for those that JSON has no digits for
+    "number": parse_double,  # for values such as infinity, which JSON cannot express
 }
 _NULL = "null"
 _WRITERS: Mapping[type, tuple[str, Callable[..., str]]] = {
@@ -52,7 +52,7 @@ ALLOWED = "text, a number, true or false, {null: } or one of " + ", ".join(
 
 
 def read_typed(members: Mapping[str, object]) -> object:
-    """The value of such a mapping. Raises `ValueError` if it is none."""
+    """Returns the value of such a mapping. Raises `ValueError`."""
     if members == {_NULL: None}:
         return None
     ((name, text),) = members.items() if len(members) == 1 else (("", None),)
@@ -63,12 +63,12 @@ def read_typed(members: Mapping[str, object]) -> object:
 
 
 def write_value(value: object) -> Plain | dict[str, str] | dict[str, None]:
-    """A value as it stands in a file. Raises `TypeError` for one that cannot."""
+    """Returns a value as a file has it. Raises `TypeError` if it cannot be written."""
     if value is None:
         return {_NULL: None}
     if isinstance(value, float) and not math.isfinite(value):
         return {"number": format_double(value)}
-    # AMQP's integers and texts are types of their own; a file knows the plain ones.
+    # Integers and texts from AMQP have types of their own; a file has the plain types.
     for plain in (bool, int, float, str):
         if isinstance(value, plain):
             return plain(value)

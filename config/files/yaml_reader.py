@@ -1,7 +1,7 @@
-"""Our own config file: everything the administration API can set, by name, in snake_case.
+"""Reads our own form of the config file: everything that the administration API can set, in snake_case.
 
-Names are those of Python's SDK (`lock_duration`, `max_delivery_count`), defaults are Service Bus's.
-A name it does not know is a mistake. `docker/entities.yaml` shows all of it.
+Names are those of the Python SDK (`lock_duration`, `max_delivery_count`), defaults those of Service Bus. An unknown name
+is a mistake. `docker/entities.yaml` is an example with everything.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _RIGHTS = {right.lower(): right for right in RIGHTS}
 
 
 def read_yaml_form(root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck) -> Topology:
-    """`root` is the whole file."""
+    """Returns the topology in a file. `root` is the whole file."""
     return _YamlForm(limits, report, wrong_rule).topology(root)
 
 
@@ -71,7 +71,7 @@ class _YamlForm:
     def topology(self, root: Node) -> Topology:
         members = self._members(root, TOP_LEVEL)
         given = list(self._named(members.get("namespaces"), wrong_namespace_name))
-        # What stands at the top belongs to the namespace that answers on any host name.
+        # Entities at the top level belong to the namespace that is used for any host name.
         top = {name: members[name] for name in _NAMESPACE_MEMBERS if name in members}
         if top or not given:
             given.insert(0, (DEFAULT_NAMESPACE, replace(root, value=top)))
@@ -210,7 +210,7 @@ class _YamlForm:
             self._report.mistake(
                 node or rule, "rights is missing; expected some of Manage, Send, Listen"
             )
-        # Whoever may manage an entity may use it: the cloud refuses the one without the others.
+        # Manage includes Send and Listen: the cloud refuses Manage without the others.
         return frozenset(RIGHTS if "Manage" in rights else rights)
 
     # --- shared by all levels ---------------------------------------------------------------------
@@ -218,7 +218,7 @@ class _YamlForm:
     def _properties(
         self, base: _D, node: Node, others: Sequence[str]
     ) -> tuple[_D, Mapping[str, Node], Mapping[str, Node]]:
-        """The definition, where its fields were given, and the other members."""
+        """Returns the definition, the nodes of its fields, and the other members."""
         names = {one.snake_name: one.name for one in PROPERTIES[type(base)]}
         members = self._members(node, [*names, *others])
         given = {names[name]: member for name, member in members.items() if name in names}
@@ -231,7 +231,7 @@ class _YamlForm:
         for name, member in mapping(node, self._report).items():
             if reason := wrong(name, self._limits):
                 self._report.mistake(member, f"{name!r} is not a valid name: {reason}")
-            yield name, member  # what is in it may hold mistakes as well
+            yield name, member  # its content may have mistakes as well
 
     def _members(self, node: Node | None, known: Iterable[str]) -> Mapping[str, Node]:
         return known_members(node, known, self._report, self._report.mistake)

@@ -1,7 +1,6 @@
-"""Our own config file, written: what `yaml_reader.py` reads back as the same topology.
+"""Writes our own form of the config file. `yaml_reader.py` reads it as the same topology.
 
-Says only what differs from Service Bus's defaults, so that a file shows what somebody decided.
-The result is plain data; how it becomes text is the caller's choice.
+Writes only what differs from the defaults of Service Bus. The result is plain data; the caller writes the text.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 def yaml_form(
     topology: Topology, default_lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
 ) -> dict[str, Any]:
-    """A whole file. Lock durations are left out only where every broker reads the same from that."""
+    """Returns the content of a file. A lock duration is left out only if every broker has the same default."""
     is_usual = default_lock_duration_ms == DEFAULT_LOCK_DURATION_MS
     left_out_ms = DEFAULT_LOCK_DURATION_MS if is_usual else 0
     document: dict[str, Any] = {}
@@ -42,7 +41,7 @@ def yaml_form(
         rules = topology.authorization_rules.get(name, ())
         namespace = _namespace(entities, rules, left_out_ms)
         if number == 0 and name == DEFAULT_NAMESPACE:
-            # Named even when it is empty: else another one would answer on any host name.
+            # Written even if it is empty: else another namespace would be used for any host name.
             document |= namespace or {"queues": {}}
         else:
             others[name] = namespace
@@ -134,13 +133,13 @@ def _values(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def split_subscription(path: str) -> tuple[str, str]:
-    """Topic and name."""
+    """Returns the topic and the name."""
     topic, name = path[: path.rindex("/")], path[path.rindex("/") + 1 :]
     return topic[: -len(SUBSCRIPTIONS) - 1], name
 
 
 def takes_everything(rules: Sequence[RuleDefinition]) -> bool:
-    """Whether these are the rules of a subscription that nobody gave any."""
+    """Returns whether these are the default rules of a subscription."""
     default = SubscriptionDefinition().rules
     return [(rule.name, rule.filter, rule.action) for rule in rules] == [
         (rule.name, rule.filter, rule.action) for rule in default

@@ -16,6 +16,6 @@ while it reads what the broker sends."""
 
 
 def derived_secondary_key(name: str, primary_key: str) -> str:
-    """The secondary key of a rule that has only a primary key."""
+    """Returns the secondary key of a rule that has only a primary key."""
     message = f"secondary key of {name.lower()}".encode()
     return base64.b64encode(hmac.digest(primary_key.encode(), message, hashlib.sha256)).decode()

@@ -1,7 +1,7 @@
-"""Queues, topics, subscriptions and rules as they are defined, with Service Bus defaults.
+"""Definitions of queues, topics, subscriptions and rules, with the defaults of Service Bus.
 
-Plain frozen data, already valid: files and requests are checked where they are read. Durations are
-milliseconds; `UNLIMITED_MS` is the SDKs' "never".
+Frozen, valid data: files and requests are checked where they are read. Durations are milliseconds; `UNLIMITED_MS`
+is what SDKs send for "never".
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DEFAULT_DUPLICATE_WINDOW_MS = 600_000
 DEFAULT_MAX_SIZE_MEGABYTES = 1024
 
 RIGHTS = ("Manage", "Send", "Listen")
-"""What a key may allow, in the order the service shows them."""
+"""The rights of a key, in the order of the service."""
 
 
 FinerTicks = tuple[tuple[str, int], ...]
-"""By field, the part of a duration that is finer than its milliseconds, in units of 100 ns.
-Service Bus shows durations with that precision; nothing lasts longer for it here."""
+"""By field, the part of a duration that is finer than milliseconds, in units of 100 ns. Answers show durations with
+that precision, as those of Service Bus do. It is not used otherwise."""
 
 
 class EntityStatus(Enum):
@@ -39,7 +39,7 @@ class EntityStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRule:
-    """A named key and what it allows."""
+    """A named key and its rights."""
 
     name: str
     primary_key: str
@@ -47,12 +47,12 @@ class AuthorizationRule:
     rights: frozenset[str] = frozenset(RIGHTS)
     created_time: str = ""
     modified_time: str = ""
-    """Both as whoever made the rule wrote them; empty where nobody did."""
+    """Both as they were given; empty if they were not."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrelationFilter:
-    """All fields that are set must be equal."""
+    """Matches a message if all fields that are set are equal to those of the message."""
 
     correlation_id: str | None = None
     message_id: str | None = None
@@ -95,8 +95,8 @@ CORRELATION_FIELDS = (
 
 
 class LongInteger(int):
-    """An integer that whoever wrote the filter typed as a long: clients compare what they get back
-    with what they wrote, types and all. To messages it is an integer like any other."""
+    """An integer in a filter that was given with the type long. Answers have the same type, because clients
+    compare it. For the comparison with messages, it is an integer like any other."""
 
     __slots__ = ()
 
@@ -109,12 +109,12 @@ class SqlFilter:
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
-    """Takes every message."""
+    """Matches every message."""
 
 
 @dataclass(frozen=True, slots=True)
 class FalseFilter:
-    """Takes none."""
+    """Matches no message."""
 
 
 Filter = CorrelationFilter | SqlFilter | TrueFilter | FalseFilter
@@ -147,12 +147,12 @@ class QueueDefinition:
     forward_dead_letters_to: str | None = None
     forward_to_scheme: str = "sb"
     forward_dead_letters_to_scheme: str = "sb"
-    """Of the addresses as which administration shows where an entity forwards to."""
+    """The schemes of the addresses in answers of the administration API."""
     auto_delete_on_idle_ms: int = UNLIMITED_MS
     max_size_megabytes: int | None = None
-    """None: shown as the cloud's default, and held to it where quotas are strict."""
+    """None: answers show the default of the cloud, and strict quotas enforce it."""
     max_message_size_kilobytes: int | None = None
-    """None: the tier's own."""
+    """None: the default of the tier."""
     status: EntityStatus = EntityStatus.ACTIVE
     enable_batched_operations: bool = True
     enable_partitioning: bool = False
@@ -194,7 +194,7 @@ class SubscriptionDefinition:
     forward_dead_letters_to: str | None = None
     forward_to_scheme: str = "sb"
     forward_dead_letters_to_scheme: str = "sb"
-    """Of the addresses as which administration shows where an entity forwards to."""
+    """The schemes of the addresses in answers of the administration API."""
     auto_delete_on_idle_ms: int = UNLIMITED_MS
     status: EntityStatus = EntityStatus.ACTIVE
     enable_batched_operations: bool = True

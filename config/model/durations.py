@@ -1,7 +1,6 @@
-"""Durations as people and Service Bus write them: ISO 8601 (`PT1M30S`, `P14D`), or short (`90s`).
+"""Parses and formats durations: ISO 8601 (`PT1M30S`, `P14D`), or short (`90s`).
 
-Read and written here, everywhere else they are milliseconds. Whatever reaches the SDKs' longest
-time span, or is called `unlimited`, is `UNLIMITED_MS`.
+Everywhere else durations are milliseconds. The longest time span of the SDKs, and `unlimited`, are `UNLIMITED_MS`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _SECOND_MS = 1_000
 _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
-# As .NET reads them: no calendar is involved.
+# Without a calendar, as in .NET.
 _MONTH_MS = 30 * _DAY_MS
 _YEAR_MS = 365 * _DAY_MS
 
@@ -41,7 +40,7 @@ _SHORT_UNITS_MS = {"ms": 1, "s": _SECOND_MS, "m": _MINUTE_MS, "h": _HOUR_MS, "d"
 
 
 def parse_duration_ms(text: str) -> int:
-    """Read a duration; raises `ValueError` if it is none."""
+    """Returns the milliseconds of a duration. Raises `ValueError`."""
     text = text.strip()
     if text.lower() == "unlimited":
         return UNLIMITED_MS
@@ -54,18 +53,18 @@ def parse_duration_ms(text: str) -> int:
     total_ms = int(fraction.ljust(3, "0")[:3]) + sum(
         int(amount) * unit_ms for amount, unit_ms in zip(amounts, _ISO_UNITS_MS, strict=True)
     )
-    # Python's SDK rounds the longest time span down by some microseconds.
+    # The Python SDK rounds the longest time span down by some microseconds.
     return UNLIMITED_MS if total_ms >= UNLIMITED_MS - _SECOND_MS else total_ms
 
 
 def finer_ticks_of(text: str) -> int:
-    """What a duration has below its milliseconds, in the units of 100 ns that .NET counts in."""
+    """Returns the part of a duration that is finer than milliseconds, in the 100 ns ticks of .NET."""
     iso = _ISO_8601.fullmatch(text.strip())
     return 0 if iso is None else int((iso[8] or "").ljust(7, "0")[3:7])
 
 
 def format_duration(duration_ms: int, finer_ticks: int = 0) -> str:
-    """ISO 8601 in days and smaller, the only units that Java and .NET both read."""
+    """Returns ISO 8601 with days and smaller units, which both Java and .NET read."""
     if duration_ms >= UNLIMITED_MS:
         return UNLIMITED
     days, rest_ms = divmod(duration_ms, _DAY_MS)

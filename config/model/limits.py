@@ -1,7 +1,7 @@
-"""Every bound of the broker, named with its unit.
+"""All limits of the broker, named with their units.
 
-No rules: whoever meets a bound decides how to refuse. `RELAXED` protects the broker and nothing
-else, so that a test is never stopped by a price list; `strict(tier)` gives Azure's own quotas.
+Only values: the code that checks a limit refuses. `RELAXED` protects the broker only, so that tests are not stopped by
+the quotas of a price list. `strict(tier)` has the quotas of Azure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STANDARD_PARTITION_COUNT = 16
 
 
 class Tier(Choice):
-    """What the namespace claims to be, and in strict mode is held to."""
+    """The tier of the namespace. With strict quotas it is enforced."""
 
     BASIC = "Basic"
     STANDARD = "Standard"
@@ -35,7 +35,7 @@ class Tier(Choice):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The defaults are the relaxed values."""
+    """All limits. The defaults are the relaxed values."""
 
     offers_more_than_plain_queues: bool = True
     """Topics, sessions, duplicate detection, forwarding, deletion when idle and transactions."""
@@ -45,11 +45,11 @@ class Limits:
     """Queues and topics together."""
     entity_path_max_characters: int = 260
     name_max_characters: int = 260
-    """Of a namespace, subscription or rule."""
+    """Limit of the names of namespaces, subscriptions and rules."""
     subscriptions_per_topic_max: int = 10_000
     rules_per_subscription_max: int = 10_000
     sql_text_max_characters: int = 64 * KIBIBYTE
-    """Of one filter or one action."""
+    """Limit of one filter or one action."""
     statements_per_action_max: int = 1_024
     authorization_rules_per_entity_max: int = 1_000
     user_metadata_max_characters: int = 1_024
@@ -59,7 +59,7 @@ class Limits:
     lock_duration_min_ms: int = 5 * SECOND_MS
     lock_duration_max_ms: int = 5 * MINUTE_MS
     lock_duration_default_ms: int = DEFAULT_LOCK_DURATION_MS
-    """Of an entity that says nothing about it; a setting."""
+    """Default for an entity without a lock duration; a setting."""
     max_delivery_count_max: int = INT32_MAX
     time_to_live_min_ms: int = 1 * SECOND_MS
     time_to_live_max_ms: int = UNLIMITED_MS
@@ -68,19 +68,19 @@ class Limits:
     auto_delete_on_idle_min_ms: int = 5 * MINUTE_MS
     entity_size_max_megabytes: int = INT32_MAX
     partition_count: int = 1
-    """How many times its size a partitioned entity holds, and shows."""
+    """The size of a partitioned entity is multiplied by it."""
     entity_size_default_megabytes: int = INT32_MAX
-    """Of an entity that says nothing about it: as much as the disk holds."""
+    """Limit for an entity without a size: effectively the size of the disk."""
 
     # --- messages ---------------------------------------------------------------------------
     message_max_bytes: int = 100 * MEBIBYTE
-    """The most an entity may be set to take."""
+    """The largest allowed maximum message size of an entity."""
     message_size_min_kilobytes: int = 1
-    """The least an entity may be set to take."""
+    """The smallest allowed maximum message size of an entity."""
     message_default_kilobytes: int = 1024
-    """What an entity takes when nothing is set, as the cloud's premium tier does."""
+    """Maximum message size of an entity without one, as in the Premium tier of the cloud."""
     message_default_allowance_bytes: int = 64 * KIBIBYTE
-    """On top of that default, so that a body of just that size passes with its properties."""
+    """Added to that default, so that a body of exactly that size is accepted with its properties."""
     batch_max_bytes: int = 100 * MEBIBYTE
     batch_max_messages: int = 100_000
     message_id_max_characters: int = 128
@@ -88,17 +88,17 @@ class Limits:
     session_state_max_bytes: int = 100 * MEBIBYTE
     session_states_per_entity_max: int = 1_000_000
     session_states_max_bytes: int = 128 * MEBIBYTE
-    """Of all entities of a namespace together: they are in memory."""
+    """Limit of all entities of a namespace together, because session states are in memory."""
 
     # --- requests ---------------------------------------------------------------------------
     peek_max_messages: int = 10_000
     receive_deferred_max_messages: int = 10_000
     receive_deferred_max_bytes: int = 32 * MEBIBYTE
-    """In one answer, which is in memory as a whole; one message alone may be larger."""
+    """Limit of one answer, which is in memory as a whole. A single message may be larger."""
     delete_max_messages: int = 4_000
     list_max_entities: int = 1_000
     http_body_max_bytes: int = 101 * MEBIBYTE
-    """A message over the REST data plane, with some room for its properties."""
+    """Limit of a body in the REST data plane: the largest message and its properties."""
 
     # --- connections ------------------------------------------------------------------------
     connections_max: int = 10_000
@@ -106,7 +106,7 @@ class Limits:
     receivers_per_entity_max: int = 10_000
     frame_max_bytes: int = 64 * KIBIBYTE
     handshake_timeout_ms: int = 30 * SECOND_MS
-    """From the first byte of a connection to its `open`."""
+    """Time from the first byte of a connection to its `open` frame."""
     authorization_timeout_ms: int = 60 * SECOND_MS
     """How long an open connection may stay without a token, in strict authorization. A connection that
     authenticated with SASL PLAIN needs none."""
@@ -123,10 +123,10 @@ class Limits:
     held_without_token_max_bytes: int = 32 * MEBIBYTE
     """The limit of all connections that have no token yet, together."""
     unread_max_bytes: int = 96 * MEBIBYTE
-    """What all clients together may leave unread of what was written to them. Beyond it those
-    are cut off that have stopped reading, the one that left most first."""
+    """Output that all clients together have not read. Beyond it, clients that have stopped reading are disconnected,
+    the one with the most unread output first."""
     sender_credit_window: int = 5_000
-    """Messages a sending link may have on the wire; granted anew when half is used."""
+    """Credit of a sending link. It is renewed when half of it is used."""
     sender_bytes_in_flight_max: int = 64 * MEBIBYTE
     """Bytes read from all AMQP connections together and not yet committed. Beyond it, each connection that sends
     pauses until the next commit."""
@@ -137,13 +137,13 @@ class Limits:
     transaction_timeout_ms: int = 2 * MINUTE_MS
     transactions_per_connection_max: int = 1_000
     transactions_without_token_max: int = 10
-    """That a connection may declare before its token, in strict authorization."""
+    """Transactions that a connection may declare before its token, in strict authorization."""
     transactions_max_bytes: int = 128 * MEBIBYTE
-    """What all open transactions of a namespace hold together; more is refused as busy."""
+    """Memory of all open transactions of a namespace. More is refused as busy."""
     transactions_reserve_bytes: int = 32 * MEBIBYTE
-    """On top of that, for connections whose transactions are small."""
+    """Additional memory for connections with small transactions."""
     transactions_small_max_bytes: int = 1 * MEBIBYTE
-    """Of one connection, to be served from that reserve."""
+    """Limit of the transactions of one connection that may use that reserve."""
 
 
 RELAXED = Limits()
@@ -169,7 +169,7 @@ STRICT = Limits(
     sender_credit_window=1_000,
     transaction_max_operations=100,
 )
-"""Azure's quotas, in the Premium tier."""
+"""The quotas of Azure in the Premium tier."""
 
 _STANDARD = replace(
     STRICT,
@@ -193,7 +193,7 @@ _STRICT_BY_TIER = {
 
 
 def relaxed(tier: Tier) -> Limits:
-    """What protects the broker, and no more than a tier can do."""
+    """Returns the relaxed limits with the features of a tier."""
     return replace(
         RELAXED,
         offers_more_than_plain_queues=tier is not Tier.BASIC,
@@ -202,5 +202,5 @@ def relaxed(tier: Tier) -> Limits:
 
 
 def strict(tier: Tier) -> Limits:
-    """Azure's quotas in a tier."""
+    """Returns the quotas of Azure in a tier."""
     return _STRICT_BY_TIER[tier]

@@ -1,6 +1,6 @@
-"""What an entity may be called: the rules of the SDKs and the cloud, not the emulator's narrower ones.
+"""Checks names of entities by the rules of the SDKs and the cloud, which allow more than the emulator.
 
-Judges a name alone; whether it is taken is not asked here. Names compare without regard to case.
+Whether a name is in use is not checked here. Names are compared without regard to case.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from config.model.limits import Limits
 
 DEFAULT_NAMESPACE = "sbemulatorns"
-"""The one the official emulator knows; it answers on any host name."""
+"""The namespace of the official emulator. It is used for any host name."""
 
 SUBSCRIPTIONS = "Subscriptions"
-"""Between a topic and its subscription in a path, in the spelling that JavaScript's SDK expects."""
+"""The segment between topic and subscription in a path, in the spelling that the JavaScript SDK expects."""
 
-# The service allows letters, digits, periods, hyphens and underscores, and takes a few others all the
-# same, such as MassTransit's tilde. These it refuses.
+# The documentation of the service allows letters, digits, periods, hyphens and underscores. The service accepts a
+# few others as well, such as MassTransit's tilde. It refuses these.
 _FORBIDDEN = re.compile(r"""[@?#*\\\x00-\x20\x7f,;"'<>]""")
 _FORBIDDEN_IN_ADDRESSES = re.compile(r"[@?#*\\\x00-\x1f\x7f]")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -30,12 +30,12 @@ def subscription_path(topic: str, subscription: str) -> str:
 
 
 def wrong_entity_name(name: str, limits: Limits) -> str | None:
-    """Say what is wrong with the name of a queue or topic; None if nothing is."""
+    """Returns what is wrong with the name of a queue or topic, or None."""
     return _wrong(name, limits.entity_path_max_characters) or _wrong_path(name)
 
 
 def wrong_address(name: str, limits: Limits) -> str | None:
-    """Say what is wrong with the address of a queue that its first user creates.
+    """Returns what is wrong with the address of a queue that is created on first use, or None.
 
     Spaces, commas and quotes are allowed: generic clients use them (go-amqp's own integration tests).
     """
@@ -55,7 +55,7 @@ def _wrong_path(name: str) -> str | None:
 
 
 def wrong_subscription_name(name: str, limits: Limits) -> str | None:
-    """Say what is wrong with the name of a subscription; None if nothing is."""
+    """Returns what is wrong with the name of a subscription, or None."""
     return "'/' is not allowed" if "/" in name else _wrong(name, limits.name_max_characters)
 
 
@@ -63,7 +63,7 @@ wrong_rule_name = wrong_subscription_name
 
 
 def wrong_namespace_name(name: str, limits: Limits) -> str | None:
-    """A namespace is the first part of a host name, or a whole one."""
+    """Returns what is wrong with the name of a namespace, or None. It is the first label of a host name, or all of it."""
     if not _NAMESPACE.fullmatch(name):
         return "letters, digits, hyphens and dots are allowed, a letter or digit first and last"
     return _wrong(name, limits.name_max_characters)

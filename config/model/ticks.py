@@ -1,8 +1,8 @@
-"""Times and time spans to 100 nanoseconds, the ticks of .NET, and their XML texts.
+"""Times and time spans with a precision of 100 nanoseconds, the ticks of .NET, and their XML texts.
 
-Python counts microseconds. A value that needs no more is a plain `datetime` or `timedelta`; only one
-with a tenth of a microsecond in it is a type of its own, so that equal values always have the same
-type. A moment without a zone counts as UTC and is written without one, as it came.
+Python has microseconds. A value that needs no more precision is a `datetime` or `timedelta`. Only a value with a fraction
+of a microsecond has a type of its own, so equal values always have the same type. A time without a zone is UTC, and is
+written without a zone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TimeSpanTicks:
 
     span: timedelta
     extra: int
-    """Ticks on top of the span, 1 to 9; for a negative one too."""
+    """Ticks added to the span, 1 to 9, also to a negative one."""
 
 
 Moment = datetime | DateTimeTicks
@@ -47,7 +47,7 @@ Span = timedelta | TimeSpanTicks
 
 
 def ticks_of_moment(moment: Moment) -> int:
-    """Ticks since the beginning of the year 1, UTC."""
+    """Returns the ticks since the beginning of the year 1, UTC."""
     if isinstance(moment, DateTimeTicks):
         return ticks_of_moment(moment.moment) + moment.extra
     if moment.tzinfo is None:
@@ -63,21 +63,21 @@ def moment_from_ticks(ticks: int) -> Moment:
 
 
 def ticks_of_span(span: Span) -> int:
-    """A time span in ticks."""
+    """Returns a time span in ticks."""
     if isinstance(span, TimeSpanTicks):
         return ticks_of_span(span.span) + span.extra
     return span // _MICROSECOND * TICKS_PER_MICROSECOND
 
 
 def span_from_ticks(ticks: int) -> Span:
-    """The inverse of `ticks_of_span`. Raises `OverflowError` beyond what Python knows."""
+    """The inverse of `ticks_of_span`. Raises `OverflowError` beyond the range of Python."""
     microseconds, extra = divmod(ticks, TICKS_PER_MICROSECOND)
     span = timedelta(microseconds=microseconds)
     return TimeSpanTicks(span, extra) if extra else span
 
 
 def in_utc(moment: Moment) -> Moment:
-    """The same moment with a zone: one without counts as UTC."""
+    """Returns the same moment with a zone; UTC if it has none."""
     if isinstance(moment, DateTimeTicks):
         if moment.moment.tzinfo is None:
             return replace(moment, moment=moment.moment.replace(tzinfo=UTC))
@@ -94,11 +94,11 @@ _DURATION = re.compile(
     re.ASCII,
 )
 _DURATION_SECONDS = (365 * 86_400, 30 * 86_400, 7 * 86_400, 86_400, 3_600, 60, 1)
-"""Of a year, a month, a week and so on: no calendar is involved, as in .NET."""
+"""The ticks of a year, a month, a week and so on, without a calendar, as in .NET."""
 
 
 def parse_date_time(text: str) -> Moment:
-    """Raises `ValueError`. One with a zone comes out in UTC; digits beyond a tick are rounded."""
+    """Returns a time, in UTC if it has a zone. Digits beyond a tick are rounded. Raises `ValueError`."""
     text = text.strip()
     found = _FRACTION.search(text)
     ticks = 0
@@ -122,7 +122,7 @@ def parse_date_time(text: str) -> Moment:
 
 
 def format_date_time(moment: Moment) -> str:
-    """With as many digits as it takes, and `Z` unless it came without a zone."""
+    """Returns the text of a time, with as many digits as needed, and `Z` if it has a zone."""
     plain = moment.moment if isinstance(moment, DateTimeTicks) else moment
     extra = moment.extra if isinstance(moment, DateTimeTicks) else 0
     if plain.tzinfo is not None:
@@ -133,7 +133,7 @@ def format_date_time(moment: Moment) -> str:
 
 
 def parse_time_span(text: str) -> Span:
-    """Raises `ValueError`, also for what .NET's TimeSpan cannot hold. Reads `90s` and the like too."""
+    """Returns a time span. Raises `ValueError`, also beyond the range of .NET's TimeSpan. Accepts `90s` as well."""
     text = text.strip()
     found = _DURATION.fullmatch(text)
     if found is None:
@@ -150,7 +150,7 @@ def parse_time_span(text: str) -> Span:
 
 
 def format_time_span(span: Span) -> str:
-    """In days and smaller, the only units that Java and .NET both read."""
+    """Returns the text of a time span, with days and smaller units, which both Java and .NET read."""
     ticks = ticks_of_span(span)
     seconds, fraction = divmod(abs(ticks), TICKS_PER_SECOND)
     minutes, seconds = divmod(seconds, 60)
@@ -164,14 +164,14 @@ def format_time_span(span: Span) -> str:
 
 
 def parse_double(text: str) -> float:
-    """Raises `ValueError`. Takes `Infinity` beside XML's `INF`."""
+    """Returns a number. Raises `ValueError`. Accepts `Infinity` beside the `INF` of XML."""
     if "_" in text:  # Python allows it between digits
         raise ValueError(f"{text!r} is not a number")
     return float(text)
 
 
 def format_double(value: float) -> str:
-    """As XML Schema writes it: `INF`, `-INF`, `NaN`, or digits."""
+    """Returns a number as XML Schema writes it: `INF`, `-INF`, `NaN`, or digits."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -180,8 +180,8 @@ def format_double(value: float) -> str:
 
 
 def _rounded_ticks(fraction: str) -> int:
-    """Of the digits after a second's point."""
-    digits = fraction[:8].ljust(8, "0")  # one more than a tick has: it decides
+    """Returns the ticks of the digits after the decimal point of seconds."""
+    digits = fraction[:8].ljust(8, "0")  # one digit more than a tick has, for rounding
     return (int(digits) + 5) // 10
 
 

@@ -1,6 +1,6 @@
-"""What a tier leaves out: Basic has plain queues and nothing else.
+"""The features that a tier does not have: Basic has only plain queues.
 
-Owns which kinds and properties that concerns, and how a user is told; whoever meets one refuses.
+Lists the kinds and properties, and the sentences of refusals.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NOT_IN_BASIC = {
     "forward_dead_letters_to": ("ForwardDeadLetteredMessagesTo", None),
     "auto_delete_on_idle_ms": ("AutoDeleteOnIdle", UNLIMITED_MS),
 }
-"""By field: the property's name, and the value it has there."""
+"""By field, the name of the property and its value in the Basic tier."""
 
 
 def missing_feature(definition: EntityDefinition, limits: Limits) -> str | None:
-    """Why an entity cannot be so in this tier, or None."""
+    """Returns why the tier does not allow an entity, or None."""
     if limits.offers_more_than_plain_queues:
         return None
     if not isinstance(definition, QueueDefinition):

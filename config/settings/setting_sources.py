@@ -1,7 +1,6 @@
-"""Where settings come from: flags, environment, file, defaults, in this order.
+"""Reads settings from flags, environment variables, the config file and defaults, in this order.
 
-Owns the names a setting goes by and which source wins; what a setting is and may be is in
-`settings.py`. Each setting has a flag, a variable and a name in the file, made from one name.
+Each setting has a flag, a variable and a name in the file, derived from one name. `settings.py` declares the settings.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "PEEKLOCK_"
 
 CONFIG_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
-"""Names the config file, where no flag does."""
+"""The variable with the path of the config file, used if there is no flag."""
 
 EMULATOR_VARIABLES = {"http_port": "EMULATOR_HTTP_PORT"}
 """The official emulator's own variables that mean something here. Those about its SQL Server and
@@ -33,7 +32,7 @@ its licence (SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may 
 looked at."""
 
 _NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
-"""What means nothing without another setting."""
+"""Settings that have no effect without another setting."""
 
 _QUOTED = re.compile(r"'([^']*)'")
 
@@ -42,7 +41,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting under each of its names."""
+    """One setting with all of its names."""
 
     name: str
     field: str
@@ -65,7 +64,7 @@ SETTINGS = tuple(
 )
 
 
-# --- putting them together ------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------
 
 
 def read_settings(
@@ -74,7 +73,8 @@ def read_settings(
     section: Node | None,
     report: Report,
 ) -> Settings:
-    """`flags` go by setting name; `section` is the file's. Whatever is wrong stays at its default."""
+    """Returns the settings. `flags` has values by name, `section` is that of the file. Wrong values are reported and
+    replaced by defaults."""
     in_file = _members(section, report)
     given = {
         one.name: node
@@ -112,7 +112,7 @@ def _given(one: Setting, flags: Mapping[str, str], environment: Mapping[str, str
     if (text := flags.get(one.name)) is not None:
         return Node(text, one.flag)
     for variable in (one.variable, EMULATOR_VARIABLES.get(one.name)):
-        # Compose files pass on variables that are empty: they are as good as not set.
+        # Compose files pass on variables that are empty. They count as not set.
         if variable and (text := environment.get(variable)):
             return Node(text, variable)
     return None

@@ -1,7 +1,7 @@
-"""How this process runs: listeners, storage, logs, authorization, budgets.
+"""The settings of the process: listeners, storage, logs, authorization, limits.
 
-Owns what each setting is, is called and may be; `sources.py` fills it from flags, environment and
-file. What entities exist is not said here. The same for as long as the process runs.
+Declares the name, type, default and description of each setting. `setting_sources.py` reads their values. Settings do
+not change while the process runs, and do not declare entities.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Authorization(Choice):
 class Quotas(Choice):
     RELAXED = "relaxed"
     STRICT = "strict"
-    """Azure's own, in the tier that the settings name."""
+    """The quotas of Azure in the tier of the settings."""
 
 
 class IdentityClients(Choice):
-    """Who is given a token by the managed identity endpoint, provided that they show its secret."""
+    """The clients that get a token from the managed identity endpoint, if they send its secret."""
 
     NONE = "none"
     LOOPBACK = "loopback"
@@ -68,14 +68,14 @@ class IdentityClients(Choice):
 
 
 class UndeclaredEntities(Choice):
-    """What becomes of entities that are in the store and not in the file, when the broker starts."""
+    """What the broker does at start with entities that are in the store and not in the file."""
 
     KEEP = "keep"
     DROP = "drop"
 
 
 def data_folder() -> Path:
-    """Where this user's brokers keep what outlives them."""
+    """Returns the folder for the data of this user's brokers."""
     data_home = os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share"
     return Path(data_home).absolute() / "peeklock"
 
@@ -83,12 +83,14 @@ def data_folder() -> Path:
 def _home() -> Path:
     try:
         return Path.home()
-    except RuntimeError:  # a user whom the system does not know: it is "/", as in a container
+    except (
+        RuntimeError
+    ):  # the system does not know the user, as in a container: the home folder is "/"
         return Path("/")
 
 
 def default_storage() -> str:
-    """An SQLite file in the user's data folder."""
+    """Returns the URL of an SQLite file in the data folder."""
     return format_sqlite_url(str(data_folder() / "peeklock.db"))
 
 
@@ -103,7 +105,7 @@ def default_storage_of(config_file: Path) -> str:
 
 
 class Settings(BaseModel):
-    """Everything that can be set about a broker process. Aliases leave out the unit."""
+    """All settings. An alias is the name without the unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -112,12 +114,12 @@ class Settings(BaseModel):
     http_port: Port = Field(
         5300, description="port for administration and health; 0 picks a free one"
     )
-    # None: no listener of its own; the others understand TLS as well.
+    # None: no listener of its own. The other listeners accept TLS as well.
     tls_port: Port | None = Field(None, description="additional port, for clients that require TLS")
     tls_certificate: ExistingFile | None = Field(
         None, description="PEM file with the certificate chain"
     )
-    # None: the certificate's file holds the key as well.
+    # None: the file of the certificate contains the key as well.
     tls_key: ExistingFile | None = Field(
         None, description="PEM file with the certificate's private key"
     )
@@ -132,7 +134,7 @@ class Settings(BaseModel):
             "::1",
             "peeklock",
             "host.docker.internal",
-            # For code that insists on a name of the cloud's, pointed here by a network alias.
+            # For code that requires a host name of the cloud, which a network alias resolves to the broker.
             "*.servicebus.windows.net",
         ),
         description="host names in the certificate that the broker creates, separated by commas",
@@ -141,7 +143,7 @@ class Settings(BaseModel):
         default_factory=default_storage,
         description="memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
     )
-    # Bodies of waiting messages beyond this stay in the store alone.
+    # Bodies of waiting messages beyond this are only in the store.
     payload_memory_bytes: Bytes = Field(
         ByteSize(32 * MEBIBYTE),
         alias="payload_memory",
@@ -157,7 +159,7 @@ class Settings(BaseModel):
         "RootManageSharedAccessKey", description="name of the key that grants everything"
     )
     shared_access_key: Key = Field("SAS_KEY_VALUE", description="the key that grants everything")
-    # None: strict authorization takes no bearer tokens.
+    # None: strict authorization accepts no bearer tokens.
     jwt_keys: ExistingFile | None = Field(
         None,
         description="file with which strict authorization verifies bearer tokens: a JWK set, PEM public "
@@ -165,7 +167,7 @@ class Settings(BaseModel):
     )
     jwt_issuer: str | None = Field(None, description="required issuer of a bearer token")
     jwt_audience: str | None = Field(None, description="required audience of a bearer token")
-    # None: any in development, where every token passes, and loopback in strict authorization.
+    # None: any in development, where every token is accepted, and loopback in strict authorization.
     identity_clients: IdentityClients | None = Field(
         None,
         description="who may get a token from the managed identity endpoint with its secret: none, "
@@ -193,7 +195,7 @@ class Settings(BaseModel):
     hold_locks_after_connection_loss: Switch = Field(
         False, description="keep the message locks of a lost connection until they expire"
     )
-    # The Python SDK keeps a connection alive only on a slow tick: two minutes are the least.
+    # The Python SDK sends heartbeats on a slow tick, so the timeout must be two minutes or more.
     idle_timeout_ms: IdleTimeout = Field(
         4 * MINUTE_MS,
         alias="idle_timeout",

@@ -1,1 +1,1 @@
-"""The SQLite store: one file, one process, nothing accepted before it is on disk."""
+"""The SQLite store: one file for one process. A commit is on the disk when it returns."""

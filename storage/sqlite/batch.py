@@ -1,10 +1,10 @@
-"""What a batch of records comes to in SQLite: few statements, each for many rows.
+"""Writes a batch of records to SQLite with few statements, each for many rows.
 
-Owns the order of statements within a transaction; not the transaction. The outcome is that of the
-records one by one: those that touch the same rows keep their order, others are drawn together.
+Orders the statements within a transaction, which `store.py` begins and commits. The result is the same as if the records
+were written one by one: records of the same rows keep their order, others are combined.
 
-Few statements, because the driver gives up the interpreter once for each and must win it back from
-a busy event loop; and because it binds plain integers and byte arrays much faster than the rest.
+Few statements, because the driver releases the interpreter lock for each and has to get it back from a busy event loop,
+and because it binds integers and byte arrays much faster than other types.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 
 LARGEST_STATEMENT_ROWS = 512
 LARGEST_STATEMENT_BYTES = 1 << 20
-"""Bodies of one statement are held in memory twice while it runs."""
+"""Limit of the bodies in one statement: they are in memory twice while it runs."""
 MOST_RANGES = 4
-"""Deleting a range costs half of deleting its ids one by one, but a statement of its own."""
+"""Limit of ranges. Deleting a range costs half of deleting its ids, but needs a statement of its own."""
 
 _ID = itemgetter(0)
 
 
 def statement_size(count: int) -> int:
-    """The smallest size of statement that handles this many: sizes are powers of two."""
+    """Returns the smallest power of two that is enough for this many rows: the size of a statement."""
     return 1 << (count - 1).bit_length()
 
 
 def padded(ids: Sequence[int]) -> list[int]:
-    """Ids for a statement that looks for any of them; repeating one changes nothing."""
+    """Returns the ids, padded to the size of a statement by repeating one, which changes nothing."""
     return [*ids, *[ids[-1]] * (statement_size(len(ids)) - len(ids))]
 
 
 class SqlBatch:
-    """Gathers the records of one commit and writes them. Used once."""
+    """Collects the records of one commit and writes them. Used once."""
 
     def __init__(self, connection: sqlite3.Connection, statements: Statements) -> None:
         self._execute = connection.execute
@@ -82,13 +82,13 @@ class SqlBatch:
         }
 
     def write(self, records: Sequence[Record]) -> None:
-        """Bring the tables to where these records lead."""
+        """Writes the records to the tables."""
         for kind, group in groupby(records, type):
             self._takers[kind](group)
         self._write_messages()
         self._write_sequence_numbers()
 
-    # --- messages: gathered, because a batch alternates between storing and deleting ----------
+    # --- messages: collected, because a batch alternates between storing and deleting ----------
 
     def _store(self, records: Iterator[MessagesStored]) -> None:
         for record in records:
@@ -110,7 +110,7 @@ class SqlBatch:
     def _keep_order(
         self, rows: Sequence[MessageRow] | Sequence[PayloadRow], deleted: set[int]
     ) -> None:
-        # Deletes are written last. A row that comes back after its delete must not meet it there.
+        # Deletes are written last. A row that is stored again after its delete must not be deleted then.
         if deleted and not deleted.isdisjoint(map(_ID, rows)):
             self._write_messages()
 
@@ -119,7 +119,7 @@ class SqlBatch:
         deleted_ids, deleted_payload_ids = self._deleted_ids, self._deleted_payload_ids
         self._note_sequence_numbers(stored)
         self._note_sequence_numbers(updated)
-        # What comes and goes within one batch, as in receive-and-delete, is never written.
+        # A message that is stored and deleted in one batch, as in receive-and-delete, is not written.
         if not deleted_ids.isdisjoint(map(_ID, stored)):
             stored = [row for row in stored if row[0] not in deleted_ids]
         if not deleted_payload_ids.isdisjoint(map(_ID, payloads)):
@@ -179,7 +179,7 @@ class SqlBatch:
         self._write_rows("raise_sequence_numbers", rows)
         self._sequence_numbers.clear()
 
-    # --- the rest: rare, and of tables of its own ----------------------------------------------
+    # --- other records: rare, and in tables of their own ----------------------------------------------
 
     def _set_session_states(self, records: Iterator[SessionStateSet]) -> None:
         last = {(record.entity_id, record.session_id): record for record in records}
@@ -255,7 +255,7 @@ class SqlBatch:
 
 
 def unbroken_ranges(ordered: Sequence[int]) -> list[tuple[int, int]]:
-    """Unbroken runs of rising ids, as (first, last)."""
+    """Returns the ranges of consecutive ids, as (first, last)."""
     breaks = [index for index in range(1, len(ordered)) if ordered[index] != ordered[index - 1] + 1]
     starts = [0, *breaks]
     ends = [*breaks, len(ordered)]

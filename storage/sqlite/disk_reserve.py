@@ -1,8 +1,7 @@
-"""Room on the disk that new messages may not use, so that old ones can always be completed.
+"""Disk space that new messages may not use, so that stored messages can always be completed.
 
-A file that only takes up room is kept beside the store. As long as it is there and as much again is
-free, all is well; when the disk is full it is given up, and nothing new is taken in until there is
-room for it once more.
+A file beside the store occupies the space. New messages are accepted while the file exists and as much space again is
+free. If the disk is full, the file is deleted, and no new messages are accepted until there is space for it again.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 RESERVE_MAX_BYTES = 8 << 20
 RESERVE_SHARE = 16
-"""Of a small disk no more than this fraction is set aside."""
+"""The largest fraction of a small disk that is reserved."""
 
 
 class DiskReserve:
@@ -27,7 +26,7 @@ class DiskReserve:
         self._is_taken = False
 
     def take(self) -> None:
-        """Set the reserve aside, if there is room for it."""
+        """Creates the reserve if there is space for it."""
         self._is_taken = self._path.exists()
         size_bytes = self._size_bytes()
         if self._is_taken or self.free_bytes < 2 * size_bytes:
@@ -37,16 +36,16 @@ class DiskReserve:
             self._is_taken = True
 
     def give_up(self) -> None:
-        """The disk is full: let what makes room have the reserve."""
+        """Releases the reserve, because the disk is full, for operations that free space."""
         self._is_taken = False
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
     def is_low(self, free_inside_bytes: int = 0) -> bool:
-        """Whether so little is left that nothing new should be taken in.
+        """Returns whether so little space is left that no new messages should be accepted.
 
-        `free_inside_bytes` is room inside the store's own file: new messages go there without the
-        file growing, and of the disk only the log needs some.
+        `free_inside_bytes` is free space inside the file of the store: new messages are written there without
+        growing the file, and only the log needs space on the disk.
         """
         if not self._is_taken:
             self.take()
@@ -57,7 +56,7 @@ class DiskReserve:
 
     @property
     def free_bytes(self) -> int:
-        """What is free on the disk, the reserve aside."""
+        """Free space on the disk, without the reserve."""
         disk = os.statvfs(self._path.parent)
         return disk.f_bavail * disk.f_frsize
 

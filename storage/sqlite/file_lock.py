@@ -1,7 +1,7 @@
-"""One process at a time: an operating system lock on a file beside the store.
+"""An operating system lock on a file beside the store, so that only one process uses it.
 
-Owns the lock file, which holds the process id of whoever has the lock and is never removed: removing
-it would let two processes lock two files of one name. A killed process loses its lock by dying.
+The file contains the process id of the owner. It is never removed: otherwise two processes could lock two files of one
+name. The lock of a killed process ends with it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 class HeldElsewhere(Exception):
-    """Somebody has the lock."""
+    """Another process has the lock."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"locked by process {holder}")
         self.holder = holder
-        """Their process id, as far as they could write it down."""
+        """The process id of the owner, if it could write it."""
 
 
 class FileLock:
-    """A lock on a path. Raises `OSError` when the file cannot be made."""
+    """A lock on a path. Raises `OSError` if the file cannot be created."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take it at once or raise `HeldElsewhere`."""
+        """Acquires the lock, or raises `HeldElsewhere`."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,7 +47,7 @@ class FileLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give it back; nothing happens if it is not held."""
+        """Releases the lock, if it is held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

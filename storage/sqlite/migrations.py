@@ -1,7 +1,7 @@
-"""Bringing a SQLite file to the newest schema, one numbered script after the other.
+"""Migrates a SQLite file to the newest schema with numbered scripts.
 
-Owns the order of scripts and the version a file carries (`PRAGMA user_version`); not what they do.
-A fresh file takes the same road as an old one, so both always end with the same schema.
+The version of a file is `PRAGMA user_version`. A new file runs the same scripts as an old one, so both have the same
+schema.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The script that leads from the version before to this one."""
+    """The script that migrates from the previous version to this one."""
 
     version: int
     script: str
 
 
 def read_migrations(folder: Traversable) -> tuple[Migration, ...]:
-    """The scripts of a folder, `0001_….sql` first, without a gap."""
+    """Returns the scripts of a folder in order, from `0001_….sql`, without a gap."""
     found = sorted(
         (int(match[1]), file)
         for file in folder.iterdir()
@@ -41,13 +41,13 @@ def read_migrations(folder: Traversable) -> tuple[Migration, ...]:
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version a file is at; 0 for an empty one."""
+    """Returns the version of a file; 0 for an empty one."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
-    """Run what the file has not seen yet, each in a transaction: it is at one version, always."""
+    """Runs the scripts that are newer than the file, each in a transaction, so that a file always has one version."""
     reached = schema_version(connection)
     for function in (rules_in_definition, definition_without_rules):
         connection.create_function(function.__name__, 1, function, deterministic=True)
@@ -64,16 +64,16 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> 
                 connection.execute("ROLLBACK")
 
 
-# --- functions for the scripts, by their own names: see those for what they do ---------------------
+# --- SQL functions that the scripts call ---------------------
 
 
 def rules_in_definition(definition: str) -> str:
-    """Used by 0002: the rules inside a subscription's definition, as an array of JSON texts."""
+    """Used by 0002: returns the rules in the definition of a subscription, as an array of JSON texts."""
     rules = json.loads(definition).get("rules", [])
     return json.dumps([json.dumps(rule, separators=(",", ":")) for rule in rules])
 
 
 def definition_without_rules(definition: str) -> str:
-    """Used by 0002: a subscription's definition with no rules in it."""
+    """Used by 0002: returns the definition of a subscription without its rules."""
     content = {**json.loads(definition), "rules": []}
     return json.dumps(content, separators=(",", ":"), sort_keys=True)

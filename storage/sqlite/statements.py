@@ -1,7 +1,7 @@
-"""Named SQL, read from the files beside the package.
+"""Reads named SQL statements from the files beside the package.
 
-Owns how a `.sql` file is cut into statements and how one is widened to handle many rows at once.
-A statement has one text per size, so that a database driver prepares it once and finds it again.
+Splits a `.sql` file into statements, and expands a statement for many rows. A statement has one text for each size, so
+that the database driver prepares each once.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Statements:
             name: _COMMENT.sub("", body).strip() for name, body in zip(names, bodies, strict=True)
         }
         self.one = self._texts.__getitem__
-        """The text of a statement that handles one thing."""
+        """Returns the text of a statement for one row."""
         self.many = cache(self._widen)
-        """many(name, size): the text of a statement that handles `size` things."""
+        """`many(name, size)` returns the text of a statement for `size` rows."""
 
     def _widen(self, name: str, size: int) -> str:
         return _MANY.sub(lambda found: ", ".join([found[1]] * size), self._texts[name])

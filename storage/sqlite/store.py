@@ -1,8 +1,7 @@
-"""The embedded store: one SQLite file, one process, nothing accepted before it is on disk.
+"""The SQLite store: opens, writes and reads one file.
 
-Owns the file, its lock and its connections; `batch.py` knows which statements a batch takes.
-A commit is one transaction in the write-ahead log, synced before it returns; killing the process at
-any moment leaves a file that opens.
+`batch.py` writes the statements of a commit. A commit is one transaction in the write-ahead log, which is synced before
+it returns. If the process is killed at any moment, the file can be opened again.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
 BUSY_TIMEOUT_MS = 10_000
-"""Patience with an outsider, a shell say, that looks into the file."""
+"""How long to wait for another program, such as a shell, that reads the file."""
 LONGEST_LOG_BYTES = 64 << 20
-"""Beyond this the log is folded into the file even if payload reads must wait for it."""
+"""Beyond this the log is checkpointed even if payload reads must wait for it."""
 DRAINED_BYTES = 64 << 20
-"""A file with less than this in use and more than this free is made smaller when it is opened."""
+"""A file with less than this in use and more than this free is compacted when it is opened."""
 
 FREE_PLENTY_BYTES = 256 << 20
-"""With more than this free on the disk, room inside the file does not matter."""
+"""With more than this free on the disk, the free space inside the file is not measured."""
 PAGE_BYTES = 4096
 
 _PRAGMAS = (
     f"page_size = {PAGE_BYTES}",
     "auto_vacuum = NONE",
     "synchronous = FULL",
-    "fullfsync = ON",  # macOS, whose ordinary fsync stops at the drive's cache
+    "fullfsync = ON",  # macOS, where fsync alone does not flush the cache of the drive
     "wal_autocheckpoint = 4000",
     "cache_size = -16384",
     "temp_store = MEMORY",  # so that no temporary folder is needed
@@ -77,7 +76,7 @@ _CAUSES: dict[int, tuple[type[StorageError], str]] = {
 
 
 class SqliteStore:
-    """A `Store` in a file."""
+    """A `Store` in a SQLite file."""
 
     blocking = True
     keeps_payloads_in_memory = False
@@ -94,14 +93,14 @@ class SqliteStore:
         self._log = WriteAheadLog(self.path)
         self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
         self._free_inside_bytes = 0
-        """Room in pages of the file that hold nothing any more, as last looked at."""
+        """Free space in unused pages of the file, at the last check."""
         self._file_ids: tuple[FileId, FileId] | None = None
-        """The database file and its log as they were after the first commit."""
+        """The ids of the database file and its log after the first commit."""
 
     # --- opening and closing -------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the file, making or migrating it. Raises `StoreUnusable`."""
+        """Opens the file, and creates or migrates it if needed. Raises `StoreUnusable`."""
         self._take_file()
         try:
             with self._explained():
@@ -120,22 +119,22 @@ class SqliteStore:
             raise StoreUnusable(str(error)) from error
 
     def close(self) -> None:
-        """Fold the log into the file and let others have it."""
+        """Checkpoints the log, closes the file and releases its lock."""
         with self._reader_lock:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
         if self._writer is not None:
-            with suppress(sqlite3.Error):  # what the log holds is durable there as well
+            with suppress(sqlite3.Error):  # the content of the log is durable in any case
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None
-        self._file_ids = None  # opened again, it makes a new log file
+        self._file_ids = None  # a new log file is created at the next open
         self._file_lock.release()
 
     @property
     def has_room(self) -> bool:
-        """False when what is left of the disk should be kept for completing messages."""
+        """Whether new messages may be stored; see `Store.has_room`."""
         return not self._reserve.is_low(self._free_inside_bytes)
 
     def _take_file(self) -> None:
@@ -166,7 +165,7 @@ class SqliteStore:
         free_pages = _pragma(writer, "freelist_count")
         used_pages = _pragma(writer, "page_count") - free_pages
         if used_pages * PAGE_BYTES < DRAINED_BYTES < free_pages * PAGE_BYTES:
-            with suppress(sqlite3.OperationalError):  # a courtesy, for which there may be no room
+            with suppress(sqlite3.OperationalError):  # optional, and there may be no space for it
                 writer.execute("VACUUM")
 
     def _connect(self, pragmas: Sequence[str]) -> sqlite3.Connection:
@@ -188,7 +187,7 @@ class SqliteStore:
     # --- writing -------------------------------------------------------------------------------
 
     def commit(self, records: Sequence[Record]) -> None:
-        """Write all of it, durably, or none of it. Raises `StorageFull` or `StorageError`."""
+        """Writes all records durably, or none. Raises `StorageFull` or `StorageError`."""
         writer = self._open_connection(self._writer)
         with self._explained():
             try:
@@ -202,7 +201,7 @@ class SqliteStore:
                     self._reserve.give_up()
                 raise
         self._check_files()
-        # The commit is durable. Nothing that goes wrong from here on may make it look failed.
+        # The commit is durable. No error from here on may be reported as a failed commit.
         with suppress(OSError, sqlite3.Error):
             self._keep_log_short(writer)
 
@@ -211,20 +210,20 @@ class SqliteStore:
         with suppress(sqlite3.Error):
             if writer.in_transaction:  # SQLite itself rolls back some failures
                 writer.execute("ROLLBACK")
-            # With a full disk, a log that starts again from its beginning is the only room left.
+            # If the disk is full, the log must start again from its beginning: there is no other space.
             writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _check_files(self) -> None:
-        """Raises `StoreUnusable` if what was committed went into a file that nobody finds again.
+        """Raises `StoreUnusable` if the file was deleted or replaced while it was open.
 
-        SQLite goes on writing to files that were deleted or moved while they were open.
+        SQLite continues to write to such a file, and the commits would be lost.
         """
         try:
             ids = file_id(self.path), file_id(self._log.path)
         except FileNotFoundError:
             ids = None
         except OSError:
-            return  # a disk that cannot be asked just now has still taken the commit
+            return  # the files cannot be examined now, but the commit is durable
         if self._file_ids is None:
             self._file_ids = ids
         if ids is None or ids != self._file_ids:
@@ -234,9 +233,9 @@ class SqliteStore:
             )
 
     def _keep_log_short(self, writer: sqlite3.Connection) -> None:
-        # SQLite folds the log by itself, unless a huge transaction made it long at once or payload
-        # reads follow each other so closely that it never finds a gap. On a disk that fills up it
-        # is folded while there is still room for what it holds.
+        # SQLite checkpoints the log by itself, unless a huge transaction made it long at once, or payload
+        # reads follow each other without a gap. If the disk fills up, the log is checkpointed while
+        # there is still space for its content.
         log_bytes = self._log.size_bytes
         free_bytes = self._reserve.free_bytes
         if free_bytes < FREE_PLENTY_BYTES:
@@ -244,7 +243,7 @@ class SqliteStore:
         if log_bytes < LONGEST_LOG_BYTES and log_bytes * 2 < free_bytes:
             return
         with self._reader_lock:
-            writer.execute("PRAGMA busy_timeout = 0")  # an outsider's read is not waited for
+            writer.execute("PRAGMA busy_timeout = 0")  # do not wait for another program that reads
             with suppress(sqlite3.Error):
                 writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -252,7 +251,7 @@ class SqliteStore:
     # --- reading -------------------------------------------------------------------------------
 
     def load(self) -> Snapshot:
-        """All that was committed; messages and message ids are read as they are asked for."""
+        """Returns everything that was committed. Messages and message ids are read lazily."""
         self._open_connection(self._reader)
         one = self._statements.one
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
@@ -267,7 +266,7 @@ class SqliteStore:
                     )
                 },
                 highest_message_id=highest_message_id,
-                # A NamedTuple's own constructor takes twice as long.
+                # The constructor of a NamedTuple takes twice as long.
                 messages=map(tuple.__new__, repeat(MessageRow), self._rows("other_messages")),
                 messages_as_sent=map(
                     tuple.__new__, repeat(SentRow), self._rows("messages_as_sent")
@@ -283,8 +282,8 @@ class SqliteStore:
             yield from reader.execute(self._statements.one(name))
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
-        """(body, annotations) of those that exist. Each read ends before the next begins, so that
-        the log can always start again.
+        """Returns body and annotations of the payloads that exist, by id. Each read ends before the next begins, so
+        that the log can be checkpointed in between.
         """
         with self._reader_lock, self._explained():
             reader = self._open_connection(self._reader)
@@ -295,8 +294,7 @@ class SqliteStore:
             }
 
     def _selects(self, ordered: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Ranges where ids are neighbours, as in a queue they nearly always are: a range is read
-        in one sweep, at half the cost of looking up each."""
+        """Reads consecutive ids, which are common in a queue, as ranges: that costs half of looking up each id."""
         ranges = unbroken_ranges(ordered) if ordered else []
         if len(ranges) <= MOST_RANGES:
             select = self._statements.one("payload_range")
@@ -315,7 +313,7 @@ class SqliteStore:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """SQLite's errors as ours, each a sentence with the file, the cause and the fix."""
+        """Translates errors of SQLite into `StorageError`s, with the file, the cause and the fix."""
         try:
             yield
         except sqlite3.Error as error:

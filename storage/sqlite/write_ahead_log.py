@@ -1,7 +1,6 @@
-"""The -wal file beside a SQLite database: how long it is, and how to cut off what was not synced.
+"""The -wal file beside a SQLite database: returns its length, and truncates what was not synced.
 
-Owns reading and cutting that file; SQLite alone writes to it. The layout is the documented one of
-SQLite's write-ahead log (https://sqlite.org/walformat.html).
+Only SQLite writes to the file. Its layout is documented (https://sqlite.org/walformat.html).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LARGEST_PAGE_BYTES = 65_536
 
 
 def file_id(path: Path) -> FileId:
-    """Tell one file from another of the same name."""
+    """Returns the id of a file, which differs for another file of the same name."""
     found = path.stat()
     return found.st_dev, found.st_ino
 
@@ -40,15 +39,15 @@ class WriteAheadLog:
 
     @property
     def size_bytes(self) -> int:
-        """How long the log is."""
+        """The length of the log."""
         return self.path.stat().st_size
 
     def discard_uncommitted(self) -> None:
-        """Cut off the frames of a transaction that failed.
+        """Truncates the frames of a failed transaction.
 
-        When the sync at the end of a commit fails, its frames are in the file, whole and marked as
-        committed. The next start would take them for durable, although no answer was given and
-        the disk may not have them. Called by the thread that writes, right after the failure.
+        If the sync at the end of a commit fails, its frames are in the file, complete and marked as committed. The
+        next start would read them as durable, although the commit failed and the disk may not have them. Called by
+        the writing thread, right after the failure.
         """
         with suppress(OSError, struct.error):
             with self._index_path.open("rb") as index:
