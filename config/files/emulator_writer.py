@@ -14,7 +14,6 @@ from config.files.properties import written_properties
 from config.files.typed_values import write_value
 from config.files.yaml_writer import split_subscription, takes_everything
 from config.model.definitions import (
-    CORRELATION_FIELDS,
     CorrelationFilter,
     FalseFilter,
     QueueDefinition,
@@ -138,11 +137,7 @@ def _literal(value: object) -> str | None:
 
 
 def _correlation(filter_: CorrelationFilter) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        one.element: value
-        for one in CORRELATION_FIELDS
-        if (value := getattr(filter_, one.attribute)) is not None
-    }
+    members: dict[str, Any] = {one.element: value for one, value in filter_.set_fields()}
     if filter_.properties:
         members["Properties"] = {
             name: write_value(value) for name, value in filter_.properties.items()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from config.files.properties import written_properties
 from config.files.typed_values import write_value
 from config.model.definitions import (
-    CORRELATION_FIELDS,
     DEFAULT_LOCK_DURATION_MS,
     RIGHTS,
     CorrelationFilter,
@@ -118,11 +117,7 @@ def _rule(rule: RuleDefinition) -> dict[str, Any]:
 
 
 def _correlation(filter_: CorrelationFilter) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        one.attribute: value
-        for one in CORRELATION_FIELDS
-        if (value := getattr(filter_, one.attribute)) is not None
-    }
+    members: dict[str, Any] = {one.attribute: value for one, value in filter_.set_fields()}
     if filter_.properties:
         members["properties"] = _values(filter_.properties)
     return members

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 UNLIMITED_MS = 922_337_203_685_477
 """TimeSpan.MaxValue: P10675199DT2H48M5.4775807S."""
@@ -63,6 +63,13 @@ class CorrelationFilter:
     reply_to_session_id: str | None = None
     content_type: str | None = None
     properties: Mapping[str, object] = field(default_factory=dict)
+
+    def set_fields(self) -> Iterator[tuple[CorrelationField, str]]:
+        """Yields the system properties that are compared, with their values."""
+        for one in CORRELATION_FIELDS:
+            value: str | None = getattr(self, one.attribute)
+            if value is not None:
+                yield one, value
 
 
 class CorrelationField(NamedTuple):

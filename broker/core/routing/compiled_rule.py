@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.core.routing.sql import compile_action, operators
 from config.model.definitions import (
-    CORRELATION_FIELDS,
     CorrelationFilter,
     FalseFilter,
     SqlFilter,
@@ -96,9 +95,7 @@ def _select_by_sql(rule_filter: SqlFilter, limits: Limits) -> Selection | None:
 
 def _correlated(correlation: CorrelationFilter) -> dict[Field, PropertyValue]:
     fields: dict[Field, PropertyValue] = {
-        (True, one.sql_name): value
-        for one in CORRELATION_FIELDS
-        if (value := getattr(correlation, one.attribute)) is not None
+        (True, one.sql_name): value for one, value in correlation.set_fields()
     }
     for name, value in correlation.properties.items():
         fields[False, name.lower()] = value

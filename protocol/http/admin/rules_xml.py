@@ -181,11 +181,7 @@ def _write_filter(filter_: Filter) -> str:
             inner = _expression(expression) + _write_values("Parameters", parameters)
             return _write_typed("Filter", "SqlFilter", inner)
         case CorrelationFilter():
-            inner = "".join(
-                atom.element(one.element, text)
-                for one in CORRELATION_FIELDS
-                if (text := getattr(filter_, one.attribute)) is not None
-            )
+            inner = "".join(atom.element(one.element, text) for one, text in filter_.set_fields())
             inner += _write_values("Properties", filter_.properties)
             return _write_typed("Filter", "CorrelationFilter", inner)
 
