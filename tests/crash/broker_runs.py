@@ -1,7 +1,7 @@
-"""The lives of the broker under test: how each begins, how much it may hold, how it ends.
+"""The runs of the broker's process in a crash test: how each starts and ends, and how much memory it may use.
 
-Owns the process and the moments; clients only learn which life is on. The same seed gives the same
-lives, as far as the machine keeps time.
+The controller here starts and ends the process; clients only learn which run is on. The same seed gives
+the same runs, as far as the machine keeps time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.crash import failing_steps, faults
 from tests.crash.failing_steps import FailingStep
 from tests.crash.injected_bugs import VARIABLE
-from tests.crash.workload import NO_LIFE
+from tests.crash.workload import NO_RUN
 from tests.support.server import MODULE, BrokerProcess
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ STOPPED_BY_FAILURE = 1
 STOP_SHARE = 0.1
 """Lives that end as an orchestrator ends them, on top of the kills: those must lose nothing too."""
 PAYLOAD_MEMORIES = ("128MiB", "16KiB")
-"""Each life has one of these: all bodies stay in memory, or hardly any."""
+"""Each run has one of these: all bodies stay in memory, or hardly any."""
 
 
 def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class CrashableBroker(BrokerProcess):
         self._memory_chance = random.Random(seed)
         self._injected_bug = injected_bug
         self.failing_step: FailingStep | None = None
-        """What fails in the lives that begin from now on."""
+        """What fails in the runs that begin from now on."""
 
     def launch(self) -> None:
         """See `BrokerProcess.launch`."""
@@ -93,12 +93,12 @@ class CrashableBroker(BrokerProcess):
 
 
 class RunController:
-    """Ends the broker's lives and starts new ones."""
+    """Ends the broker's runs and starts new ones."""
 
     def __init__(
         self,
         broker: CrashableBroker,
-        life: Synchronized[int],
+        broker_run: Synchronized[int],
         faulty: Synchronized[int],
         io_faults: IoFaults | None,
         seed: int,
@@ -114,7 +114,7 @@ class RunController:
         self.fault_counts: Counter[str] = Counter()
         self.slowest_start_s = 0.0
         self._broker = broker
-        self._life = life
+        self._broker_run = broker_run
         self._faulty = faulty
         self._io_faults = io_faults
         self._chance = random.Random(seed)
@@ -126,10 +126,10 @@ class RunController:
     def kill_once(self) -> None:
         """Let the broker work for a while, kill it, and bring it back."""
         while self._chance.random() < STOP_SHARE:
-            self._end_life(self._stop)
+            self._end_run(self._stop)
         while self._io_faults is not None and self._fault_chance.random() < FAULT_SHARE:
             self._meet_fault(faults.choose(self._fault_chance))
-        self._end_life(self._kill)
+        self._end_run(self._kill)
 
     def complaints(self) -> str:
         """What the broker logged at warning or above without a fault to explain it."""
@@ -140,19 +140,19 @@ class RunController:
             position = end
         return "".join([*parts, log[position:]])
 
-    def _end_life(self, end: Callable[[], None]) -> None:
+    def _end_run(self, end: Callable[[], None]) -> None:
         time.sleep(self._chance.uniform(*UPTIME_S))
-        life = self._life.value
+        broker_run = self._broker_run.value
         # Workloads must know before it happens, or they would call it the broker's own failure.
-        self._life.value = NO_LIFE
+        self._broker_run.value = NO_RUN
         end()
-        self._begin_life(life + 1)
+        self._begin_run(broker_run + 1)
 
-    def _begin_life(self, life: int) -> None:
+    def _begin_run(self, broker_run: int) -> None:
         self._process_ended()
         self._broker.start()
         self.slowest_start_s = max(self.slowest_start_s, self._broker.ready_after_s)
-        self._life.value = life
+        self._broker_run.value = broker_run
 
     def _kill(self) -> None:
         self._broker.kill()
@@ -177,9 +177,9 @@ class RunController:
         assert self._io_faults is not None
         chance = self._fault_chance
         time.sleep(chance.uniform(*UPTIME_S))
-        life = self._life.value
+        broker_run = self._broker_run.value
         if isinstance(fault, FailingStep) or chance.random() < FAULT_AT_START_SHARE:
-            self._life.value = NO_LIFE
+            self._broker_run.value = NO_RUN
             self._broker.kill()
             self._fault_begins()
             if isinstance(fault, FailingStep):
@@ -187,21 +187,21 @@ class RunController:
             else:
                 fault.arm(self._io_faults)
             self._broker.launch()
-            life += 1
+            broker_run += 1
             if self._is_healthy_in_time(fault):
-                self._life.value = life
+                self._broker_run.value = broker_run
         else:
             self._fault_begins()
             fault.arm(self._io_faults)
         self._watch(fault, time.monotonic() + chance.uniform(*FAULT_S))
         self._io_faults.stop()
         self._broker.failing_step = None
-        # Once it is over, a broker that lives serves again or has stopped.
+        # Once it is over, a broker that still runs serves again or has stopped.
         if not self._is_healthy_in_time(fault) or isinstance(fault, FailingStep):
-            self._life.value = NO_LIFE
+            self._broker_run.value = NO_RUN
             self._note_end(fault)
             self._broker.close()
-            self._begin_life(life + 1)
+            self._begin_run(broker_run + 1)
         else:
             self._count_end(fault, "went on")
 
@@ -230,7 +230,7 @@ class RunController:
                 return
             time.sleep(WATCH_INTERVAL_S)
         if not self._broker.is_running:
-            self._life.value = NO_LIFE
+            self._broker_run.value = NO_RUN
 
     def _is_healthy_in_time(self, fault: Fault) -> bool:
         """Whether it serves; false if it has ended, or never does either, which is noted."""
@@ -267,5 +267,5 @@ class RunController:
         )
         if self.fault_counts:
             ends = ", ".join(f"{count} {end}" for end, count in sorted(self.fault_counts.items()))
-            text += f"\n{self.fault_counts.total()} lives with faults: {ends}"
+            text += f"\n{self.fault_counts.total()} runs with faults: {ends}"
         return text

@@ -1,4 +1,4 @@
-"""A workload of coroutines: clients that wait for their answers, life after life of the broker.
+"""A workload of coroutines: clients that wait for their answers, run after run of the broker.
 
 Owns connections, reconnecting, receiving and emptying; what is sent, settled and promised belongs to
 the workloads. Whatever waits when the broker dies fails at once, and stays in doubt in the ledger.
@@ -17,7 +17,7 @@ from protocol.codec import Int, Long
 from tests.crash.clients.messages import decode_message
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
 from tests.crash.ledgers.report import Book, Report
-from tests.crash.workload import NO_LIFE, Surroundings, Workload
+from tests.crash.workload import NO_RUN, Surroundings, Workload
 from tests.support.proton.answers import Outcome, Refused, Unanswered
 from tests.support.proton.client import ProtonClient
 from tests.support.proton.connection import PeerFailed
@@ -77,19 +77,19 @@ class Pace:
 
 
 class ClientWorkload(Workload):
-    """Subclasses say which coroutines make up a life, and how everything is emptied at the end."""
+    """Subclasses say which coroutines make up a run, and how everything is emptied at the end."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
         self.chance = random.Random(surroundings.seed)
-        self.life = NO_LIFE
+        self.broker_run = NO_RUN
         self._clients: list[ProtonClient] = []
         self._links = 0
         self._unkept = Unkept()
 
     @abstractmethod
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What goes on side by side in one life; each ends soon after `stopping`."""
+        """What goes on side by side in one run; each ends soon after `stopping`."""
 
     @abstractmethod
     async def conclude(self) -> Report:
@@ -100,48 +100,50 @@ class ClientWorkload(Workload):
         """Those that must know of a connection that was lost without a kill."""
         return ()
 
-    def life_over(self) -> None:
-        """All connections are gone; nothing has been asked in the next life yet."""
+    def run_over(self) -> None:
+        """All connections are gone; nothing has been asked in the next run yet."""
 
-    # ---- lives --------------------------------------------------------------------------------
+    # ---- runs of the broker --------------------------------------------------------------------
 
     def work(self) -> None:
-        asyncio.run(self._run_lives())
+        asyncio.run(self._work_through_runs())
 
     def finish(self) -> Report:
-        self.life = self.surroundings.life.value
+        self.broker_run = self.surroundings.broker_run.value
         return asyncio.run(self.empty_and_audit())
 
-    async def _run_lives(self) -> None:
-        while (life := self.surroundings.wait_for_life()) != NO_LIFE:
-            await self.live(life)
+    async def _work_through_runs(self) -> None:
+        while (broker_run := self.surroundings.wait_for_run()) != NO_RUN:
+            await self.work_in_one_run(broker_run)
 
-    async def live(self, life: int) -> None:
-        """Work until the broker ends this life, a connection fails, or it is time to stop."""
-        self.life = life
+    async def work_in_one_run(self, broker_run: int) -> None:
+        """Work until the broker ends this run, a connection fails, or it is time to stop."""
+        self.broker_run = broker_run
         try:
             async with asyncio.TaskGroup() as group:
                 for task in self.tasks():
                     group.create_task(task)
         except* (PeerFailed, OSError) as failures:
-            self.note_failure(life, failures.exceptions[0], *self.ledgers)
+            self.note_failure(broker_run, failures.exceptions[0], *self.ledgers)
             unexplained = failures.subgroup(_is_unexplained_close)
             if unexplained is not None:
-                self._note_unkept(life, "closed with an error", unexplained)
+                self._note_unkept(broker_run, "closed with an error", unexplained)
         except* Unanswered as failures:
-            self._note_unkept(life, "unanswered", failures)
+            self._note_unkept(broker_run, "unanswered", failures)
         except* Refused as failures:
             refusals = failures.subgroup(_is_final)
             if refusals is not None:
-                self._note_unkept(life, "link refused", refusals)
+                self._note_unkept(broker_run, "link refused", refusals)
         finally:
             self.hang_up()
-            self.life_over()
+            self.run_over()
         await asyncio.sleep(RETRY_INTERVAL_S)
 
-    def _note_unkept(self, life: int, kind: str, failures: BaseExceptionGroup[Exception]) -> None:
+    def _note_unkept(
+        self, broker_run: int, kind: str, failures: BaseExceptionGroup[Exception]
+    ) -> None:
         is_excused = kind != "unanswered" and self.surroundings.faulty.value
-        if self.surroundings.is_still(life) and not is_excused:
+        if self.surroundings.is_still(broker_run) and not is_excused:
             for failure in _leaves(failures):
                 self._unkept.violate(kind, str(failure))
 
@@ -158,7 +160,7 @@ class ClientWorkload(Workload):
         return self.surroundings.stop.is_set()
 
     def connect(self, container_id: str) -> ProtonClient:
-        """A new connection, which ends with this life."""
+        """A new connection, which ends with this run."""
         surroundings = self.surroundings
         connected = surroundings.dial() if surroundings.dial is not None else None
         client = ProtonClient(surroundings.host, surroundings.amqp_port, container_id, connected)
@@ -173,7 +175,7 @@ class ClientWorkload(Workload):
     def new_link(self) -> Link:
         """What a ledger calls a receiver that is attached now."""
         self._links += 1
-        return Link(self._links, self.life)
+        return Link(self._links, self.broker_run)
 
     # ---- sending ------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""Faults that a life of the broker meets, chosen by the seed: file calls or steps that fail.
+"""Faults that a run of the broker meets, chosen by the seed: file calls or steps that fail.
 
-Owns the choice and the arming; whether the broker bore it is judged by `broker_runs.py`, and whether it
-told the truth by the ledgers.
+This module chooses and starts the faults. `broker_runs.py` checks that the broker goes on or stops, the
+ledgers check what it told its clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A broker that breaks its promises on purpose, to show that a crash run sees it.
+"""Bugs built into the broker on purpose, to show that a crash run finds them.
 
-`python -m tests.crash.run --inject-bug NAME` builds one in. Each bug is one
-mistake somebody could make in the way from a turn to the disk; the rest is the real broker.
+`python -m tests.crash.run --inject-bug NAME` starts a broker with one of them. Each is a mistake that
+somebody could make between a turn and the disk.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def parts_of(record: Record) -> Iterator[Record]:
 
 
 def forget_message_ids() -> None:
-    """Duplicate detection lives in memory alone."""
+    """Duplicate detection is kept in memory only."""
     _drop(lambda record: isinstance(record, MessageIdsSeen))
 
 

@@ -1,6 +1,6 @@
-"""The file a broker leaves behind, looked at from outside: nothing in it may lack what it rests on.
+"""Checks the database file that a broker leaves: every row must have the rows that it refers to.
 
-Knows the tables, and reads them only when no broker runs. What clients saw is the ledgers' business.
+It reads the tables while no broker runs. What clients were told is checked by the ledgers.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Workers:
         context.set_forkserver_preload(
             ["tests.crash.injected_bugs", *(kind.__module__ for kind in WORKLOADS.values())]
         )
-        self.life = context.Value("i", 0)
+        self.broker_run = context.Value("i", 0)
         self.faulty = context.Value("i", 0)
         self.stop = context.Event()
         self._processes: list[multiprocessing.process.BaseProcess] = []
@@ -88,7 +88,7 @@ class Workers:
                 connection_string=broker.connection_string,
                 admin_connection_string=broker.admin_connection_string,
                 seed=seed + number,
-                life=self.life,
+                broker_run=self.broker_run,
                 faulty=self.faulty,
                 stop=self.stop,
             )
@@ -123,7 +123,7 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
         )
         crew = Workers(kinds, broker, seed)
         try:
-            reaper = RunController(broker, crew.life, crew.faulty, io_faults, seed)
+            reaper = RunController(broker, crew.broker_run, crew.faulty, io_faults, seed)
             for _ in range(options.kills):
                 reaper.kill_once()
             time.sleep(UPTIME_S[1])

@@ -16,7 +16,7 @@ from tests.support.proton.connection import PeerFailed
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-LIFE = 1
+RUN = 1
 
 
 class FailingClient(ClientWorkload):
@@ -55,18 +55,18 @@ def test_a_connection_that_the_broker_closes_with_an_error(
         connection_string="",
         admin_connection_string="",
         seed=0,
-        life=Value("i", LIFE),
+        broker_run=Value("i", RUN),
         faulty=Value("i", is_faulty),
         stop=Event(),
     )
     workload = FailingClient(surroundings)
     workload.failure = PeerFailed(text)
 
-    async def live() -> Report:
-        await workload.live(LIFE)
+    async def work_in_one_run() -> Report:
+        await workload.work_in_one_run(RUN)
         return await workload.empty_and_audit()
 
-    report = asyncio.run(live())
+    report = asyncio.run(work_in_one_run())
     assert found == found_in(report)
     for texts in report.violations.values():
         assert texts in ([], [text])

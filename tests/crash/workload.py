@@ -1,7 +1,7 @@
 """What a workload is, and the process it runs in while the broker is killed around it.
 
 A workload owns its entities, its clients and its ledger; the harness owns the broker and tells, by
-`Surroundings`, which life of the broker is on. A new scenario is a subclass and a line in `run`.
+`Surroundings`, which run of the broker is on. A new scenario is a subclass and a line in `run`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.crash.ledgers.messages import Ledger
     from tests.support.proton.connection import ByteSocket
 
-NO_LIFE = -1
+NO_RUN = -1
 LOCK = {"lock_duration": "PT5M"}
 """Properties of entities whose locks are never meant to run out."""
 POLL_INTERVAL_S = 0.01
@@ -44,8 +44,8 @@ class Surroundings:
     connection_string: str
     admin_connection_string: str
     seed: int
-    life: Synchronized[int]
-    """Which life of the broker is on; NO_LIFE from before a kill until it is healthy again."""
+    broker_run: Synchronized[int]
+    """Which run of the broker is on; NO_RUN from before a kill until it is healthy again."""
     faulty: Synchronized[int]
     """1 while the broker may have met a fault, so that connections and links may be refused."""
     stop: Event
@@ -54,18 +54,18 @@ class Surroundings:
     now_ms: Callable[[], int] = wall_clock_ms
     """The broker's time."""
 
-    def wait_for_life(self) -> int:
-        """The life that is on, as soon as there is one; NO_LIFE if it is time to stop."""
+    def wait_for_run(self) -> int:
+        """The run that is on, as soon as there is one; NO_RUN if it is time to stop."""
         while not self.stop.is_set():
-            life: int = self.life.value
-            if life != NO_LIFE:
-                return life
+            broker_run: int = self.broker_run.value
+            if broker_run != NO_RUN:
+                return broker_run
             time.sleep(POLL_INTERVAL_S)
-        return NO_LIFE
+        return NO_RUN
 
-    def is_still(self, life: int) -> bool:
-        """Whether this life has not been ended; asked after an error, it tells who is to blame."""
-        return bool(self.life.value == life)
+    def is_still(self, broker_run: int) -> bool:
+        """Whether this run has not been ended; asked after an error, it tells who is to blame."""
+        return bool(self.broker_run.value == broker_run)
 
 
 class Workload(ABC):
@@ -79,11 +79,11 @@ class Workload(ABC):
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
 
-    def note_failure(self, life: int, failure: BaseException, *ledgers: Ledger) -> None:
+    def note_failure(self, broker_run: int, failure: BaseException, *ledgers: Ledger) -> None:
         """A client failed: after a kill that is the point, otherwise it is worth knowing."""
-        if self.surroundings.is_still(life):
+        if self.surroundings.is_still(broker_run):
             for ledger in ledgers:
-                ledger.disturbed(life)
+                ledger.disturbed(broker_run)
             if not self.surroundings.faulty.value:
                 print(f"{self.name}: {type(failure).__name__}: {failure}", file=sys.stderr)
 
@@ -99,7 +99,7 @@ class Workload(ABC):
 def run_workload(
     kind: type[Workload], surroundings: Surroundings, parent: Connection[Any, Any]
 ) -> None:
-    """The life of a workload's process."""
+    """Runs a workload in its process."""
     try:
         workload = kind(surroundings)
         workload.work()

@@ -1,7 +1,7 @@
-"""The naive model's things: entities, messages, locks and receivers, as plain records.
+"""The records of the naive model: entities, messages, locks and receivers, as plain records.
 
-Owns their fields; what happens to them is in `model_queues.py`. Each message is one `ModelMessage` with one entity,
-so it is in exactly one place by construction.
+What happens to them is in `model_queues.py`. A message is one `ModelMessage` with one entity, so it is in
+exactly one place by construction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Somebody who creates, changes and deletes entities and rules, and looks at what there is.
 
 The commands are those behind the administration API. A change without an answer may have been made or
-not; whoever looks then settles it. Everything that was answered is there, in every later life.
+not; whoever looks then settles it. Everything that was answered is there, in every later run.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Administrator:
         self._rules: dict[str, Register[bool]] = {name: Register(False) for name in RULES}
         self._book = AdministrationBook()
 
-    async def live(self, is_on: Callable[[], bool]) -> None:
-        """Work as long as this life of the broker is on."""
+    async def work_in_one_run(self, is_on: Callable[[], bool]) -> None:
+        """Work as long as this run of the broker is on."""
         try:
             await self._have(TOPIC, TopicDefinition())
             await self._have(SUBSCRIPTION, SubscriptionDefinition())

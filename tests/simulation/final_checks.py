@@ -40,12 +40,15 @@ def _differences(broker: SimulatedBroker, store: FakeStore, now_ms: int) -> Iter
                 yield f"{len(peers)} {kind} are still known in {name}"
         if namespace._transactions._open:
             yield f"{len(namespace._transactions._open)} transactions are still open in {name}"
-        live, again = namespace_state(namespace, now_ms), namespace_state(restored[name], now_ms)
-        yield from _different(_comparable(live), _comparable(again))
-        missing = set(live.payload_references) - set(store._payloads)
+        work_in_one_run, again = (
+            namespace_state(namespace, now_ms),
+            namespace_state(restored[name], now_ms),
+        )
+        yield from _different(_comparable(work_in_one_run), _comparable(again))
+        missing = set(work_in_one_run.payload_references) - set(store._payloads)
         if missing:
             yield f"the bodies of {len(missing)} messages are not stored"
-        extra = set(store._payloads) - set(live.payload_references)
+        extra = set(store._payloads) - set(work_in_one_run.payload_references)
         if extra:
             yield f"{len(extra)} bodies are stored that nothing refers to"
 
@@ -62,14 +65,14 @@ def _comparable(whole: NamespaceState) -> NamespaceState:
     )
 
 
-def _different(live: NamespaceState, again: NamespaceState) -> Iterator[str]:
-    for path in {**live.entities, **again.entities}:
-        one, other = live.entities.get(path), again.entities.get(path)
+def _different(work_in_one_run: NamespaceState, again: NamespaceState) -> Iterator[str]:
+    for path in {**work_in_one_run.entities, **again.entities}:
+        one, other = work_in_one_run.entities.get(path), again.entities.get(path)
         if one is None or other is None:
             yield f"{path} is {'only' if other is None else 'not'} in memory"
             continue
         for name, before, after in zip(one._fields, one, other, strict=True):
             if before != after:
                 yield f"{name} of {path}: {before} in memory and {after} after a restart"
-    if live.payload_references != again.payload_references:
+    if work_in_one_run.payload_references != again.payload_references:
         yield "bodies have other references after a restart"

@@ -120,7 +120,7 @@ class Locks(ClientWorkload):
         for number in range(RECEIVERS):
             yield self._receive(number)
 
-    def life_over(self) -> None:
+    def run_over(self) -> None:
         self._book.all_dropped(self.surroundings.now_ms())
 
     def _next_message(self) -> Outgoing | None:
@@ -221,5 +221,5 @@ class Locks(ClientWorkload):
             self._book.died(decode_message(arrival.message)[0], link)
             client.settle(arrival.delivery, lambda _: None)
         await asyncio.sleep(QUIET_S)
-        self.life_over()
+        self.run_over()
         return self._book.audit()

@@ -20,7 +20,7 @@ import structlog
 
 from config.settings.settings import Settings
 from tests.crash.ledgers.report import Report
-from tests.crash.workload import NO_LIFE, Surroundings
+from tests.crash.workload import NO_RUN, Surroundings
 from tests.crash.workloads.deferral import Deferrals
 from tests.crash.workloads.duplicates import Duplicates
 from tests.crash.workloads.fan_out import FanOut
@@ -124,8 +124,8 @@ class World:
         self.findings: list[Finding] = []
         self.faults: list[str] = []
         self.counts: dict[str, int] = {}
-        self._life = _Flag(NO_LIFE)
-        self._lives = 0
+        self._broker_run = _Flag(NO_RUN)
+        self._broker_runs = 0
         self._slow_disk = False
         self.kinds = self.chance.sample(WORKLOADS, self.chance.choice((1, 1, 2, 3)))
         entities: dict[str, dict[str, Any]] = {"queues": {}, "topics": {}}
@@ -143,20 +143,20 @@ class World:
         chance = self._disk_chance
         return chance.uniform(0, longest_s), chance.uniform(0, longest_s / 2)
 
-    # ---- the broker's lives -------------------------------------------------------------------------
+    # ---- the broker's runs --------------------------------------------------------------------------
 
     async def start_broker(self) -> None:
         while True:
-            self._lives += 1
-            self.trace.note(f"start {self._lives}")
+            self._broker_runs += 1
+            self.trace.note(f"start {self._broker_runs}")
             memory_bytes = self.chance.choice(PAYLOAD_MEMORIES_BYTES)
             self.broker = SimulatedBroker(
-                self._lives,
+                self._broker_runs,
                 self.loop,
                 self.network,
                 self.store,
                 self.clock,
-                Random(f"{self.seed} broker {self._lives}"),
+                Random(f"{self.seed} broker {self._broker_runs}"),
                 self._topology,
                 Settings(storage="memory:", payload_memory_bytes=memory_bytes),
                 self._broker_fails,
@@ -164,15 +164,15 @@ class World:
             try:
                 await self.broker.start()
             except Exception as error:  # noqa: BLE001 -- whoever runs a broker starts it again
-                self.trace.note(f"start {self._lives} failed: {error!r}")
+                self.trace.note(f"start {self._broker_runs} failed: {error!r}")
                 self.broker.kill()
                 continue
-            self._life.value = self._lives
+            self._broker_run.value = self._broker_runs
             return
 
     def _broker_fails(self) -> None:
         self.trace.note("the broker gives up")
-        self._life.value = NO_LIFE
+        self._broker_run.value = NO_RUN
 
     async def _keep_alive(self) -> None:
         """Start a broker again that has stopped by itself."""
@@ -186,12 +186,12 @@ class World:
     # ---- what goes wrong ------------------------------------------------------------------------------
 
     async def _crash(self) -> None:
-        self._life.value = NO_LIFE
+        self._broker_run.value = NO_RUN
         self.broker.kill()
         await self.start_broker()
 
     async def _stop_in_order(self) -> None:
-        self._life.value = NO_LIFE
+        self._broker_run.value = NO_RUN
         await self.broker.stop()
         await self.start_broker()
 
@@ -277,11 +277,11 @@ class World:
     # ---- the run ----------------------------------------------------------------------------------------
 
     async def _work(self, workload: ClientWorkload) -> None:
-        while not self._life.is_set():
-            if self._life.value == NO_LIFE:
+        while not self._broker_run.is_set():
+            if self._broker_run.value == NO_RUN:
                 await asyncio.sleep(0.01)
             else:
-                await workload.live(self._life.value)
+                await workload.work_in_one_run(self._broker_run.value)
 
     async def _ask(self, build: Callable[..., Any]) -> Any:
         if not self.broker.is_up:
@@ -289,13 +289,15 @@ class World:
         return await self.broker.ask(build)
 
     async def _administer(self, administrator: Administrator) -> None:
-        while not self._life.is_set():
-            life = self._life.value
-            if life == NO_LIFE:
+        while not self._broker_run.is_set():
+            broker_run = self._broker_run.value
+            if broker_run == NO_RUN:
                 await asyncio.sleep(0.01)
             else:
-                await administrator.live(
-                    lambda life=life: not self._life.is_set() and self._life.value == life  # type: ignore[misc]
+                await administrator.work_in_one_run(
+                    lambda broker_run=broker_run: (
+                        not self._broker_run.is_set() and self._broker_run.value == broker_run
+                    )  # type: ignore[misc]
                 )
 
     async def _run(self) -> None:
@@ -310,9 +312,9 @@ class World:
                     connection_string="",
                     admin_connection_string="",
                     seed=self.chance.randrange(1 << 32),
-                    life=self._life,  # type: ignore[arg-type]
+                    broker_run=self._broker_run,  # type: ignore[arg-type]
                     faulty=_Flag(0),  # type: ignore[arg-type]
-                    stop=self._life,  # type: ignore[arg-type]
+                    stop=self._broker_run,  # type: ignore[arg-type]
                     dial=self.network.dial,
                     now_ms=self.clock.now_ms,
                 )
@@ -324,7 +326,7 @@ class World:
             working.append(self.loop.create_task(self._administer(self._administrator)))
         await self._go_wrong()
         self.store.fault, self.store.fails_to_read = None, False
-        self._life.set()
+        self._broker_run.set()
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*working)
         await self._until_up()
@@ -332,7 +334,7 @@ class World:
         keeping.cancel()
         report = Report({})
         for workload in workloads:
-            workload.life = self._life.value
+            workload.broker_run = self._broker_run.value
             async with asyncio.timeout(PATIENCE_S):
                 report = report.plus(await workload.empty_and_audit())
         if self._administrator is not None:
@@ -342,7 +344,7 @@ class World:
         await asyncio.sleep(SETTLED_S)
         for finding in differences(self.broker, self.store, self.clock.now_ms()):
             self._found(finding)
-        self._life.value = NO_LIFE
+        self._broker_run.value = NO_RUN
         await self.broker.stop()
 
     def run(self) -> Result:

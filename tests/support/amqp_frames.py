@@ -1,7 +1,7 @@
 """Both ends of an AMQP wire in memory: a client's frames by hand, and a recording handler.
 
 For tests of the engine and of what is built on it; nothing here opens a socket or waits.
-Hand-written frames say exactly what goes over the wire, also what no decent client would send;
+A test that builds frames itself can also send what no correct client would send.
 `frame_client` has a client that writes such frames, `proton` a client on Proton's own engine.
 """
 

@@ -1,6 +1,6 @@
-"""Dialogues with the core: `>>` what is asked, `<<` what must come of it.
+"""Dialogues with the core: `>>` a command, `<<` a record or effect that must follow.
 
-A playbook is a namespace with a clock in hand. What a step leads to is shown in short: records as
+A `CoreDialogue` is a namespace whose clock the test moves. What a step leads to is shown in short: records as
 `Stored`, `Updated` and `Deleted` with message ids, effects as themselves with messages replaced by
 their sequence numbers and errors by their classes. Whatever is not expected is a failure.
 """

@@ -1,7 +1,7 @@
 """What the .NET SDK puts on the wire, frame by frame, over a socket: there is no .NET to run here.
 
-Owns the connection's habits: MSSBCBS, waiting for every answer, one AMQP session a link, tokens for
-the whole namespace. All is as Azure.Messaging.ServiceBus and Microsoft.Azure.Amqp send it.
+It signs on with MSSBCBS, waits for every answer, begins one AMQP session a link and puts tokens for the
+whole namespace, as Azure.Messaging.ServiceBus and Microsoft.Azure.Amqp do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A broker with entities for one test, and what tests say to it in the .NET SDK's words.
+"""The set-up of tests that send the frames of the .NET SDK: a broker, entities for one test, clients.
 
-Owns the arrangement; what goes over the wire is in `dotnet_client` and `dotnet_links`.
+The frames themselves are in `dotnet_client` and `dotnet_links`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
 
 
 class Version(NamedTuple):
-    """Which life of an entity, and which change in it."""
+    """Which creation of an entity, and which change since."""
 
     born: int
     changed: int

@@ -1,7 +1,7 @@
 """Entities over HTTP: there, changed or gone as was confirmed, whole, and empty when new.
 
 An entity is one value with everything below it, so a half-made change is a value nobody set. What is
-in it belongs to one of its lives: nothing of an earlier one may show.
+in it belongs to one of its runs: nothing of an earlier one may show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tree = TypeVar("Tree")
 
 @dataclass(slots=True)
 class Content:
-    """What was put into one place in one life of its entity."""
+    """What was put into one place while its entity exists."""
 
     accepted: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ class EntityLedger(Book, Generic[Tree]):
         "back",
         "half",
         "change refused",
-        "message of an earlier life",
+        "message of an earlier run",
         "message lost",
         "message back",
     )
@@ -85,7 +85,7 @@ class EntityLedger(Book, Generic[Tree]):
 
     # ---- what is in them ----------------------------------------------------------------------
 
-    # A place names the life of its entity too: a new one of the same name is another place.
+    # A place names the creation of its entity too: a new one of the same name is another place.
 
     def putting(self, places: Iterable[str], text: str) -> None:
         """A message is about to be sent to all these places."""
@@ -119,7 +119,7 @@ class EntityLedger(Book, Generic[Tree]):
             content.accepted.discard(text)
             content.doubtful.discard(text)
         else:
-            kind = "message back" if text in content.taken else "message of an earlier life"
+            kind = "message back" if text in content.taken else "message of an earlier run"
             self.violate(kind, f"{text} in {place}")
         content.taken.add(text)
 

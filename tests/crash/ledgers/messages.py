@@ -40,14 +40,14 @@ class Fate:
     send: Send = Send.IN_DOUBT
     completion: Completion = Completion.NONE
     incarnation: int = -1
-    """In which life of the broker the completion was asked for."""
+    """In which run of the broker the completion was asked for."""
     sequence_number: int | None = None
     deliveries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One receiver link: its own number, and the life of the broker it was attached in."""
+    """One receiver link: its own number, and the run of the broker it was attached in."""
 
     number: int
     incarnation: int
@@ -56,7 +56,7 @@ class Link:
 class Order(Enum):
     """What a place promises about the order of one sender's messages."""
 
-    STRICT = "with a single receiver: first seen in order, over all lives of the broker"
+    STRICT = "with a single receiver: first seen in order, over all runs of the broker"
     ON_LINKS = "with several receivers: in order on the link of each"
     STORED = "numbered in the order they were sent, delivered as receivers let them"
     NONE = "not meant to come in the order they were sent"

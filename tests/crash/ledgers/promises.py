@@ -47,7 +47,7 @@ PROMISES = {
     "change refused": "a change that the entity allows is made",
     "not as it was made": "entities and rules are as their last confirmed change left them",
     "administration refused": "a change that the entity allows is made",
-    "message of an earlier life": "a new entity is empty, whatever its name held before",
+    "message of an earlier run": "a new entity is empty, whatever its name held before",
     "message lost": "what was accepted is there until it is received",
     "message back": "what was received for good never comes again",
     # Clients.

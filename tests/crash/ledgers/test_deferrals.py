@@ -6,8 +6,8 @@ from tests.crash.ledgers.deferrals import DeferralLedger
 from tests.crash.ledgers.messages import Link
 from tests.crash.ledgers.report import found_in
 
-FIRST_LIFE = Link(number=0, incarnation=0)
-SECOND_LIFE = Link(number=1, incarnation=1)
+FIRST_RUN = Link(number=0, incarnation=0)
+SECOND_RUN = Link(number=1, incarnation=1)
 MESSAGE = ("sender", 0)
 
 
@@ -15,7 +15,7 @@ def ledger_with_deferral(*, confirmed: bool) -> DeferralLedger:
     ledger = DeferralLedger()
     ledger.sending(MESSAGE)
     ledger.accepted(MESSAGE)
-    ledger.delivered(MESSAGE, 7, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 7, FIRST_RUN)
     ledger.deferring(MESSAGE)
     if confirmed:
         ledger.deferred(MESSAGE)
@@ -23,7 +23,7 @@ def ledger_with_deferral(*, confirmed: bool) -> DeferralLedger:
 
 
 def complete(ledger: DeferralLedger) -> None:
-    ledger.completing(MESSAGE, SECOND_LIFE)
+    ledger.completing(MESSAGE, SECOND_RUN)
     ledger.completed(MESSAGE)
 
 
@@ -40,7 +40,7 @@ def test_a_deferred_message_can_be_fetched_and_completed():
 def test_a_deferred_message_must_not_be_delivered():
     """Receivers skip it."""
     ledger = ledger_with_deferral(confirmed=True)
-    ledger.delivered(MESSAGE, 7, SECOND_LIFE)
+    ledger.delivered(MESSAGE, 7, SECOND_RUN)
     complete(ledger)
     assert {"deferred yet delivered": 1} == found_in(ledger.audit())
 
@@ -65,7 +65,7 @@ def test_a_deferral_in_doubt_may_not_have_happened():
     """Then the message comes again."""
     ledger = ledger_with_deferral(confirmed=False)
     ledger.not_found(MESSAGE)
-    ledger.delivered(MESSAGE, 7, SECOND_LIFE)
+    ledger.delivered(MESSAGE, 7, SECOND_RUN)
     complete(ledger)
     assert {} == found_in(ledger.audit())
 
@@ -80,7 +80,7 @@ def test_a_deferral_in_doubt_must_leave_the_message_somewhere():
 def test_a_completion_in_doubt_explains_that_nothing_is_found():
     """It may have happened."""
     ledger = ledger_with_deferral(confirmed=True)
-    ledger.completing(MESSAGE, FIRST_LIFE)
+    ledger.completing(MESSAGE, FIRST_RUN)
     assert [MESSAGE] == ledger.set_aside_in_doubt
     ledger.not_found(MESSAGE)
     assert {} == found_in(ledger.audit())

@@ -6,8 +6,8 @@ from tests.crash.ledgers.duplicates import DuplicateLedger
 from tests.crash.ledgers.messages import Link
 from tests.crash.ledgers.report import found_in
 
-FIRST_LIFE = Link(number=0, incarnation=0)
-SECOND_LIFE = Link(number=1, incarnation=1)
+FIRST_RUN = Link(number=0, incarnation=0)
+SECOND_RUN = Link(number=1, incarnation=1)
 MESSAGE = ("sender", 0)
 
 
@@ -29,7 +29,7 @@ def complete(ledger: DuplicateLedger, number: int, link: Link) -> None:
 def test_a_message_sent_twice_and_stored_once_is_clean():
     """However often it was sent."""
     ledger = ledger_with_a_resend()
-    complete(ledger, 1, FIRST_LIFE)
+    complete(ledger, 1, FIRST_RUN)
     report = ledger.audit()
     assert {} == found_in(report)
     assert 1 == report.counts["sent again after doubt"]
@@ -38,18 +38,18 @@ def test_a_message_sent_twice_and_stored_once_is_clean():
 def test_a_message_sent_twice_and_stored_twice_is_seen():
     """Two numbers are two messages."""
     ledger = ledger_with_a_resend()
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
-    complete(ledger, 2, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
+    complete(ledger, 2, FIRST_RUN)
     assert {"stored twice": 1} == found_in(ledger.audit())
 
 
 def test_a_message_sent_again_after_its_completion_must_not_come_back():
     """The window remembers what is long gone."""
     ledger = ledger_with_a_resend()
-    complete(ledger, 1, FIRST_LIFE)
+    complete(ledger, 1, FIRST_RUN)
     ledger.sending(MESSAGE)
     ledger.accepted(MESSAGE)
-    complete(ledger, 2, SECOND_LIFE)
+    complete(ledger, 2, SECOND_RUN)
     assert {"back": 1, "stored twice": 1} == found_in(ledger.audit())
 
 
@@ -67,8 +67,8 @@ def test_a_message_whose_first_send_was_refused_unheard_is_stored_behind_later_o
     for number, index in enumerate((1, 0)):
         key = ("sender", index)
         ledger.accepted(key)
-        ledger.delivered(key, number, FIRST_LIFE)
-        ledger.completing(key, FIRST_LIFE)
+        ledger.delivered(key, number, FIRST_RUN)
+        ledger.completing(key, FIRST_RUN)
         ledger.completed(key)
     assert {} == found_in(ledger.audit())
 
@@ -82,7 +82,7 @@ def test_messages_that_no_send_explains_the_order_of_are_seen():
     ledger.sending(("sender", 0))
     for number, index in enumerate((1, 0)):
         key = ("sender", index)
-        ledger.delivered(key, number, FIRST_LIFE)
-        ledger.completing(key, FIRST_LIFE)
+        ledger.delivered(key, number, FIRST_RUN)
+        ledger.completing(key, FIRST_RUN)
         ledger.completed(key)
     assert {"out of order": 2, "stored out of order": 1} == found_in(ledger.audit())

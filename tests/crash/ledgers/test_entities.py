@@ -1,4 +1,4 @@
-"""The ledger of entities: gone, back or half made, and messages of another life."""
+"""The ledger of entities: gone, back or half made, and messages of an entity that was deleted."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def test_messages_come_out_as_they_were_put_in():
     assert {} == found_in(ledger.audit())
 
 
-def test_a_message_of_an_earlier_life_is_seen():
+def test_a_message_of_an_earlier_run_is_seen():
     """Whatever was in an entity is gone with it."""
     ledger = ledger_with("one")
     ledger.putting([PLACE], "old")
     ledger.put([PLACE], "old")
     ledger.taking("queue, born 2")
     ledger.took("queue, born 2", "old")
-    assert {"message of an earlier life": 1} == found_in(ledger.audit())
+    assert {"message of an earlier run": 1} == found_in(ledger.audit())
 
 
 def test_a_message_that_is_missing_is_lost():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.crash.ledgers.messages import Ledger, Link, Order
 from tests.crash.ledgers.report import found_in
 
-FIRST_LIFE = Link(number=0, incarnation=0)
-SECOND_LIFE = Link(number=1, incarnation=1)
+FIRST_RUN = Link(number=0, incarnation=0)
+SECOND_RUN = Link(number=1, incarnation=1)
 MESSAGE = ("sender", 0)
 NEXT = ("sender", 1)
 
@@ -30,9 +30,9 @@ def violations(ledger: Ledger) -> dict[str, int]:
 
 
 def test_a_message_sent_delivered_and_completed_is_clean():
-    """The ordinary life of a message breaks no promise."""
+    """A message that is sent, delivered and completed breaks no promise."""
     ledger = ledger_with(MESSAGE)
-    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
     assert {} == violations(ledger)
 
 
@@ -44,32 +44,32 @@ def test_an_accepted_message_never_seen_is_lost():
 def test_a_message_seen_but_gone_without_completion_is_lost():
     """Being delivered once is no excuse for vanishing."""
     ledger = ledger_with(MESSAGE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
     assert {"lost": 1} == violations(ledger)
 
 
 def test_a_completion_in_doubt_is_neither_lost_nor_done():
     """The broker may have done it before it died."""
     ledger = ledger_with(MESSAGE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
-    ledger.completing(MESSAGE, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
+    ledger.completing(MESSAGE, FIRST_RUN)
     assert {} == violations(ledger)
 
 
 def test_a_redelivery_settles_the_doubt():
     """Once the message is seen again its earlier completion did not happen: it must end properly."""
     ledger = ledger_with(MESSAGE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
-    ledger.completing(MESSAGE, FIRST_LIFE)
-    ledger.delivered(MESSAGE, 1, SECOND_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
+    ledger.completing(MESSAGE, FIRST_RUN)
+    ledger.delivered(MESSAGE, 1, SECOND_RUN)
     assert {"lost": 1} == violations(ledger)
 
 
 def test_a_refused_completion_leaves_the_message_to_be_accounted_for():
     """The broker said it kept the message."""
     ledger = ledger_with(MESSAGE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
-    ledger.completing(MESSAGE, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
+    ledger.completing(MESSAGE, FIRST_RUN)
     ledger.completion_refused(MESSAGE)
     assert {"lost": 1} == violations(ledger)
 
@@ -77,16 +77,16 @@ def test_a_refused_completion_leaves_the_message_to_be_accounted_for():
 def test_a_completed_message_seen_again_is_back():
     """Confirmed means gone, whatever happens to the process."""
     ledger = ledger_with(MESSAGE)
-    complete(ledger, MESSAGE, 1, FIRST_LIFE)
-    complete(ledger, MESSAGE, 1, SECOND_LIFE)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
+    complete(ledger, MESSAGE, 1, SECOND_RUN)
     assert {"back": 1} == violations(ledger)
 
 
-def test_a_late_report_from_an_older_life_is_not_back():
-    """A delivery over a dead connection was made before the completion in the newer life."""
+def test_a_late_report_from_an_older_run_is_not_back():
+    """A delivery over a dead connection was made before the completion in the newer run."""
     ledger = ledger_with(MESSAGE)
-    complete(ledger, MESSAGE, 1, SECOND_LIFE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 1, SECOND_RUN)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
     assert {} == violations(ledger)
 
 
@@ -95,7 +95,7 @@ def test_a_send_in_doubt_may_be_stored_or_not():
     ledger = Ledger()
     ledger.sending(MESSAGE)
     ledger.sending(NEXT)
-    complete(ledger, NEXT, 1, FIRST_LIFE)
+    complete(ledger, NEXT, 1, FIRST_RUN)
     assert {} == violations(ledger)
     counts = ledger.audit().counts
     assert (2, 1) == (counts["sends in doubt"], counts["of these stored"])
@@ -106,68 +106,68 @@ def test_a_refused_message_must_not_appear():
     ledger = Ledger()
     ledger.sending(MESSAGE)
     ledger.refused(MESSAGE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
     assert {"refused yet delivered": 1} == violations(ledger)
 
 
 def test_a_message_nobody_sent_is_unknown():
     """The broker makes up nothing."""
     ledger = ledger_with()
-    assert not ledger.delivered(MESSAGE, 1, FIRST_LIFE)
+    assert not ledger.delivered(MESSAGE, 1, FIRST_RUN)
     assert {"unknown": 1} == violations(ledger)
 
 
 def test_a_number_given_to_two_messages_is_reused():
     """Not even across a restart, when the first message is long gone."""
     ledger = ledger_with(MESSAGE, NEXT)
-    complete(ledger, MESSAGE, 1, FIRST_LIFE)
-    complete(ledger, NEXT, 1, SECOND_LIFE)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
+    complete(ledger, NEXT, 1, SECOND_RUN)
     assert {"sequence number reused": 1} == violations(ledger)
 
 
 def test_a_message_under_two_numbers_was_stored_twice():
     """A copy is not a redelivery."""
     ledger = ledger_with(MESSAGE)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
-    complete(ledger, MESSAGE, 2, SECOND_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
+    complete(ledger, MESSAGE, 2, SECOND_RUN)
     assert {"stored twice": 1} == violations(ledger)
 
 
 def test_a_first_delivery_behind_its_follower_is_out_of_order():
-    """Both on one link, and over the lives of the broker, with a single receiver."""
+    """Both on one link, and over the runs of the broker, with a single receiver."""
     ledger = ledger_with(MESSAGE, NEXT)
-    complete(ledger, NEXT, 2, FIRST_LIFE)
-    complete(ledger, MESSAGE, 1, SECOND_LIFE)
+    complete(ledger, NEXT, 2, FIRST_RUN)
+    complete(ledger, MESSAGE, 1, SECOND_RUN)
     assert {"out of order": 1} == violations(ledger)
 
 
 def test_redelivery_of_older_messages_after_a_restart_is_in_order():
     """What was locked when the broker died comes again, before anything newer."""
     ledger = ledger_with(MESSAGE, NEXT)
-    ledger.delivered(MESSAGE, 1, FIRST_LIFE)
-    ledger.delivered(NEXT, 2, FIRST_LIFE)
-    complete(ledger, MESSAGE, 1, SECOND_LIFE)
-    complete(ledger, NEXT, 2, SECOND_LIFE)
+    ledger.delivered(MESSAGE, 1, FIRST_RUN)
+    ledger.delivered(NEXT, 2, FIRST_RUN)
+    complete(ledger, MESSAGE, 1, SECOND_RUN)
+    complete(ledger, NEXT, 2, SECOND_RUN)
     assert {} == violations(ledger)
 
 
 def test_numbers_must_rise_in_the_order_of_sending():
     """One sender's stored order is its send order."""
     ledger = ledger_with(MESSAGE, NEXT)
-    complete(ledger, MESSAGE, 2, FIRST_LIFE)
-    complete(ledger, NEXT, 1, FIRST_LIFE)
+    complete(ledger, MESSAGE, 2, FIRST_RUN)
+    complete(ledger, NEXT, 1, FIRST_RUN)
     assert {"stored out of order": 1} == violations(ledger)
 
 
-def test_locks_given_back_excuse_the_order_on_other_links_of_that_life():
+def test_locks_given_back_excuse_the_order_on_other_links_of_that_run():
     """A lost connection returns its messages to the front while others are further on."""
     ledger = Ledger(Order.ON_LINKS)
     for key in (MESSAGE, NEXT):
         ledger.sending(key)
         ledger.accepted(key)
-    complete(ledger, NEXT, 2, FIRST_LIFE)
-    ledger.disturbed(FIRST_LIFE.incarnation)
-    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, NEXT, 2, FIRST_RUN)
+    ledger.disturbed(FIRST_RUN.incarnation)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
     assert {} == violations(ledger)
 
 
@@ -177,8 +177,8 @@ def test_several_receivers_are_in_order_on_their_own_links():
     for key in (MESSAGE, NEXT):
         ledger.sending(key)
         ledger.accepted(key)
-    complete(ledger, NEXT, 2, FIRST_LIFE)
-    complete(ledger, MESSAGE, 1, FIRST_LIFE)
+    complete(ledger, NEXT, 2, FIRST_RUN)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
     assert {"out of order": 1} == violations(ledger)
 
 
@@ -188,8 +188,8 @@ def test_receivers_that_give_back_can_still_tell_the_stored_order():
     for key in (MESSAGE, NEXT):
         ledger.sending(key)
         ledger.accepted(key)
-    complete(ledger, NEXT, 1, FIRST_LIFE)
-    complete(ledger, MESSAGE, 2, FIRST_LIFE)
+    complete(ledger, NEXT, 1, FIRST_RUN)
+    complete(ledger, MESSAGE, 2, FIRST_RUN)
     assert {"stored out of order": 1} == violations(ledger)
 
 
@@ -199,6 +199,6 @@ def test_where_no_order_is_promised_none_is_looked_for():
     for key in (MESSAGE, NEXT):
         ledger.sending(key)
         ledger.accepted(key)
-    complete(ledger, NEXT, 1, FIRST_LIFE)
-    complete(ledger, MESSAGE, 2, FIRST_LIFE)
+    complete(ledger, NEXT, 1, FIRST_RUN)
+    complete(ledger, MESSAGE, 2, FIRST_RUN)
     assert {} == violations(ledger)

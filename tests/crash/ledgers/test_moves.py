@@ -6,8 +6,8 @@ from tests.crash.ledgers.messages import Ledger, Link
 from tests.crash.ledgers.moves import MoveLedger
 from tests.crash.ledgers.report import found_in
 
-FIRST_LIFE = Link(number=0, incarnation=0)
-SECOND_LIFE = Link(number=1, incarnation=1)
+FIRST_RUN = Link(number=0, incarnation=0)
+SECOND_RUN = Link(number=1, incarnation=1)
 MESSAGE = ("sender", 0)
 
 
@@ -15,8 +15,8 @@ def ledger_with_a_move(*, confirmed: bool) -> MoveLedger:
     ledger = MoveLedger(Ledger())
     ledger.here.sending(MESSAGE)
     ledger.here.accepted(MESSAGE)
-    come_here(ledger, FIRST_LIFE)
-    ledger.moving(MESSAGE, FIRST_LIFE)
+    come_here(ledger, FIRST_RUN)
+    ledger.moving(MESSAGE, FIRST_RUN)
     if confirmed:
         ledger.moved(MESSAGE)
     return ledger
@@ -28,8 +28,8 @@ def come_here(ledger: MoveLedger, link: Link) -> None:
 
 
 def come_there(ledger: MoveLedger) -> None:
-    ledger.came_there(MESSAGE, 1, SECOND_LIFE)
-    ledger.there.completing(MESSAGE, SECOND_LIFE)
+    ledger.came_there(MESSAGE, 1, SECOND_RUN)
+    ledger.there.completing(MESSAGE, SECOND_RUN)
     ledger.there.completed(MESSAGE)
 
 
@@ -39,8 +39,8 @@ def found(ledger: MoveLedger) -> dict[str, int]:
 
 def test_a_completion_in_doubt_after_a_message_came_back_is_no_lost_move() -> None:
     ledger = ledger_with_a_move(confirmed=False)
-    come_here(ledger, SECOND_LIFE)
-    ledger.here.completing(MESSAGE, SECOND_LIFE)
+    come_here(ledger, SECOND_RUN)
+    ledger.here.completing(MESSAGE, SECOND_RUN)
     assert {} == found(ledger)
 
 
@@ -59,8 +59,8 @@ def test_a_confirmed_move_that_does_not_arrive_is_lost():
 def test_a_confirmed_move_that_did_not_leave_is_back():
     """And what was promised to be there is lost."""
     ledger = ledger_with_a_move(confirmed=True)
-    come_here(ledger, SECOND_LIFE)
-    ledger.here.completing(MESSAGE, SECOND_LIFE)
+    come_here(ledger, SECOND_RUN)
+    ledger.here.completing(MESSAGE, SECOND_RUN)
     ledger.here.completed(MESSAGE)
     assert {"back": 1, "lost": 1} == found(ledger)
 
@@ -75,8 +75,8 @@ def test_a_move_in_doubt_may_have_happened():
 def test_a_move_in_doubt_may_not_have_happened():
     """Then the message is still here."""
     ledger = ledger_with_a_move(confirmed=False)
-    come_here(ledger, SECOND_LIFE)
-    ledger.here.completing(MESSAGE, SECOND_LIFE)
+    come_here(ledger, SECOND_RUN)
+    ledger.here.completing(MESSAGE, SECOND_RUN)
     ledger.here.completed(MESSAGE)
     assert {} == found(ledger)
 
@@ -90,8 +90,8 @@ def test_a_message_that_comes_back_after_it_arrived_is_in_two_places():
     """A copy is not a move."""
     ledger = ledger_with_a_move(confirmed=False)
     come_there(ledger)
-    come_here(ledger, SECOND_LIFE)
-    ledger.here.completing(MESSAGE, SECOND_LIFE)
+    come_here(ledger, SECOND_RUN)
+    ledger.here.completing(MESSAGE, SECOND_RUN)
     ledger.here.completed(MESSAGE)
     assert {"in two places": 1} == found(ledger)
 
@@ -99,8 +99,8 @@ def test_a_message_that_comes_back_after_it_arrived_is_in_two_places():
 def test_a_message_that_arrives_after_it_came_back_is_in_two_places():
     """The other way round."""
     ledger = ledger_with_a_move(confirmed=False)
-    come_here(ledger, SECOND_LIFE)
+    come_here(ledger, SECOND_RUN)
     come_there(ledger)
-    ledger.here.completing(MESSAGE, SECOND_LIFE)
+    ledger.here.completing(MESSAGE, SECOND_RUN)
     ledger.here.completed(MESSAGE)
     assert {"in two places": 1} == found(ledger)

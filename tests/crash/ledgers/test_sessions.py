@@ -6,8 +6,8 @@ from tests.crash.ledgers.messages import Link
 from tests.crash.ledgers.report import found_in
 from tests.crash.ledgers.sessions import SessionLedger
 
-FIRST_LIFE = Link(number=0, incarnation=0)
-SECOND_LIFE = Link(number=1, incarnation=1)
+FIRST_RUN = Link(number=0, incarnation=0)
+SECOND_RUN = Link(number=1, incarnation=1)
 SESSION, OTHER = "session", "other"
 
 
@@ -94,9 +94,9 @@ def test_order_is_that_of_each_session():
     for key in ((SESSION, 0), (OTHER, 0), (SESSION, 1)):
         ledger.messages.sending(key)
         ledger.messages.accepted(key)
-    complete(ledger, (OTHER, 0), 2, FIRST_LIFE)
-    complete(ledger, (SESSION, 1), 3, FIRST_LIFE)
-    complete(ledger, (SESSION, 0), 1, SECOND_LIFE)
+    complete(ledger, (OTHER, 0), 2, FIRST_RUN)
+    complete(ledger, (SESSION, 1), 3, FIRST_RUN)
+    complete(ledger, (SESSION, 0), 1, SECOND_RUN)
     assert {"out of order": 1} == found_in(ledger.audit())
 
 

@@ -8,8 +8,8 @@ from tests.crash.ledgers.messages import Link
 from tests.crash.ledgers.report import found_in
 from tests.crash.ledgers.transactions import End, TransactionLedger
 
-FIRST_LIFE = Link(number=0, incarnation=0)
-SECOND_LIFE = Link(number=1, incarnation=1)
+FIRST_RUN = Link(number=0, incarnation=0)
+SECOND_RUN = Link(number=1, incarnation=1)
 INPUT = ("input", 0)
 
 
@@ -18,10 +18,10 @@ def ledger_with(end: End, *, outputs: str, input_again: bool) -> TransactionLedg
     ledger = TransactionLedger("ab")
     ledger.inputs.sending(INPUT)
     ledger.inputs.accepted(INPUT)
-    ledger.input_delivered(INPUT, 1, FIRST_LIFE)
+    ledger.input_delivered(INPUT, 1, FIRST_RUN)
     key = ledger.beginning(INPUT)
     if end in {End.COMMIT_IN_DOUBT, End.COMMITTED, End.REFUSED}:
-        ledger.committing(key, FIRST_LIFE)
+        ledger.committing(key, FIRST_RUN)
     if end is End.COMMITTED:
         ledger.committed(key)
     if end is End.REFUSED:
@@ -31,12 +31,12 @@ def ledger_with(end: End, *, outputs: str, input_again: bool) -> TransactionLedg
     if end is End.ROLLED_BACK:
         ledger.rolled_back(key)
     for name in outputs:
-        ledger.outputs[name].delivered(key, 1, SECOND_LIFE)
-        ledger.outputs[name].completing(key, SECOND_LIFE)
+        ledger.outputs[name].delivered(key, 1, SECOND_RUN)
+        ledger.outputs[name].completing(key, SECOND_RUN)
         ledger.outputs[name].completed(key)
     if input_again:
-        ledger.input_delivered(INPUT, 1, SECOND_LIFE)
-        ledger.inputs.completing(INPUT, SECOND_LIFE)
+        ledger.input_delivered(INPUT, 1, SECOND_RUN)
+        ledger.inputs.completing(INPUT, SECOND_RUN)
         ledger.inputs.completed(INPUT)
     return ledger
 
@@ -100,12 +100,12 @@ def test_an_input_that_is_gone_without_a_commit_is_lost():
 def test_each_try_at_an_input_is_judged_on_its_own():
     """The first came to nothing, the second was committed: the outputs of the first are wrong."""
     ledger = ledger_with(End.COMMIT_IN_DOUBT, outputs="a", input_again=False)
-    ledger.input_delivered(INPUT, 1, SECOND_LIFE)
+    ledger.input_delivered(INPUT, 1, SECOND_RUN)
     key = ledger.beginning(INPUT)
-    ledger.committing(key, SECOND_LIFE)
+    ledger.committing(key, SECOND_RUN)
     ledger.committed(key)
     for output in ledger.outputs.values():
-        output.delivered(key, 2, SECOND_LIFE)
-        output.completing(key, SECOND_LIFE)
+        output.delivered(key, 2, SECOND_RUN)
+        output.completing(key, SECOND_RUN)
         output.completed(key)
     assert {"partial": 1} == found_in(ledger.audit())

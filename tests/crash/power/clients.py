@@ -1,6 +1,6 @@
 """Clients whose every word has its time: messages sent, completed and dead-lettered; states; entities.
 
-One object over all lives of the broker; `work` runs until the connections break. What is promised is
+One object over all runs of the broker; `work` runs until the connections break. What is promised is
 written into the timeline and judged there.
 """
 
@@ -79,7 +79,7 @@ class Clients:
                 for task in tasks:
                     group.create_task(task)
         except* (PeerFailed, OSError, Refused):
-            pass  # that is how a life ends
+            pass  # that is how a run ends
         finally:
             for client in self._open:
                 client.close()

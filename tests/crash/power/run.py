@@ -1,6 +1,6 @@
 """`make crash ARGS=--power-cuts`: cut the power at any moment of a recorded run, and count what is left.
 
-A broker works through several lives while all its file calls are recorded, with what clients were
+A broker works through several runs while all its file calls are recorded, with what clients were
 told on the same clock. From that, images of torn files are made; each is opened by the broker's
 store, some by a whole broker, and must hold what had been answered, and nothing that was gone.
 """
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tests.crash.power.recording import Call
 
 IMAGES = 500
-LIVES = 8
-LIFE_S = (2.0, 5.0)
+RUNS = 8
+RUN_S = (2.0, 5.0)
 WHOLE_BROKER_EVERY = 50
 """Every so manieth image is opened by a whole broker too."""
 NEAR_A_SYNC = 0.6
@@ -76,32 +76,32 @@ def run(images: int, seed: int, folder: Path, injected_bug: str | None) -> Repor
         if injected_bug is not None:
             broker.use_module(failing_steps.__name__)
         stack.enter_context(broker)
-        kills, stops = _live(broker, recording, timeline, folder, seed)
+        kills, stops = _work_in_one_run(broker, recording, timeline, folder, seed)
     calls = list(recording.calls())
     print(
-        f"recorded {len(calls):,} file calls of {LIVES} lives, {kills} killed and {stops} stopped: "
+        f"recorded {len(calls):,} file calls of {RUNS} runs, {kills} killed and {stops} stopped: "
         + ", ".join(f"{count:,} {what}" for what, count in timeline.counts.items()),
         flush=True,
     )
     return _judge_images(calls, timeline, images, seed, folder)
 
 
-def _live(
+def _work_in_one_run(
     broker: BrokerProcess, recording: Recording, timeline: Timeline, folder: Path, seed: int
 ) -> tuple[int, int]:
-    """Several lives with clients at work; how many ended by a kill and how many in order."""
-    chance = random.Random(f"{seed} lives")
+    """Several runs with clients at work; how many ended by a kill and how many in order."""
+    chance = random.Random(f"{seed} runs")
     clients = Clients(broker.amqp_port, broker.http_port, timeline, seed)
     kills = stops = 0
-    for life in range(LIVES):
-        if life:
+    for broker_run in range(RUNS):
+        if broker_run:
             broker.start()
-        is_killed = life % 3 > 0
+        is_killed = broker_run % 3 > 0
         ending = broker.kill if is_killed else broker.terminate
-        asyncio.run(_one_life(clients, chance.uniform(*LIFE_S), ending))
+        asyncio.run(_one_run(clients, chance.uniform(*RUN_S), ending))
         if is_killed:
             kills += 1
-            copy = folder / f"after-life-{life}"
+            copy = folder / f"after-run-{run}"
             shutil.copytree(folder / "store", copy)
             recording.note_kill(copy)
         else:
@@ -109,10 +109,10 @@ def _live(
     return kills, stops
 
 
-async def _one_life(clients: Clients, life_s: float, ending: Callable[[], object]) -> None:
+async def _one_run(clients: Clients, run_s: float, ending: Callable[[], object]) -> None:
     async with asyncio.TaskGroup() as group:
         work = group.create_task(clients.work())
-        await asyncio.wait([work], timeout=life_s)
+        await asyncio.wait([work], timeout=run_s)
         if work.done():
             raise BrokerFailed("the clients ended before the broker")
         await asyncio.to_thread(ending)

@@ -54,7 +54,7 @@ class Found:
 
 
 class Timeline:
-    """All of it, over all lives of the broker."""
+    """All of it, over all runs of the broker."""
 
     def __init__(self) -> None:
         self._stays: dict[tuple[Place, MessageKey], Stay] = {}

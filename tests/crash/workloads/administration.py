@@ -1,6 +1,6 @@
 """Entities made, changed and deleted over HTTP, with messages in them, under names that come again.
 
-One coroutine for each queue or topic changes it step by step; in every new life of the broker it
+One coroutine for each queue or topic changes it step by step; in every new run of the broker it
 first looks at all of it.
 """
 
@@ -282,6 +282,6 @@ class Administration(ClientWorkload):
 
 
 def _place(topic: str, subscription: Subscription) -> str:
-    """A subscription, in the life it is in."""
+    """A subscription, and which creation of it."""
     assert isinstance(subscription.version, Version)
     return f"{topic}/{subscription.name}, born {subscription.version.born}"

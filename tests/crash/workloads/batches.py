@@ -63,7 +63,7 @@ class Batches(ClientWorkload):
         for place, ledger in self._books.items():
             yield self.consume(place, ledger)
 
-    def life_over(self) -> None:
+    def run_over(self) -> None:
         for sender in self._senders:
             sender.close()
         self._senders.clear()

@@ -1,4 +1,4 @@
-"""Deferral: messages set aside and fetched by number, in the same life of the broker or a later one.
+"""Deferral: messages set aside and fetched by number, in the same run of the broker or a later one.
 
 What is fetched is completed by its lock token or, in the other receive mode, by the fetch itself.
 """
@@ -61,7 +61,7 @@ class Deferrals(ClientWorkload):
 
     async def _settle_doubt_and_work(self) -> None:
         management = await self.connect("fetcher").management(QUEUE)
-        # First what an earlier life left in doubt: a receiver could settle it behind our back.
+        # First what an earlier run left in doubt: a receiver could settle it behind our back.
         for key in self._book.set_aside_in_doubt:
             token = await self._fetch(management, key)
             if token is not None:

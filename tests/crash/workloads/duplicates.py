@@ -52,7 +52,7 @@ class Duplicates(ClientWorkload):
         return (self._book,)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        # First what the last life left unanswered, in order: only then is order a promise.
+        # First what the last run left unanswered, in order: only then is order a promise.
         self._unanswered = deque(self._awaited)
         yield self.send_steadily(QUEUE, RATE_PER_S, self._next_message)
         yield self.consume(QUEUE, self._book)

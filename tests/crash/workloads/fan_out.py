@@ -43,7 +43,7 @@ SUBSCRIPTIONS: Mapping[str, Mapping[str, Any]] = {
     "left-alone": LOCK,
 }
 VISITED_EVERY = 8
-"""In one life of so many somebody receives from the subscription that is left alone."""
+"""In one run of so many somebody receives from the subscription that is left alone."""
 RATE_PER_S = 150
 MAX_BACKLOG = 6_000
 
@@ -68,7 +68,7 @@ class FanOut(ClientWorkload):
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self.send_steadily(TOPIC, RATE_PER_S, self._next_message)
         for name, ledger in self._book.on.items():
-            if name != "left-alone" or self.life % VISITED_EVERY == VISITED_EVERY - 1:
+            if name != "left-alone" or self.broker_run % VISITED_EVERY == VISITED_EVERY - 1:
                 yield self.consume(address(name), ledger, partial(self._delivered, name))
 
     def _next_message(self) -> Outgoing | None:

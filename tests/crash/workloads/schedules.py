@@ -120,7 +120,7 @@ class Schedules(ClientWorkload):
     async def _cancel(
         self, book: ScheduleLedger, management: Management, key: MessageKey, number: int
     ) -> None:
-        book.cancelling(key, self.life)
+        book.cancelling(key, self.broker_run)
         body = {"sequence-numbers": Array(ArrayCode.LONG, [Long(number)])}
         status, _ = await management.request("cancel-scheduled-message", body)
         if status == OK:

@@ -69,7 +69,7 @@ class Sessions(ClientWorkload):
         for number in range(HOLDERS):
             yield self._hold(number)
 
-    def life_over(self) -> None:
+    def run_over(self) -> None:
         self._book.all_dropped()
 
     # ---- sending ------------------------------------------------------------------------------

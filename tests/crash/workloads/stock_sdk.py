@@ -1,7 +1,7 @@
 """The stock SDK on one queue: threads that send singly and in batches, threads that complete.
 
 The SDK's own retries are off, so an error means one thing: no answer came. Several receivers share
-the queue, as they do in real life.
+the queue, as they do in real run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQ
 
 from tests.crash.ledgers.groups import GroupLedger
 from tests.crash.ledgers.messages import Link, MessageKey, Order
-from tests.crash.workload import LOCK, NO_LIFE, Surroundings, Workload
+from tests.crash.workload import LOCK, NO_RUN, Surroundings, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,14 +68,14 @@ class SdkQueue(Workload):
             thread.join()
 
     def _repeat(self, task: Callable[[ServiceBusClient, str, int], None], name: str) -> None:
-        """Run a task over a fresh client, again and again, life after life."""
-        while (life := self.surroundings.wait_for_life()) != NO_LIFE:
+        """Run a task over a fresh client, again and again, run after run."""
+        while (broker_run := self.surroundings.wait_for_run()) != NO_RUN:
             try:
                 with self._client() as client:
-                    task(client, name, life)
+                    task(client, name, broker_run)
             except Exception as failure:  # noqa: BLE001 - whatever the SDK raises: no answer came
                 with self._lock:
-                    self.note_failure(life, failure, self._ledger)
+                    self.note_failure(broker_run, failure, self._ledger)
                 time.sleep(RETRY_INTERVAL_S)
 
     def _client(self) -> ServiceBusClient:
@@ -85,8 +85,8 @@ class SdkQueue(Workload):
 
     # ---- sending ------------------------------------------------------------------------------
 
-    def _send(self, client: ServiceBusClient, name: str, life: int) -> None:
-        chance = random.Random(f"{self.surroundings.seed}-{name}-{life}")
+    def _send(self, client: ServiceBusClient, name: str, broker_run: int) -> None:
+        chance = random.Random(f"{self.surroundings.seed}-{name}-{broker_run}")
         with client.get_queue_sender(QUEUE) as sender:
             while not self.surroundings.stop.is_set():
                 if self._ledger.backlog > MAX_BACKLOG:
@@ -107,18 +107,18 @@ class SdkQueue(Workload):
 
     # ---- receiving ----------------------------------------------------------------------------
 
-    def _receive(self, client: ServiceBusClient, _: str, life: int) -> None:
+    def _receive(self, client: ServiceBusClient, _: str, broker_run: int) -> None:
         with client.get_queue_receiver(QUEUE) as receiver:
-            link = self._new_link(life)
-            if not self.surroundings.is_still(life):
+            link = self._new_link(broker_run)
+            if not self.surroundings.is_still(broker_run):
                 return
             while not self.surroundings.stop.is_set():
                 self._receive_some(receiver, link, RECEIVE_WAIT_S)
 
-    def _new_link(self, life: int) -> Link:
+    def _new_link(self, broker_run: int) -> Link:
         with self._lock:
             self._links += 1
-            return Link(self._links, life)
+            return Link(self._links, broker_run)
 
     def _receive_some(self, receiver: ServiceBusReceiver, link: Link, wait_s: float) -> int:
         messages = receiver.receive_messages(RECEIVE_COUNT, max_wait_time=wait_s)
@@ -141,10 +141,10 @@ class SdkQueue(Workload):
 
     def finish(self) -> Report:
         """Empty the queue, then see that nothing was put aside."""
-        life = self.surroundings.life.value
+        broker_run = self.surroundings.broker_run.value
         with self._client() as client:
             with client.get_queue_receiver(QUEUE) as receiver:
-                link = self._new_link(life)
+                link = self._new_link(broker_run)
                 while self._receive_some(receiver, link, QUIET_S):
                     pass
             dead_letters = client.get_queue_receiver(

@@ -1,6 +1,6 @@
 """What a client can get for an answer: an outcome, a message, or none.
 
-Owns the forms and AMQP's numbers for them; whoever asked knows what they mean.
+It defines the types and AMQP's codes for them; the caller decides what they mean.
 """
 
 from __future__ import annotations

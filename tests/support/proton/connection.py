@@ -1,4 +1,4 @@
-"""A client connection for volume: one socket and one Proton engine on raw cffi calls.
+"""One socket and one Proton engine on raw cffi calls: the lower layer of the Proton client.
 
 It moves bytes and opens links; its user selects on the socket, walks `collector` and decides what
 the events mean. Nothing blocks once a link is attached, and no SASL layer is used.

@@ -1,6 +1,6 @@
 """What answers requests: the transaction coordinator, and the `$management` node of an entity.
 
-Owns the form of requests and answers; what may be asked is the broker's.
+It builds requests and reads answers; the broker decides what may be asked.
 """
 
 from __future__ import annotations
