@@ -294,10 +294,12 @@ class Namespace:
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
         """What is due has been done, as before every command; of what waits, do a part."""
         del command
-        self._activations.activate_next(turn)
+        if self._activations.due_since_ms is not None:
+            self._activations.activate_next(turn)
+            self._due.act(now_ms, turn)  # what was activated late may be over already
         backlog = self._context.backlog
         if backlog:
-            backlog.run_next_part(turn)
+            backlog.run_next_part(turn, lambda: self._due.act(now_ms, turn))
         if self._awaiting_queue:
             awaiting, self._awaiting_queue = self._awaiting_queue, []
             for request, read_back in awaiting:

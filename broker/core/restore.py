@@ -7,29 +7,30 @@ somebody asks for them.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from broker.core.contract.records import MessagesDeleted
+from broker.core.contract.records import MessageRow, MessagesDeleted, SentRow
 from broker.core.entities.topic import Topic
 from broker.core.messages.message_rows import messages_as_sent, messages_from
+from broker.core.queues.packed_messages import pack_rows, pack_rows_as_sent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from broker.core.contract.message import Message
-    from broker.core.contract.records import (
-        EntityStored,
-        MessageRow,
-        RuleRow,
-        SentRow,
-        SessionStateSet,
-    )
+    from broker.core.contract.records import EntityStored, RuleRow, SessionStateSet
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
+    from broker.core.queues.packed_messages import PackedMessages
+    from broker.core.queues.queue import Queue
 
-Row = TypeVar("Row", "MessageRow", "SentRow")
+Row = TypeVar("Row", MessageRow, SentRow)
+MadeOf = Callable[[list[Row]], "list[Message]"]
+PackedOf = Callable[["Queue", list[Row]], "PackedMessages | None"]
 
 CHUNK_ROWS = 4_096
 _PLACE = itemgetter(1, 2)
@@ -120,23 +121,19 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> Or
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].skip_numbers(number)
+    places: dict[tuple[int, int], _Place[Any]] = {}
+    _put(places, by_id, remembered.messages_as_sent, messages_as_sent, pack_rows_as_sent)
+    _put(places, by_id, remembered.messages, messages_from, pack_rows)
     topics = {entity.usage: entity for entity in by_id.values() if isinstance(entity, Topic)}
-    for (entity_id, sub_queue), messages in _by_place(remembered).items():
-        entity = by_id.get(entity_id)
-        if entity is None:
-            orphans.add(entity_id, messages)
+    for (entity_id, _), place in places.items():
+        if place.queue is None:
+            orphans.add(entity_id, place.messages)
             continue
-        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always they came in order
-        entity.queues[sub_queue].restore(messages)
-        payloads = entity.context.payloads
-        payloads.any_paged = True
-        for message in messages:
-            if message.payload_id != message.id:
-                payloads.share(message.payload_id, 1)
-        topic = topics.get(entity.usage)
-        if topic is not None and topic is not entity:
+        place.restore()
+        topic = topics.get(place.queue.usage)
+        if topic is not None and topic.id != entity_id:
             # A topic stores nothing of its own: its numbers go on from those of the copies.
-            topic.main.skip_numbers(max(m.enqueue_sequence_number for m in messages))
+            topic.main.skip_numbers(place.last_enqueue_sequence_number)
     for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:
@@ -145,25 +142,134 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> Or
     return orphans
 
 
-def _by_place(remembered: StoredState) -> dict[tuple[int, int], list[Message]]:
-    """Messages by entity id and sub-queue."""
-    places: dict[tuple[int, int], list[Message]] = {}
-    _put(places, remembered.messages_as_sent, messages_as_sent)
-    _put(places, remembered.messages, messages_from)
-    return places
+class _Place(Generic[Row]):
+    """What the store remembers of one queue, gathered row by row."""
+
+    __slots__ = (
+        "_packed",
+        "_packed_bytes",
+        "_rows",
+        "last_enqueue_sequence_number",
+        "messages",
+        "queue",
+    )
+
+    def __init__(self, queue: Queue | None) -> None:
+        self.queue = queue
+        self.messages: list[Message] = []
+        self.last_enqueue_sequence_number = 0
+        self._rows: list[Row] = []
+        """The begin of a block that may be packed when it is full."""
+        self._packed: list[PackedMessages] = []
+        self._packed_bytes = 0
+
+    @property
+    def may_pack(self) -> bool:
+        """Whether there are too many messages in memory, and these may be packed."""
+        queue = self.queue
+        return (
+            queue is not None
+            and not queue.delivery.requires_sessions
+            and queue.context.payloads.packs
+        )
+
+    def add(self, rows: list[Row], made_of: MadeOf[Row]) -> None:
+        """Have rows as messages."""
+        messages = made_of(rows)
+        self.messages += messages
+        if self.queue is None:
+            return
+        payloads = self.queue.context.payloads
+        payloads.message_count += len(messages)
+        for message in messages:
+            if message.payload_id != message.id:
+                payloads.share(message.payload_id, 1)
+
+    def add_to_blocks(
+        self, rows: list[Row], made_of: MadeOf[Row], packed_of: PackedOf[Row]
+    ) -> None:
+        """Have rows as blocks in the small form, where those of a block come one after the other."""
+        assert self.queue is not None
+        size = self.queue.index.block_size
+        begun = self._rows
+        for row in rows:
+            number = row.sequence_number
+            place = number & (size - 1)
+            if place != len(begun) or (begun and begun[0].sequence_number + place != number):
+                self.end_block(made_of)
+                begun = self._rows
+            if place != len(begun):
+                self.add([row], made_of)
+                continue
+            begun.append(row)
+            if len(begun) == size:
+                packed = packed_of(self.queue, begun)
+                if packed is None:
+                    self.end_block(made_of)
+                else:
+                    self._note_packed(begun, packed)
+                begun = self._rows = []
+
+    def _note_packed(self, rows: Sequence[Row], packed: PackedMessages) -> None:
+        assert self.queue is not None
+        self._packed.append(packed)
+        if not isinstance(rows[0], MessageRow):
+            self._packed_bytes += sum([row.size for row in rows])
+            return
+        for row in rows:
+            self._packed_bytes += row.size
+            if row.payload_id != row.id:
+                self.queue.context.payloads.share(row.payload_id, 1)
+            self.last_enqueue_sequence_number = max(
+                self.last_enqueue_sequence_number, row.enqueue_sequence_number
+            )
+
+    def end_block(self, made_of: MadeOf[Row]) -> None:
+        """A block is not full: its rows become messages."""
+        rows, self._rows = self._rows, []
+        if rows:
+            self.add(rows, made_of)
+
+    def restore(self) -> None:
+        """Fill the queue."""
+        queue, messages = self.queue, self.messages
+        assert queue is not None
+        queue.context.payloads.any_paged = True
+        queue.context.payloads.message_count -= len(messages)  # the queue counts them again
+        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always they came in order
+        self._packed.sort(key=_SEQUENCE_NUMBER)
+        for message in messages:
+            self.last_enqueue_sequence_number = max(
+                self.last_enqueue_sequence_number, message.enqueue_sequence_number
+            )
+        queue.restore(messages, self._packed, self._packed_bytes)
 
 
 def _put(
-    places: dict[tuple[int, int], list[Message]],
+    places: dict[tuple[int, int], _Place[Any]],
+    by_id: Mapping[int, Entity],
     rows: Iterable[Row],
-    made_of: Callable[[list[Row]], list[Message]],
+    made_of: MadeOf[Row],
+    packed_of: PackedOf[Row],
 ) -> None:
     """Rows are given up piece by piece: they take more room than the messages they become."""
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        messages = iter(made_of(chunk))
-        for place, alike in groupby(map(_PLACE, chunk)):
-            places.setdefault(place, []).extend(islice(messages, len(list(alike))))
+        remaining = iter(chunk)
+        for key, alike in groupby(map(_PLACE, chunk)):
+            place = places.get(key)
+            if place is None:
+                entity_id, sub_queue = key
+                entity = by_id.get(entity_id)
+                queue = None if entity is None else entity.queues[sub_queue]
+                place = places[key] = _Place(queue)
+            run = list(islice(remaining, len(list(alike))))
+            if place.may_pack:
+                place.add_to_blocks(run, made_of, packed_of)
+            else:
+                place.add(run, made_of)
+    for place in places.values():
+        place.end_block(made_of)
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:

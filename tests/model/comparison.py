@@ -15,6 +15,7 @@ from broker.core.contract import effects as tell
 from broker.core.contract.commands import Declare, PayloadsLoaded, Peek, ReceiveDeferred, Tick
 from broker.core.contract.effects import PayloadsNeeded
 from broker.core.contract.turn import Turn
+from broker.core.messages.payloads import MESSAGES_MAX
 from config.model.definitions import RuleDefinition
 from storage.memory import MemoryStore
 from tests.model.dispatch import Handed, dispatch
@@ -253,7 +254,10 @@ class Comparison:
         self._reads.clear()
         self._parked.clear()
         self.real = self._new_namespace()
+        payloads = self.real._context.payloads
+        payloads.messages_max = -1  # what can be packed is packed from the start
         self.real.restore(self.store.load(), self.now_ms)
+        payloads.messages_max = MESSAGES_MAX
         self.model.restart()
         self._adopt_numbers()
         self.compare_states()

@@ -283,14 +283,23 @@ class Clients:
             self.known.taken.remove(one)
 
 
+PACKED_BUDGET_BYTES = 1 << 20
+"""So much that only packed messages leave memory."""
+
+
 def _new_pair(choices: Choices, focus: Sequence[str], watch: Watch | None) -> Comparison:
     entities = {path: ENTITIES[path] for path in focus}
     hold_locks = choices.rarely(4)
     way = choices.pick(("at once", "late commits", "bodies away", "late reads", "in parts"))
     # Two entities that forward to a third do so part by part, and their messages mix.
     if way == "in parts" and not any(_forwards(path) for path in focus):
-        part_messages = choices.pick((1, 2, 3))
-        return Comparison(entities, hold_locks=hold_locks, part_messages=part_messages, watch=watch)
+        return Comparison(
+            entities,
+            hold_locks=hold_locks,
+            part_messages=choices.pick((1, 2, 3)),
+            payload_budget_bytes=choices.pick((None, PACKED_BUDGET_BYTES)),
+            watch=watch,
+        )
     if way == "late commits" and watch is None:
         return Comparison(entities, commits_late=True, hold_locks=hold_locks)
     if way in ("at once", "late commits", "in parts"):

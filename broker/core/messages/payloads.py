@@ -59,6 +59,11 @@ class Payloads:
             self.resident_bytes > self._budget_bytes or self.message_count > self.messages_max
         )
 
+    @property
+    def packs(self) -> bool:
+        """Whether there are so many messages that those that only wait are packed."""
+        return self._budget_bytes is not None and self.message_count > self.messages_max
+
     def are_awaited(self, messages: Iterable[Message]) -> bool:
         """Whether the body of one of these is being read."""
         awaited = self._awaited

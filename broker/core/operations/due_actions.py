@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.queues.dead_lettering import expire
 from broker.core.queues.deadlines import Due
+from broker.core.queues.packed_messages import PackedMessages
 from broker.core.queues.queue import queue_of
 from broker.core.queues.settlement import return_locked
 
@@ -95,9 +96,25 @@ class DueActions:
         for queue, due in by_queue(messages).items():
             self._activations.add(queue, due, now_ms, turn)
 
-    def _expire(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        for queue, expired in by_queue(messages).items():
-            self._context.backlog.act(_expire_active, queue, expired, now_ms, turn)
+    def _expire(
+        self, messages: Iterable[Message | PackedMessages], now_ms: int, turn: Turn
+    ) -> None:
+        deadlines, backlog = self._context.deadlines, self._context.backlog
+        packed: dict[Queue, list[PackedMessages]] = {}
+        single: list[Message] = []
+        for one in messages:
+            if not isinstance(one, PackedMessages):
+                single.append(one)
+            elif not one.queue.is_closed:
+                packed.setdefault(one.queue, []).append(one)
+        if not packed:
+            for queue, expired in by_queue(single).items():
+                backlog.act(_expire_active, queue, expired, now_ms, turn, merge=True)
+            return
+        if single:  # they are due again at once, in one order with those that are unpacked now
+            deadlines.add(Due.TIME_TO_LIVE, now_ms, single)
+        for queue, blocks in packed.items():
+            backlog.act(_unpack, queue, blocks, now_ms, turn, weight=blocks[0].count)
 
     def _sweep_windows(self, windows: Iterable[DuplicateWindow], now_ms: int, turn: Turn) -> None:
         for window in windows:
@@ -126,6 +143,14 @@ def _expire_active(queue: Queue, messages: Sequence[Message], now_ms: int, turn:
     if expired:
         queue.delivery.touch_for(expired)
         expire(queue, expired, turn)
+
+
+def _unpack(queue: Queue, blocks: Sequence[PackedMessages], now_ms: int, turn: Turn) -> None:
+    """Unpack blocks in which messages expire. Each message is due at its own moment from now on."""
+    del now_ms, turn
+    for packed in blocks:
+        if queue.index.is_packed(packed):
+            queue.unpack(packed)
 
 
 def by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:

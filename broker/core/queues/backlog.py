@@ -7,21 +7,26 @@ While a queue has work here it delivers nothing and answers no request, so nobod
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
-    from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.queue import Queue
 
-    Act = Callable[[Queue, Sequence[Message], int, Turn], None]
+    Act = Callable[[Queue, Sequence[Any], int, Turn], None]
+    """Of a queue and messages in the order of their numbers, or blocks of them in their small form."""
 
 PART_MESSAGES = 1_024
 """How many messages one part concerns, and how many that are due a turn acts on before the rest
 waits: some five milliseconds of work."""
+_MOMENT = attrgetter("at_ms")
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class Work(Protocol):
@@ -34,21 +39,37 @@ class Work(Protocol):
 class PendingMessages:
     """Messages of one queue that the same thing happens to at the same moment, in order."""
 
-    __slots__ = ("_act", "_at_ms", "_done", "_messages", "_queue")
+    __slots__ = ("_act", "_done", "_messages", "_queue", "at_ms", "weight")
 
-    def __init__(self, act: Act, queue: Queue, messages: Sequence[Message], at_ms: int) -> None:
+    def __init__(
+        self, act: Act, queue: Queue, messages: Sequence[Any], at_ms: int, weight: int
+    ) -> None:
         self._act = act
         self._queue = queue
         self._messages = messages
-        self._at_ms = at_ms
         self._done = 0
+        self.at_ms = at_ms
+        self.weight = weight
+        """How many messages each of these stands for."""
 
-    def do_part(self, count: int, turn: Turn) -> bool:
-        """See `Work`."""
-        part = self._messages[self._done : self._done + count]
+    def take_in(self, act: Act, messages: Sequence[Any], at_ms: int) -> bool:
+        """The same is to happen to these at the same moment; False if it is not, or has begun."""
+        if act is not self._act or at_ms != self.at_ms or self._done:
+            return False
+        self._messages = sorted([*self._messages, *messages], key=_SEQUENCE_NUMBER)
+        return True
+
+    def do_part(self, count: int, turn: Turn) -> int:
+        """Act on as many as stand for so many messages; how many were acted on."""
+        part = self._messages[self._done : self._done + max(1, count // self.weight)]
         self._done += len(part)
-        self._act(self._queue, part, self._at_ms, turn)
-        return self._done < len(self._messages)
+        self._act(self._queue, part, self.at_ms, turn)
+        return len(part) * self.weight
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left."""
+        return self._done >= len(self._messages)
 
 
 class Backlog:
@@ -95,18 +116,29 @@ class Backlog:
         self._forwarded += message_count
 
     def act(
-        self, act: Act, queue: Queue, messages: Sequence[Message], at_ms: int, turn: Turn
+        self,
+        act: Act,
+        queue: Queue,
+        messages: Sequence[Any],
+        at_ms: int,
+        turn: Turn,
+        *,
+        weight: int = 1,
+        merge: bool = False,
     ) -> bool:
         """Act on messages now, unless they are too many or others of their queue wait; False if they
-        have to wait."""
+        have to wait. With a weight, each of them stands for so many. With `merge`, they are acted on
+        in the order of their numbers with others to which the same happens at the same moment."""
         waiting = self._queues.get(queue)
         if waiting is None:
-            if self.may_act(len(messages)):
+            if self.may_act(weight * len(messages)):
                 act(queue, messages, at_ms, turn)
                 return True
             waiting = self._queues[queue] = deque()
-        waiting.append(PendingMessages(act, queue, messages, at_ms))
         queue.overdue_ms = max(queue.overdue_ms, at_ms)
+        position = bisect_right(waiting, at_ms, key=_MOMENT)
+        if not (merge and position and waiting[position - 1].take_in(act, messages, at_ms)):
+            waiting.insert(position, PendingMessages(act, queue, messages, at_ms, weight))
         return False
 
     def add(self, work: Work) -> None:
@@ -118,8 +150,9 @@ class Backlog:
         if self._queues.pop(queue, None) is not None:
             queue.overdue_ms = 0
 
-    def run_next_part(self, turn: Turn) -> None:
-        """Do one part, of queues before others."""
+    def run_next_part(self, turn: Turn, act_on_due: Callable[[], None]) -> None:
+        """Do one part, of queues before others. Acting on what stands for many messages brings those
+        among what is due, from where `act_on_due` puts them here."""
         count = self.part_messages - self._spent
         if count <= 0:
             return
@@ -130,9 +163,15 @@ class Backlog:
                 self._others.append(work)
             return
         queue, waiting = next(iter(self._queues.items()))
-        if not waiting[0].do_part(count, turn):
-            waiting.popleft()
-        del self._queues[queue]
+        while count > 0 and waiting:
+            pending = waiting[0]
+            count -= pending.do_part(count, turn)
+            if pending.weight > 1:
+                act_on_due()
+            if pending.is_done:
+                waiting.popleft()
+        if self._queues.pop(queue, None) is None:
+            return  # what was due ended it
         if waiting:
             self._queues[queue] = waiting  # behind the others
         else:

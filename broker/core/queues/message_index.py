@@ -128,11 +128,21 @@ class MessageIndex:
         block = self.blocks.get(last_number >> self.block_bits)
         return None if block is None or len(block) < self.block_size else list(block.values())
 
+    def is_packed(self, packed: PackedMessages) -> bool:
+        """Whether this is still the form of its block."""
+        return self.packed.get(packed.sequence_number >> self.block_bits) is packed
+
     def pack(self, packed: PackedMessages) -> None:
         """Have a full block in its small form."""
         key = packed.sequence_number >> self.block_bits
         del self.blocks[key]
         self.packed[key] = packed
+
+    def add_packed(self, blocks: Sequence[PackedMessages]) -> None:
+        """Add blocks in their small form, none of which is here."""
+        by_key = {block.sequence_number >> self.block_bits: block for block in blocks}
+        self.packed.update(by_key)
+        self._keys = sorted([*self._keys, *by_key])
 
     def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
         """Have the messages of a block again."""

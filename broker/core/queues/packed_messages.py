@@ -1,28 +1,26 @@
 """Waiting messages in a small form: many of one queue together, a few bytes each.
 
 Owns the form and the way back; the queue decides when. A `Message` with its numbers takes about three
-hundred bytes, and a queue may have millions that only wait. Of messages that came one after the other
-most fields are equal or rise evenly, so a block of them is kept as columns. Their bodies are in the store.
+hundred bytes, and a queue may have millions that only wait, so a block of them is kept as columns of
+numbers. Their bodies are in the store.
 """
 
 from __future__ import annotations
 
-from array import array
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.core.contract.message import Message, MessageState
+from broker.core.contract.message_changes import MessageChanges
+from broker.core.contract.records import MessageRow, SentRow
+from broker.core.queues.packed_columns import packed_column, unpacked_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from broker.core.queues.queue import Queue
 
-Column = Any
-"""A range, a tuple of the least value and an array of what is to be added to it, or else one value that
-all of them have."""
-
-_COLUMNS = (
+_FIELDS = (
     "id",
     "payload_id",
     "enqueue_sequence_number",
@@ -32,58 +30,86 @@ _COLUMNS = (
     "delivery_count",
     "time_to_live_ms",
     "scheduled_enqueue_time_ms",
-    "changes",
+    "expires_at_ms",
 )
-_VALUES = attrgetter(*_COLUMNS)
-_UINT32_END = 1 << 32
+"""Of the last, the column has how long after the enqueued time it is."""
+_VALUES = attrgetter(*_FIELDS)
+_ROW_VALUES = tuple(map(MessageRow._fields.index, _FIELDS))
+_STATE, _SESSION_ID, _CHANGES, _SEQUENCE_NUMBER = map(
+    MessageRow._fields.index, ("state", "session_id", "changes", "sequence_number")
+)
 
 
 class PackedMessages:
     """Messages with consecutive sequence numbers that wait for their first delivery.
 
-    It stands in the place of each of them where messages wait, as a message whose body is not in
-    memory: see `ReadyMessages`.
+    It stands in the place of all of them where messages wait, as a message whose body is not in
+    memory: see `ReadyMessages`. Among the deadlines it stands at the first expiry of one of them.
     """
 
-    __slots__ = ("_columns", "count", "queue", "sequence_number")
+    __slots__ = ("_changes", "_columns", "count", "expires_at_ms", "queue", "sequence_number")
 
     body = None
 
-    def __init__(self, queue: Queue, messages: Sequence[Message], columns: list[Column]) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        sequence_number: int,
+        count: int,
+        columns: bytes,
+        expires_at_ms: int,
+        changes: MessageChanges | None,
+    ) -> None:
         self.queue = queue
-        self.sequence_number = messages[0].sequence_number
+        self.sequence_number = sequence_number
         """Of the first."""
-        self.count = len(messages)
+        self.count = count
+        self.expires_at_ms = expires_at_ms
+        """The earliest; 0 for never."""
         self._columns = columns
+        self._changes = changes
 
     def unpack(self) -> list[Message]:
         """The messages."""
         new = Message.__new__
         active = MessageState.ACTIVE
         queue = self.queue
+        changes = self._changes
         messages = []
         number = self.sequence_number
-        for values in zip(
-            *[_expanded(column, self.count) for column in self._columns], strict=True
-        ):
+        columns: list[Iterable[int]]
+        columns = unpacked_columns(self._columns, len(_FIELDS), self.count)  # type: ignore[assignment]
+        for (
+            message_id,
+            payload_id,
+            enqueue_sequence_number,
+            enqueued_time_ms,
+            size,
+            header,
+            delivery_count,
+            time_to_live_ms,
+            scheduled_enqueue_time_ms,
+            live_ms,
+        ) in zip(*columns, strict=True):
             message = new(Message)
-            (
-                message.id,
-                message.payload_id,
-                message.enqueue_sequence_number,
-                message.enqueued_time_ms,
-                message.size,
-                message.header,
-                message.delivery_count,
-                message.time_to_live_ms,
-                message.scheduled_enqueue_time_ms,
-                message.changes,
-            ) = values
+            message.id = message_id
+            # Equal numbers are kept as one object: there may be many of them.
+            message.payload_id = message_id if payload_id == message_id else payload_id
             message.sequence_number = number
+            message.enqueue_sequence_number = (
+                number if enqueue_sequence_number == number else enqueue_sequence_number
+            )
+            message.enqueued_time_ms = enqueued_time_ms
+            message.size = size
+            message.header = header
+            message.delivery_count = delivery_count
+            message.time_to_live_ms = time_to_live_ms
+            message.scheduled_enqueue_time_ms = scheduled_enqueue_time_ms
+            message.expires_at_ms = enqueued_time_ms + live_ms if live_ms else 0
             number += 1
             message.queue = queue
             message.state = active
-            message.expires_at_ms = 0
+            message.changes = changes
             message.session_id = None
             message.body = None
             message.annotations = b""
@@ -95,48 +121,64 @@ class PackedMessages:
 
 def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
     """The small form of messages that wait in this queue under consecutive numbers; None if one of
-    them is not as most are: is locked, expires or belongs to a session, or was changed."""
+    them is not as most are: is locked, belongs to a session, or was changed unlike the others."""
+    changes = messages[0].changes
     for message in messages:
         if (
             message.lock_token is not None
             or message.state
-            or message.expires_at_ms
             or message.session_id is not None
             or message.locked_until_ms
+            or message.changes != changes
         ):
             return None
-    columns = []
-    for values in zip(*map(_VALUES, messages), strict=True):
-        column = _packed(values)
-        if column is None:
+    columns = list(zip(*map(_VALUES, messages), strict=True))
+    return _packed(queue, messages[0].sequence_number, columns, changes)
+
+
+def pack_rows(queue: Queue, rows: Sequence[MessageRow]) -> PackedMessages | None:
+    """As `pack`, of messages that the store remembers, given as their rows."""
+    columns = list(zip(*rows, strict=True))
+    changes = columns[_CHANGES][0]
+    if any(columns[_STATE]) or columns[_SESSION_ID].count(None) < len(rows):
+        return None
+    if columns[_CHANGES].count(changes) < len(rows):
+        return None
+    return _packed(
+        queue,
+        columns[_SEQUENCE_NUMBER][0],
+        [columns[position] for position in _ROW_VALUES],
+        None if changes is None else MessageChanges.from_bytes(changes),
+    )
+
+
+def pack_rows_as_sent(queue: Queue, rows: Sequence[SentRow]) -> PackedMessages | None:
+    """As `pack_rows`, of messages to which nothing has happened."""
+    ids, _, _, numbers, times, headers, sizes = zip(*rows, strict=True)
+    none = (0,) * len(rows)
+    columns = [ids, ids, numbers, times, sizes, headers, none, (None,) * len(rows), none, none]
+    return _packed(queue, numbers[0], columns, None)
+
+
+def _packed(
+    queue: Queue,
+    sequence_number: int,
+    columns: list[tuple[int, ...]],
+    changes: MessageChanges | None,
+) -> PackedMessages | None:
+    expiry = columns[-1]
+    earliest_ms = min(expiry)
+    if earliest_ms or max(expiry):
+        times = columns[_FIELDS.index("enqueued_time_ms")]
+        lives = [until and until - since for until, since in zip(expiry, times, strict=True)]
+        if earliest_ms == 0 or min(lives) <= 0:
+            return None  # few: most queues limit the time of all or of none
+        columns[-1] = tuple(lives)
+    parts = []
+    for values in columns:
+        part = packed_column(values)
+        if part is None:
             return None
-        columns.append(column[0])
-    return PackedMessages(queue, messages, columns)
-
-
-def _packed(values: tuple[Any, ...]) -> tuple[Column] | None:
-    """A column for these values; None if there is none that is small."""
-    first = values[0]
-    count = len(values)
-    if values.count(first) == count:
-        return (first,)
-    if not all(type(value) is int for value in values):
-        return None
-    step = values[1] - first
-    if step:
-        steps = range(first, first + step * count, step)
-        if values == tuple(steps):
-            return (steps,)
-    least = min(values)
-    if max(values) - least >= _UINT32_END:
-        return None
-    return ((least, array("I", [value - least for value in values])),)
-
-
-def _expanded(column: Column, count: int) -> Sequence[Any]:
-    if type(column) is range:
-        return column
-    if type(column) is tuple:
-        least, offsets = column
-        return [least + offset for offset in offsets]
-    return [column] * count
+        parts.append(part)
+    count = len(columns[0])
+    return PackedMessages(queue, sequence_number, count, b"".join(parts), earliest_ms, changes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import Deliver, DrainPending
@@ -49,6 +49,8 @@ TRANSFER_DEAD_LETTERS = 2
 _ACTIVE = MessageState.ACTIVE
 _EXPIRY = attrgetter("expires_at_ms")
 _SCHEDULED_TIME = attrgetter("scheduled_enqueue_time_ms")
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
+Waiting = TypeVar("Waiting", "Message", "Message | PackedMessages")
 
 
 class Queue:
@@ -234,11 +236,19 @@ class Queue:
         self.delivery.enter_late(changed)
         turn.records.append(MessagesUpdated(rows_of(changed)))
 
-    def restore(self, messages: Sequence[Message]) -> None:
-        """Take in messages the store remembers; they come in the order of their numbers."""
-        self.index.add_rising(messages)
-        self.skip_numbers(messages[-1].sequence_number)
-        size = 0
+    def restore(
+        self, messages: Sequence[Message], packed: Sequence[PackedMessages], packed_bytes: int
+    ) -> None:
+        """Take in messages the store remembers, some in the small form, of this size in all; both come
+        in the order of their numbers."""
+        size = packed_bytes
+        packed_count = sum([block.count for block in packed])
+        if messages:
+            self.index.add_rising(messages)
+            self.skip_numbers(messages[-1].sequence_number)
+        if packed:
+            self.index.add_packed(packed)
+            self.skip_numbers(packed[-1].sequence_number + packed[-1].count - 1)
         active: list[Message] = []
         scheduled: list[Message] = []
         for message in messages:
@@ -252,9 +262,17 @@ class Queue:
                 scheduled.append(message)
         self._schedule(scheduled)
         self._watch_expiry([message for message in active if message.expires_at_ms])
-        self._change_size(len(messages), size)
+        self._watch_expiry([block for block in packed if block.expires_at_ms])
+        self._change_size(len(messages) + packed_count, size)
+        self.context.payloads.message_count -= packed_count
         self.delivery.enter(messages)
-        self.delivery.add_ready(active)
+        if packed:
+            waiting: list[Message | PackedMessages] = [*active, *packed]
+            waiting.sort(key=_SEQUENCE_NUMBER)
+            self.dispatcher.ready.add_packed(waiting)
+            self.dispatcher.touch()
+        else:
+            self.delivery.add_ready(active)
 
     def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         self.index.add(first_number, messages)
@@ -278,7 +296,7 @@ class Queue:
         store, if they only wait."""
         messages = self.index.full_block(number)
         payloads = self.context.payloads
-        if messages is None or payloads.are_awaited(messages):
+        if messages is None or self.overdue_ms or payloads.are_awaited(messages):
             return
         packed = pack(self, messages)
         if packed is None or not self.dispatcher.ready.pack(messages, packed):
@@ -289,6 +307,9 @@ class Queue:
             if message.body is not None:
                 payloads.evict(message)
             message.queue = None  # whoever still has it steps over it
+        if packed.expires_at_ms:
+            self._forget_expiry(messages)
+            self._watch_expiry((packed,))
 
     def unpack(self, packed: PackedMessages) -> None:
         """Have messages again that were in the small form."""
@@ -296,6 +317,9 @@ class Queue:
         self.index.unpack(packed, messages)
         self.dispatcher.ready.unpack(packed, messages)
         self.context.payloads.message_count += packed.count
+        if packed.expires_at_ms:
+            self._forget_expiry((packed,))
+            self._watch_expiry(messages)
 
     def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
         """The shorter time counts, the message's or the queue's, and shows on the message."""
@@ -307,9 +331,13 @@ class Queue:
             message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
         self._watch_expiry([message for message in messages if message.expires_at_ms])
 
-    def _watch_expiry(self, messages: Sequence[Message]) -> None:
+    def _watch_expiry(self, messages: Sequence[Message | PackedMessages]) -> None:
         for at_ms, alike in _group_by(messages, _EXPIRY).items():
             self.context.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
+
+    def _forget_expiry(self, messages: Sequence[Message | PackedMessages]) -> None:
+        for at_ms, alike in _group_by(messages, _EXPIRY).items():
+            self.context.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
 
     def _schedule(self, messages: Sequence[Message]) -> None:
         self.scheduled_count += len(messages)
@@ -457,8 +485,8 @@ class Queue:
                 expiring.append(message)
             if message.state is not _ACTIVE:
                 self._leave_state(message)
-        for at_ms, alike in _group_by(expiring, _EXPIRY).items():
-            self.context.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
+        if expiring:
+            self._forget_expiry(expiring)
         self._change_size(-len(messages), -size)
         self.delivery.leave(messages)
 
@@ -487,10 +515,10 @@ def queue_of(message: Message) -> Queue | None:
 
 
 def _group_by(
-    messages: Sequence[Message], moment_of: Callable[[Message], int]
-) -> dict[int, list[Message]]:
+    messages: Sequence[Waiting], moment_of: Callable[[Waiting], int]
+) -> dict[int, list[Waiting]]:
     """Messages by a moment of theirs: most of a batch share it."""
-    moments: dict[int, list[Message]] = {}
+    moments: dict[int, list[Waiting]] = {}
     for message in messages:
         moments.setdefault(moment_of(message), []).append(message)
     return moments

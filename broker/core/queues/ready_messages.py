@@ -34,12 +34,22 @@ class ReadyMessages:
     any more, and are stepped over when their turn comes.
     """
 
-    __slots__ = ("_ahead_bytes", "_fresh", "_head", "_read_ahead_to", "_returned", "blocked")
+    __slots__ = (
+        "_ahead_bytes",
+        "_fresh",
+        "_head",
+        "_in_packed",
+        "_read_ahead_to",
+        "_returned",
+        "blocked",
+    )
 
     def __init__(self) -> None:
         self._fresh: list[Message] = []
-        """In the order of their numbers. `PackedMessages` stand in the place of each of theirs, as
-        messages without a body."""
+        """In the order of their numbers. `PackedMessages` stand in the place of all of theirs, as one
+        message without a body."""
+        self._in_packed = 0
+        """How many more messages there are in `PackedMessages` than these take places."""
         self._head = 0
         """Where in `_fresh` the next message is."""
         self._read_ahead_to = 0
@@ -52,7 +62,7 @@ class ReadyMessages:
 
     def __len__(self) -> int:
         """How many wait; those that left meanwhile are counted until their turn comes."""
-        return len(self._fresh) - self._head + len(self._returned)
+        return len(self._fresh) - self._head + self._in_packed + len(self._returned)
 
     @property
     def first(self) -> Message | None:
@@ -119,9 +129,8 @@ class ReadyMessages:
 
     def take_all(self) -> list[Message]:
         """Take out every message that waits, whether or not its body is in memory."""
-        for packed in dict.fromkeys(
-            one for one in cast("list[object]", self._fresh) if isinstance(one, PackedMessages)
-        ):
+        fresh_and_packed = cast("list[object]", self._fresh)
+        for packed in [one for one in fresh_and_packed if isinstance(one, PackedMessages)]:
             packed.queue.unpack(packed)
         fresh = self._fresh[self._head :]
         waiting = [message for _, message in sorted(self._returned)] + fresh
@@ -152,6 +161,7 @@ class ReadyMessages:
                     packed = cast("PackedMessages", message)
                     packed.queue.unpack(packed)
                     message = fresh[start]
+                    end = min(len(fresh), self._read_ahead_to + READ_AHEAD_MESSAGES)
                 wanted.append(message)
             size += message.size
             start += 1
@@ -168,13 +178,22 @@ class ReadyMessages:
         end = start + len(messages)
         if start < self._read_ahead_to or self._fresh[start:end] != messages:
             return False
-        self._fresh[start:end] = cast("list[Message]", [packed] * len(messages))
+        self._fresh[start:end] = cast("list[Message]", [packed])
+        self._in_packed += packed.count - 1
         return True
+
+    def add_packed(self, waiting: Sequence[Message | PackedMessages]) -> None:
+        """Take messages and blocks of them, numbered higher than any here."""
+        self._fresh += cast("Sequence[Message]", waiting)
+        self._in_packed += sum(
+            [one.count - 1 for one in waiting if isinstance(one, PackedMessages)]
+        )
 
     def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
         """Put messages back into their places."""
         start = self._position(packed.sequence_number)
-        self._fresh[start : start + len(messages)] = messages
+        self._fresh[start : start + 1] = messages
+        self._in_packed -= packed.count - 1
 
     def _position(self, number: int) -> int:
         return bisect_left(self._fresh, number, self._head, key=_SEQUENCE_NUMBER)

@@ -183,18 +183,104 @@ def test_copies_on_subscriptions_are_packed():
     assert list(range(1, COUNT + 1)) == [one.enqueue_sequence_number for one in received]
 
 
-@pytest.mark.parametrize(
-    ("definition", "sent"),
-    [
-        (QueueDefinition(), {"time_to_live_ms": 60_000}),
-        (QueueDefinition(default_time_to_live_ms=60_000), {}),
-        (QueueDefinition(requires_session=True), {"session": "a"}),
-    ],
-)
-def test_messages_that_expire_or_have_a_session_are_not_packed(definition, sent):
-    """Others refer to them as well."""
+def test_messages_of_a_session_are_not_packed():
+    """Their session refers to them as well."""
+    dialogue = new_dialogue(QueueDefinition(requires_session=True))
+    dialogue.serve(send(*[message(text, session="a") for text in SENT]))
+    assert 0 == packed_count(dialogue)
+
+
+EXPIRING = [
+    (QueueDefinition(dead_lettering_on_expiration=True), 60_000),
+    (
+        QueueDefinition(default_time_to_live_ms=60_000, dead_lettering_on_expiration=True),
+        None,
+    ),
+]
+
+
+def go_on(dialogue):
+    """Do all parts of what is overdue."""
+    while has_unfinished_work(dialogue.namespace):
+        dialogue.run(Advance(0))
+
+
+@pytest.mark.parametrize(("definition", "time_to_live_ms"), EXPIRING)
+@pytest.mark.parametrize("part_messages", [1, 100, 10_000])
+@pytest.mark.parametrize("late_ms", [0, 1_000_000])
+def test_packed_messages_expire_each_at_its_time(
+    definition, time_to_live_ms, part_messages, late_ms
+):
+    """In the order of their times and numbers, however late the clock looks, and in any parts."""
     dialogue = new_dialogue(definition)
-    dialogue.serve(send(*[message(text, **sent) for text in SENT]))
+    dialogue.namespace._context.backlog.part_messages = part_messages
+    for start in range(0, COUNT, 10):
+        texts_sent = SENT[start : start + 10]
+        dialogue.serve(
+            send(*[message(text, time_to_live_ms=time_to_live_ms) for text in texts_sent]),
+            Advance(7),
+        )
+    assert packed_count(dialogue) > 0
+    sent_for_ms = 7 * -(-COUNT // 10)
+    if late_ms:
+        dialogue.serve(Advance(late_ms))
+        go_on(dialogue)
+    else:
+        dialogue.serve(Advance(60_000 - sent_for_ms - 1))
+        go_on(dialogue)
+        assert COUNT == queue_of(dialogue).count
+        for expired in range(10, COUNT + 10, 10):
+            dialogue.serve(Advance(1 if expired == 10 else 7))
+            go_on(dialogue)
+            assert max(0, COUNT - expired) == queue_of(dialogue).count
+    assert 0 == packed_count(dialogue)
+    dead = queue_of(dialogue, "q/$DeadLetterQueue")
+    assert 0 == queue_of(dialogue).count
+    assert list(range(1, COUNT + 1)) == [one.enqueue_sequence_number for one in dead.index.walk()]
+    assert dialogue.namespace.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize("part_messages", [1, 10_000])
+def test_packed_messages_and_others_expire_in_the_order_of_their_numbers(part_messages):
+    """Those of one moment, whether or not they were packed."""
+    dialogue = new_dialogue(EXPIRING[1][0])
+    dialogue.serve(send(*SENT))
+    dialogue.serve(credit(COUNT))
+    assert 0 == packed_count(dialogue)
+    dialogue.serve(Settle(R, tokens := list(queue_of(dialogue).locks), tokens, ABANDON))
+    dialogue.serve(credit(0))
+    dialogue.serve(send(*SENT))
+    assert packed_count(dialogue) > 0
+    dialogue.namespace._context.backlog.part_messages = part_messages
+    dialogue.serve(Advance(60_000))
+    go_on(dialogue)
+    dead = queue_of(dialogue, "q/$DeadLetterQueue")
+    assert list(range(1, 2 * COUNT + 1)) == [
+        one.enqueue_sequence_number for one in dead.index.walk()
+    ]
+
+
+def test_a_packed_message_that_has_expired_is_not_delivered():
+    """Though its block is unpacked in parts."""
+    dialogue = new_dialogue(QueueDefinition(default_time_to_live_ms=60_000))
+    dialogue.namespace._context.backlog.part_messages = 10
+    dialogue.serve(send(*SENT[: 2 * BLOCK_SIZE]), Advance(10))
+    dialogue.serve(send(*SENT[2 * BLOCK_SIZE :]))
+    dialogue.serve(Advance(60_000 - 10))
+    received = []
+    dialogue.run(credit(COUNT))
+    while has_unfinished_work(dialogue.namespace):
+        received += dialogue.receive(Advance(0))
+    received += dialogue.receive(Advance(0))
+    assert SENT[2 * BLOCK_SIZE :] == texts(received)
+
+
+def test_messages_that_expire_are_not_packed_beside_others_that_never_do():
+    """They have no time in common at which to look at them."""
+    dialogue = new_dialogue()
+    dialogue.serve(
+        send(*[message(text, time_to_live_ms=int(text) or None) for text in SENT[:BLOCK_SIZE]])
+    )
     assert 0 == packed_count(dialogue)
 
 
@@ -205,8 +291,9 @@ NUMBERS = st.one_of(st.integers(0, 5), st.integers(0, 1 << 31))
     st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), min_size=2, max_size=20),
     st.integers(1, 1 << 40),
     st.sampled_from([None, 5]),
+    st.sampled_from([0, 5, 1 << 40]),
 )
-def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_ms):
+def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_ms, live_ms):
     """Whatever their numbers and sizes."""
     queue = queue_of(CoreDialogue())
     messages = []
@@ -215,6 +302,7 @@ def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_m
         one.id = one.payload_id = message_id
         one.sequence_number = one.enqueue_sequence_number = first_number + position
         one.enqueued_time_ms = time_ms
+        one.expires_at_ms = live_ms and time_ms + live_ms
         one.size = size
         one.queue = queue
         messages.append(one)

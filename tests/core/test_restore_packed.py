@@ -1,0 +1,148 @@
+"""A restart with very many waiting messages: they are restored in the small form; nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.contract.commands import AttachSender, DeleteEntity, Settle
+from broker.core.contract.records import SentRow
+from broker.core.contract.settlement_values import ABANDON
+from broker.core.namespace import Namespace
+from broker.core.queues.message_index import BLOCK_BITS
+from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from tests.support.core_dialogue import (
+    CLIENT,
+    Advance,
+    CoreDialogue,
+    Deliver,
+    R,
+    S,
+    attach_receiver,
+    credit,
+    message,
+    send,
+    text_of,
+)
+from tests.support.unfinished_work import has_unfinished_work
+
+BLOCK_SIZE = 1 << BLOCK_BITS
+COUNT = 4 * BLOCK_SIZE
+SENT = [f"{number:05}" for number in range(COUNT)]
+
+
+def told_apart(snapshot):
+    """The same snapshot with the messages to which nothing has happened as a store tells them apart."""
+    as_sent, others = [], []
+    for row in snapshot.messages:
+        sent = SentRow(*[getattr(row, name) for name in SentRow._fields])
+        plain = row.payload_id == row.id and row.enqueue_sequence_number == row.sequence_number
+        if plain and not any(
+            (row.time_to_live_ms, row.expires_at_ms, row.delivery_count, row.state)
+        ):
+            as_sent.append(sent)
+        else:
+            others.append(row)
+    snapshot.messages_as_sent, snapshot.messages = as_sent, others
+    return snapshot
+
+
+def restarted(dialogue: CoreDialogue, messages_max: int = -1, shuffle: bool = False):
+    later = CoreDialogue(entities={}, attach=False, budget_bytes=1 << 20)
+    later.store = dialogue.commit()
+    later.now_ms = dialogue.now_ms
+    later._tokens = dialogue._tokens
+    later.namespace = Namespace("ns", ids=later.ids, **later.options)
+    later.namespace._context.payloads.messages_max = messages_max
+    snapshot = told_apart(later.store.load())
+    if shuffle:
+        snapshot.messages = list(snapshot.messages)[::-1]
+        snapshot.messages_as_sent = list(snapshot.messages_as_sent)[::-1]
+    later.namespace.restore(snapshot, later.now_ms)
+    return later
+
+
+def queue_of(dialogue, path="q"):
+    return dialogue.namespace._directory.queue(path)
+
+
+def packed_count(dialogue, path="q"):
+    return BLOCK_SIZE * len(queue_of(dialogue, path).index.packed)
+
+
+def texts(messages):
+    return [text_of(one) for one in messages]
+
+
+@pytest.mark.parametrize("definition", [None, QueueDefinition(default_time_to_live_ms=60_000)])
+@pytest.mark.parametrize(("messages_max", "packed"), [(-1, 3), (BLOCK_SIZE, 1), (COUNT, 0)])
+def test_messages_are_packed_from_the_start(definition, messages_max, packed):
+    """Those beyond the number; the first block is not full, as no message has the number 0. One read
+    of the store is made into messages before they are counted."""
+    before = CoreDialogue(definition)
+    before.serve(send(*SENT))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("broker.core.restore.CHUNK_ROWS", BLOCK_SIZE)
+        later = restarted(before, messages_max)
+    assert packed_count(later) >= packed * BLOCK_SIZE - (BLOCK_SIZE if packed == 3 else 0)
+    assert (packed_count(later) > 0) is (packed > 0)
+    now, then = queue_of(later), queue_of(before)
+    assert (then.count, then.size_bytes) == (now.count, now.size_bytes)
+    assert then.last_sequence_number == now.last_sequence_number
+    assert COUNT - packed_count(later) == later.namespace._context.payloads.message_count
+    later.run(attach_receiver(R, "q"))
+    assert SENT == texts(later.receive(credit(COUNT)))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_messages_that_were_changed_are_restored_between_packed_ones(shuffle):
+    """Their rows come later, or all come in any order."""
+    before = CoreDialogue()
+    before.serve(send(*SENT))
+    (delivered,) = [one for one in before.serve(credit(1)) if isinstance(one, Deliver)]
+    before.serve(Settle(R, delivered.tokens, delivered.tokens, ABANDON), credit(0))
+    later = restarted(before, shuffle=shuffle)
+    assert (packed_count(later) > 0) is not shuffle
+    later.run(attach_receiver(R, "q"))
+    received = later.receive(credit(COUNT))
+    assert SENT == texts(received)
+    assert [1] + [0] * (COUNT - 1) == [one.delivery_count for one in received]
+
+
+def test_packed_messages_expire_after_a_restart():
+    """Each at its time."""
+    before = CoreDialogue()
+    for text in SENT:
+        before.serve(send(message(text, time_to_live_ms=60_000)), Advance(1))
+    later = restarted(before)
+    assert packed_count(later) > 0
+    later.serve(Advance(60_000 - COUNT))
+    for left in (COUNT - 1, COUNT - 2):
+        assert left == queue_of(later).count
+        later.serve(Advance(1))
+    later.serve(Advance(100_000))
+    while has_unfinished_work(later.namespace):
+        later.run(Advance(0))
+    assert 0 == queue_of(later).count
+    assert {} == later.commit().rows
+
+
+def test_copies_are_packed_and_share_their_bodies_after_a_restart():
+    """The topic goes on with its numbers, and a body stays until the last copy is gone."""
+    paths = [f"t/Subscriptions/s{n}" for n in range(2)]
+    before = CoreDialogue(
+        entities={"t": TopicDefinition(), **{path: SubscriptionDefinition() for path in paths}},
+        attach=False,
+    )
+    before.run(AttachSender(S, "t"))
+    before.serve(send(*SENT))
+    later = restarted(before)
+    assert all(packed_count(later, path) > 0 for path in paths)
+    later.ask(DeleteEntity(CLIENT, 1, paths[0]))
+    while has_unfinished_work(later.namespace):
+        later.run(Advance(0))
+    assert COUNT == len(later.commit().payloads)
+    later.run(AttachSender(S, "t"), attach_receiver(R, paths[1]))
+    later.serve(send("last"))
+    received = later.receive(credit(COUNT + 1))
+    assert [*SENT, "last"] == texts(received)
+    assert list(range(1, COUNT + 2)) == [one.enqueue_sequence_number for one in received]
