@@ -147,7 +147,7 @@ class MemoryStore:
         deadlines = self._message_id_deadlines.get(record.entity_id, [])
         while deadlines and deadlines[0][0] <= record.until_ms:
             until_ms, message_id = heappop(deadlines)
-            if seen.get(message_id) == until_ms:  # else it was seen again since
+            if seen.get(message_id) == until_ms:  # otherwise it was stored again later
                 del seen[message_id]
 
     def _store_entity(self, record: EntityStored) -> None:

@@ -1,4 +1,4 @@
-"""What the broker can be configured to have: entity definitions, limits, names, durations.
+"""Entity definitions, limits, names, durations and storage URLs: plain values and their checks.
 
-Plain values and their checks. Not here: how they are written in files (`files`).
+`files` reads and writes config files.
 """

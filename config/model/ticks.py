@@ -23,16 +23,16 @@ _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, order=True)
 class DateTimeTicks:
-    """A moment between two microseconds."""
+    """A time with a fraction of a microsecond."""
 
     moment: datetime
     extra: int
-    """Ticks after the moment, 1 to 9."""
+    """Ticks after `moment`, 1 to 9."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeSpanTicks:
-    """A time span between two numbers of microseconds."""
+    """A time span with a fraction of a microsecond."""
 
     span: timedelta
     extra: int

@@ -27,9 +27,8 @@ CONFIG_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
 """The variable with the path of the config file, used if there is no flag."""
 
 EMULATOR_VARIABLES = {"http_port": "EMULATOR_HTTP_PORT"}
-"""The official emulator's own variables that mean something here. Those about its SQL Server and
-its licence (SQL_SERVER, MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may be set and are not
-looked at."""
+"""Variables of the official emulator that have an effect. Those of its SQL Server and its licence (SQL_SERVER,
+MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may be set and are ignored."""
 
 _NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
 """Settings that have no effect without another setting."""
@@ -145,8 +144,8 @@ def _as_text(node: Node) -> str:
 
 
 def _warn_of_misspelt_variables(environment: Mapping[str, str], report: Report) -> None:
-    # Kubernetes sets PEEKLOCK_SERVICE_HOST and the like for a service of that name, so only what
-    # comes close to a setting is worth a word.
+    # Kubernetes sets variables such as PEEKLOCK_SERVICE_HOST for a service of that name, so only names
+    # that are similar to a setting are reported.
     known = [*(one.name.upper() for one in SETTINGS), "CONFIG"]
     for variable in environment:
         name = variable.removeprefix(ENVIRONMENT_PREFIX)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"\d+\s*(?:[KMGT]iB|B)?", re.ASCII | re.IGNORECASE)
 _HOST_NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
-_IDLE_TIMEOUT_MAX_MS = 24 * 24 * 3600 * 1000  # twice as much, in milliseconds, is an AMQP uint
+_IDLE_TIMEOUT_MAX_MS = 24 * 24 * 3600 * 1000  # twice as many milliseconds fit into an AMQP uint
 
 
 class ValueNotAllowed(ValueError):

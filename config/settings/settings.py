@@ -95,7 +95,7 @@ def default_storage() -> str:
 
 
 def default_storage_of(config_file: Path) -> str:
-    """An SQLite file in the user's data folder that belongs to one config file.
+    """Returns the URL of an SQLite file in the data folder that belongs to one config file.
 
     Two projects, each with a file of its own, share no entities and no messages.
     """
@@ -202,8 +202,8 @@ class Settings(BaseModel):
         description="idle timeout announced to clients, such as 4m; a connection is closed after twice "
         "that time without a frame; 0s: never",
     )
-    # All that was asked is durable by then. The Python SDK reads only while it is called, so an idle
-    # one never answers, and `docker stop` kills after ten seconds.
+    # Everything is durable by then. An idle client of the Python SDK never answers, because it reads only
+    # while it is called, and `docker stop` kills the process after ten seconds.
     shutdown_grace_ms: Milliseconds = Field(
         1 * SECOND_MS,
         alias="shutdown_grace",

@@ -228,7 +228,7 @@ class SqlBatch:
             self._execute(self._statements.one("delete_rules"), (record.entity_id, numbers))
 
     def _delete_entities(self, records: Iterator[EntityDeleted]) -> None:
-        # Messages are deleted by records of their own, before or after this one: they may be many.
+        # Messages are deleted by separate records, before or after this one, because there may be many.
         self._write_messages()
         self._write_sequence_numbers()
         entity_ids = {"entity_ids": json.dumps([record.entity_id for record in records])}

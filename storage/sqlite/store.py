@@ -56,7 +56,7 @@ _PRAGMAS = (
     "wal_autocheckpoint = 4000",
     "cache_size = -16384",
     "temp_store = MEMORY",  # so that no temporary folder is needed
-    "secure_delete = OFF",  # some builds overwrite what is deleted with zeros
+    "secure_delete = OFF",  # some builds overwrite deleted content with zeros
 )
 _READING_PRAGMAS = ("query_only = ON", "cache_size = -8192", "temp_store = MEMORY")
 

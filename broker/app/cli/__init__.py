@@ -1,1 +1,1 @@
-"""The subcommands of `peeklock`, except `serve` (`broker/app/server.py`)."""
+"""The command line of `peeklock`: arguments and commands. `broker/app/server.py` runs the broker for `serve`."""

@@ -96,7 +96,7 @@ def _add_serve(commands: Commands) -> None:
     for one in SETTINGS:
         explanation = f"{one.explanation} [{one.variable}]"
         if default := shown_default(one.field, getattr(defaults, one.field)):
-            explanation += f" ({default})".replace("%", "%%")  # argparse would fill it in
+            explanation += f" ({default})".replace("%", "%%")  # argparse formats help texts with %
         if one.is_switch:
             serve.add_argument(
                 one.flag, dest=one.name, metavar="BOOL", nargs="?", const="true", help=explanation

@@ -58,7 +58,7 @@ def _variables(settings: Settings) -> dict[str, str]:
     variables = {
         "SERVICEBUS_CONNECTION_STRING": connection_string(settings, settings.amqp_port),
         "SERVICEBUS_ADMIN_CONNECTION_STRING": connection_string(settings, settings.http_port),
-        # SDKs do not take a port here: messaging goes to 5671, administration to 443 by itself.
+        # SDKs accept no port here: messaging uses 5671, administration 443.
         "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": host,
         "SERVICEBUS_ADMIN_FULLY_QUALIFIED_NAMESPACE": http,
     }
@@ -99,8 +99,7 @@ def _powershell(variables: Mapping[str, str]) -> str:
 
 
 def _dotenv(variables: Mapping[str, str]) -> str:
-    """Quote a value only if it must be quoted: `docker run --env-file` takes quotes for a part of the
-    value."""
+    """Quotes a value only if needed: `docker run --env-file` takes quotes as a part of the value."""
     return "".join(
         f"{name}={_single_quoted(value) if _NEEDS_QUOTES.search(value) else value}\n"
         for name, value in variables.items()

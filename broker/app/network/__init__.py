@@ -1,4 +1,4 @@
 """Sockets: listeners, AMQP transports, the HTTP server, and their limits.
 
-Not here: what the bytes mean (`protocol`).
+The protocols themselves are in `protocol/`.
 """

@@ -178,14 +178,14 @@ class AmqpClients:
             loop.call_later(FORCED_CLOSE_TIMEOUT_S, transport.abort)
 
     async def close_all(self, grace_s: float) -> None:
-        """Tell everybody that the broker stops, and wait for them to leave."""
-        goodbye = ConnectionForced("The broker is shutting down.")
+        """Closes all connections because the broker stops, and waits for the clients to answer."""
+        forced = ConnectionForced("The broker is shutting down.")
         for transport in list(self._transports):
-            transport.end(goodbye)
+            transport.end(forced)
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._empty.wait()
         for transport in list(self._transports):
-            # Its locks end with the process. That it does not read just now is no failed delivery.
+            # Its locks end with the process. The core must not count them as failed deliveries.
             transport.detach_from_core()
             transport.abort()

@@ -94,7 +94,7 @@ class AmqpTransport(asyncio.Protocol):
         """None for a WebSocket."""
         self._handshaking = True
         self._read_bytes = 0
-        """Since the last flush."""
+        """Bytes that were read since the last flush."""
         self._slice_bytes = SLICE_FIRST_BYTES
         self._unprocessed = b""
         """Bytes that were read and not processed yet."""
@@ -230,9 +230,9 @@ class AmqpTransport(asyncio.Protocol):
             if self._is_full:
                 self._owner.note_unread_bytes(self, stream.get_write_buffer_size())
         elif self._socket is not None:
-            # No answer carries the acknowledgement of what was read, so send it on its own. Clients
-            # that leave Nagle's algorithm on, as Node's do, write nothing more before it comes, and
-            # the kernel would keep them waiting for 40 ms.
+            # There is no output to carry the TCP acknowledgement, so send it at once. Clients with
+            # Nagle's algorithm, such as those of Node, write nothing more before it arrives, and the
+            # kernel would delay it by 40 ms.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         had_its_share = self._read_bytes >= READ_PER_TURN_BYTES
         self._read_bytes = 0

@@ -112,11 +112,11 @@ class TimedConnection(asyncio.Protocol):
         return None
 
     def pause_writing(self) -> None:
-        """The client reads slowly."""
+        """Pauses output: the client reads slowly."""
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client caught up."""
+        """Resumes output."""
         self._handler.resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:

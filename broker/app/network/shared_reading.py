@@ -33,7 +33,7 @@ class SharedReading:
 
     def __init__(self, is_held_up: Callable[[], bool] = lambda: False) -> None:
         self._is_held_up = is_held_up
-        """Whether so many answers wait to be told that nobody should ask for more in great numbers."""
+        """Returns whether so many effects wait to be released that no more bytes of waiting clients are processed."""
         self._waiting: deque[WaitingClient] = deque()
         self._scheduled = False
 

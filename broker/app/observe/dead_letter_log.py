@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.dead_letters")
 
 LINES_MAX = 20
-"""For each entity in one window."""
+"""Lines for each entity in one window."""
 
 
 def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
-    """Log messages that were dead-lettered. Called when that is durable."""
+    """Logs dead-lettered messages. Called when they are durable."""
     for dead_lettered in all_dead_lettered:
         namespace, path = dead_lettered.namespace, dead_lettered.path
         untold = dead_lettered.message_count - len(dead_lettered.first)

@@ -1,4 +1,4 @@
-"""What keeps the core running: the clock, the turn loop, group commit, restart after a failed commit.
+"""Runs the core: the clock, the turn loop, group commit, and restoring after a failed commit.
 
-Not here: sockets (`network`).
+Sockets are in `network`.
 """

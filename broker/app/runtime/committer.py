@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.commit")
 
 BATCH_WEIGHT = 4_096
-"""A batch takes turns until it has so many rows and effects: some twenty milliseconds of commit."""
+"""The limit of rows and effects in a batch of turns: some twenty milliseconds of commit."""
 LOADED_WEIGHT = 1_024
 """If more than this waits for the store, long work should wait as well: see `is_loaded`."""
 

@@ -30,7 +30,7 @@ class GarbageCollection:
     def __init__(self) -> None:
         self._last_s = 0.0
         self._survivor_collections = 0
-        """How often objects had become old at the last full collection."""
+        """How many collections of survivors there were at the last full collection."""
 
     def begin(self, now_s: float) -> None:
         """Enables collection. Objects created so far live as long as the process, and are not examined."""
@@ -45,7 +45,7 @@ class GarbageCollection:
         if passed_s < (CALM_INTERVAL_S if is_calm else LONGEST_INTERVAL_S):
             return False
         if _survivor_collections() == self._survivor_collections:
-            return False  # nothing has become old meanwhile
+            return False  # no objects have survived since then
         gc.collect()
         self._note(now_s)
         return True

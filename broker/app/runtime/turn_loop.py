@@ -163,7 +163,7 @@ class TurnLoop:
             self._loop.call_soon(self._release_more)
         self._flush()
         if self._unfinished:
-            self._schedule()  # the store takes more now
+            self._schedule()  # the store has capacity again
 
     @property
     def is_behind(self) -> bool:
@@ -266,7 +266,7 @@ class TurnLoop:
         return self._committer is not None and self._committer.is_loaded
 
     def _waits(self, namespace: Namespace, command: Command, now_ms: int, turn: Turn) -> bool:
-        """Whether a command has to wait behind what is left to do of its peer: it waits there."""
+        """Returns whether a command waits after unfinished commands of its peer. If so, adds it there."""
         peers = command.peers if isinstance(command, Detach) else (getattr(command, "peer", None),)
         for peer in peers:
             if peer in self._unfinished:
@@ -279,8 +279,8 @@ class TurnLoop:
     def _withdraw_credit(
         self, namespace: Namespace, peers: Sequence[Peer], now_ms: int, turn: Turn
     ) -> None:
-        """Give no more messages to links that are gone, while what they asked for before is done:
-        nobody would see them, and each would count as a failed delivery."""
+        """Delivers no more messages to detached links while their unfinished commands are done: each message
+        would count as a failed delivery."""
         for peer in peers:
             if peer in self._unfinished:
                 left = self._unfinished[peer]

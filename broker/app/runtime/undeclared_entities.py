@@ -32,7 +32,7 @@ def handle_undeclared_entities(
     now_ms: int,
     turn: Turn,
 ) -> None:
-    """Log undeclared entities. Drop them and their messages if the setting says so."""
+    """Logs undeclared entities. Deletes them and their messages if the setting says so."""
     total = 0
     found: list[tuple[str, str]] = []
     for name, namespace in namespaces.items():

@@ -1,4 +1,4 @@
-"""Keys and certificates of this broker: who may do what, and TLS.
+"""Authorization and TLS of this broker: its keys and certificates.
 
-The checks themselves are in `protocol/identity`.
+`protocol/identity` verifies tokens.
 """

@@ -41,7 +41,7 @@ FORWARDING_TOKENS = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
     "forward_dead_letters_to": "ServiceBusDlqSupplementaryAuthorization",
 }
-"""By the field of a definition, the header with a token for where it forwards to."""
+"""For each field of a forwarding target, the header with a token for the target."""
 
 Answer = TypeVar("Answer")
 
