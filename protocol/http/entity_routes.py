@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from protocol.http import permission, request_paths
 from protocol.http.admin.administration_api import AdministrationApi
-from protocol.http.data_plane.handlers import DataPlane
+from protocol.http.data_plane.data_plane_api import DataPlane
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -24,7 +24,7 @@ from config.model.definitions import (
 from config.model.limits import Tier
 from protocol.http import atom, request_bodies, request_paths
 from protocol.http.admin import description_reader, descriptions, rules_xml
-from protocol.http.admin.admin_call import Call
+from protocol.http.admin.administration_request import Call
 from protocol.http.error_responses import InvalidVerb, MethodNotAllowed
 from protocol.identity import SEND
 
