@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from config.files import emulator_reader, yaml_reader
 from config.files.document import Node, read_document
-from config.files.mistakes import ConfigError, Mistake, Report
+from config.files.mistakes import ConfigError, ConfigReport, Mistake
 from config.files.node_values import SETTINGS
 from config.settings.setting_sources import CONFIG_VARIABLE, read_settings
 from config.settings.setting_values import read_path
@@ -31,7 +31,7 @@ named."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     settings: Settings
     topology: Topology
     warnings: tuple[Mistake, ...] = ()
@@ -43,9 +43,9 @@ def load(
     environment: Mapping[str, str],
     wrong_rule: RuleCheck,
     emulator_file: Path = EMULATOR_FILE,
-) -> Loaded:
+) -> LoadedConfig:
     """Loads everything. `flags` has the values by the name of the setting, and the config file as `config`."""
-    report = Report()
+    report = ConfigReport()
     document = _document(flags, environment, emulator_file, report)
     section = None
     if document is not None and isinstance(document.value, dict):
@@ -61,14 +61,14 @@ def load(
     else:
         topology = yaml_reader.read_yaml_form(document, settings.limits, report, wrong_rule)
     report.raise_if_wrong()
-    return Loaded(settings, topology, tuple(report.warnings))
+    return LoadedConfig(settings, topology, tuple(report.warnings))
 
 
 def _document(
     flags: Mapping[str, str],
     environment: Mapping[str, str],
     emulator_file: Path,
-    report: Report,
+    report: ConfigReport,
 ) -> Node | None:
     named = flags.get("config") or environment.get(CONFIG_VARIABLE)
     if not named and not emulator_file.exists():

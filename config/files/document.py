@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from config.files.mistakes import ConfigError, Mistake, Report
+from config.files.mistakes import ConfigError, ConfigReport, Mistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def child_path(where: str, key: str | int) -> str:
     return f"{where}.{key}" if where else key
 
 
-def read_document(path: Path, report: Report) -> Node:
+def read_document(path: Path, report: ConfigReport) -> Node:
     """Reads a file: JSON if it begins like JSON, else YAML.
 
     Reports a name that is given twice, and continues. Raises `ConfigError` if the file cannot be parsed.
@@ -84,7 +84,7 @@ def read_document(path: Path, report: Report) -> Node:
         raise ConfigError([Mistake(source, None, "", "is nested too deeply")]) from error
 
 
-def _repeated(key: str, first: Node, second: Node, report: Report) -> Node:
+def _repeated(key: str, first: Node, second: Node, report: ConfigReport) -> Node:
     """Reports a name that is given twice. Returns both values merged, so that both are checked."""
     text = f"{key!r} is given twice, first in line {first.line}"
     report.mistakes.append(Mistake(second.source, second.line, second.where, text))
@@ -110,12 +110,12 @@ _JSON_BEGIN = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*\{", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
 
 
-def parse_json(text: str, source: str, report: Report | None = None) -> Node:
+def parse_json(text: str, source: str, report: ConfigReport | None = None) -> Node:
     """Parses JSON with `//` and `/* */` comments and trailing commas.
 
     Without a report, a name that is given twice raises `ConfigError`.
     """
-    found = Report() if report is None else report
+    found = ConfigReport() if report is None else report
     root = _JsonReader(text, source, found).document()
     if report is None:
         found.raise_if_wrong()
@@ -125,7 +125,7 @@ def parse_json(text: str, source: str, report: Report | None = None) -> Node:
 class _JsonReader:
     """A recursive-descent parser with one token of lookahead."""
 
-    def __init__(self, text: str, source: str, report: Report) -> None:
+    def __init__(self, text: str, source: str, report: ConfigReport) -> None:
         self._source = source
         self._report = report
         self._tokens = self._tokenize(text)
@@ -217,19 +217,19 @@ class _JsonReader:
 _TAB_INDENT = re.compile(r" *\t")
 
 
-def parse_yaml(text: str, source: str, report: Report | None = None) -> Node:
+def parse_yaml(text: str, source: str, report: ConfigReport | None = None) -> Node:
     """Parses YAML: plain values, anchors and merge keys, no objects.
 
     Without a report, a name that is given twice raises `ConfigError`.
     """
-    found = Report() if report is None else report
+    found = ConfigReport() if report is None else report
     root = _read_yaml(text, source, found)
     if report is None:
         found.raise_if_wrong()
     return root
 
 
-def _read_yaml(text: str, source: str, report: Report) -> Node:
+def _read_yaml(text: str, source: str, report: ConfigReport) -> Node:
     import yaml  # not loaded for a JSON file
 
     loader_type: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -255,7 +255,7 @@ def _read_yaml(text: str, source: str, report: Report) -> Node:
 class _YamlReader:
     """Converts the nodes of the YAML library to `Node`s."""
 
-    def __init__(self, loader: Any, source: str, report: Report) -> None:
+    def __init__(self, loader: Any, source: str, report: ConfigReport) -> None:
         self._loader = loader
         self._source = source
         self._report = report

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from config.files.document import Node
-    from config.files.mistakes import Report
+    from config.files.mistakes import ConfigReport
     from config.files.node_values import RuleCheck
     from config.model.limits import Limits
 
@@ -90,7 +90,7 @@ def default_topology(limits: Limits = RELAXED) -> Topology:
 
 
 def read_emulator_form(
-    root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck
+    root: Node, limits: Limits, report: ConfigReport, wrong_rule: RuleCheck
 ) -> Topology:
     """Returns the topology in a file. `root` is the whole file."""
     return _EmulatorForm(limits, report, wrong_rule).topology(root)
@@ -99,7 +99,7 @@ def read_emulator_form(
 class _EmulatorForm:
     """One method for each level of the file."""
 
-    def __init__(self, limits: Limits, report: Report, wrong_rule: RuleCheck) -> None:
+    def __init__(self, limits: Limits, report: ConfigReport, wrong_rule: RuleCheck) -> None:
         self._limits = limits
         self._report = report
         self._wrong_rule = wrong_rule

@@ -40,7 +40,7 @@ class ConfigError(Exception):
 
 
 @dataclass(slots=True)
-class Report:
+class ConfigReport:
     """Collects mistakes and warnings. Mistakes prevent a start, warnings do not."""
 
     mistakes: list[Mistake] = field(default_factory=list)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from config.files.document import Node
-    from config.files.mistakes import Report
+    from config.files.mistakes import ConfigReport
     from config.model.definitions import RuleDefinition
     from config.model.limits import Limits
 
@@ -25,7 +25,7 @@ SETTINGS = "settings"
 """The section with settings, in a file of either form. `setting_sources.py` reads it."""
 
 
-def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
+def mapping(node: Node | None, report: ConfigReport) -> Mapping[str, Node]:
     """Returns the members of a mapping; none if the node is missing or null."""
     if node is None or node.value is None:
         return {}
@@ -35,7 +35,7 @@ def mapping(node: Node | None, report: Report) -> Mapping[str, Node]:
     return {}
 
 
-def items(node: Node | None, report: Report) -> Sequence[Node]:
+def items(node: Node | None, report: ConfigReport) -> Sequence[Node]:
     """Returns the items of a list; none if the node is missing or null."""
     if node is None or node.value is None:
         return ()
@@ -45,7 +45,7 @@ def items(node: Node | None, report: Report) -> Sequence[Node]:
     return ()
 
 
-def text(node: Node | None, report: Report) -> str | None:
+def text(node: Node | None, report: ConfigReport) -> str | None:
     """Returns a text that is not empty; None if there is none."""
     if node is None or node.value is None:
         return None
@@ -55,7 +55,7 @@ def text(node: Node | None, report: Report) -> str | None:
     return None
 
 
-def scalars(node: Node | None, report: Report) -> dict[str, object]:
+def scalars(node: Node | None, report: ConfigReport) -> dict[str, object]:
     """Returns names with single values: properties of messages or parameters of a filter."""
     values: dict[str, object] = {}
     for name, member in mapping(node, report).items():
@@ -68,7 +68,7 @@ def scalars(node: Node | None, report: Report) -> dict[str, object]:
     return values
 
 
-def _read_typed(name: str, node: Node, values: dict[str, object], report: Report) -> None:
+def _read_typed(name: str, node: Node, values: dict[str, object], report: ConfigReport) -> None:
     from config.files.typed_values import ALLOWED, read_typed  # rare, and slow to load
 
     assert isinstance(node.value, dict)
@@ -81,7 +81,7 @@ def _read_typed(name: str, node: Node, values: dict[str, object], report: Report
 def known_members(
     node: Node | None,
     known: Iterable[str],
-    report: Report,
+    report: ConfigReport,
     unknown: Callable[[Node, str], None],
     *,
     any_case: bool = False,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from config.files.document import Node
-    from config.files.mistakes import Report
+    from config.files.mistakes import ConfigReport
     from config.model.limits import Limits
 
     Read = Callable[[Node, Limits], Any]
@@ -204,7 +204,7 @@ PROPERTIES: Mapping[type, tuple[ConfigProperty, ...]] = {
 
 
 def read_properties(
-    base: _D, given: Mapping[str, Node], limits: Limits, report: Report
+    base: _D, given: Mapping[str, Node], limits: Limits, report: ConfigReport
 ) -> tuple[_D, Mapping[str, Node]]:
     """Returns `base` with the given values, which have the names of Service Bus, and the node of each given field."""
     values: dict[str, Any] = {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from config.files.document import Node
-    from config.files.mistakes import Report
+    from config.files.mistakes import ConfigReport
     from config.model.limits import Limits
 
     Tell = Callable[[Node, str], None]
@@ -62,7 +62,7 @@ class DeclaredEntity:
 def assemble(
     declared: Sequence[DeclaredEntity],
     limits: Limits,
-    report: Report,
+    report: ConfigReport,
     *,
     missing_target: Tell | None = None,
 ) -> dict[str, EntityDefinition]:
@@ -82,7 +82,7 @@ def assemble(
     return {one.path: one.definition for one in by_path.values()}
 
 
-def _unique(declared: Sequence[DeclaredEntity], report: Report) -> dict[str, DeclaredEntity]:
+def _unique(declared: Sequence[DeclaredEntity], report: ConfigReport) -> dict[str, DeclaredEntity]:
     by_path: dict[str, DeclaredEntity] = {}
     for one in declared:
         first = by_path.setdefault(one.path.casefold(), one)
@@ -102,7 +102,7 @@ def _unique(declared: Sequence[DeclaredEntity], report: Report) -> dict[str, Dec
 def _resolve_forwarding(
     one: DeclaredEntity,
     by_path: Mapping[str, DeclaredEntity],
-    report: Report,
+    report: ConfigReport,
     missing_target: Tell,
 ) -> DeclaredEntity:
     """Returns the entity with its forwarding targets in the spelling of their declarations."""
@@ -127,7 +127,7 @@ def _target(
     one: DeclaredEntity,
     field_name: str,
     by_path: Mapping[str, DeclaredEntity],
-    report: Report,
+    report: ConfigReport,
     missing_target: Tell,
 ) -> str | None:
     written: str | None = getattr(one.definition, field_name)
@@ -149,7 +149,7 @@ _ENDS_AT_HOP_LIMIT = "what is forwarded too often is dead-lettered"
 """Service Bus accepts forwarding in a circle, and so does the broker."""
 
 
-def _warn_of_circles(by_path: Mapping[str, DeclaredEntity], report: Report) -> None:
+def _warn_of_circles(by_path: Mapping[str, DeclaredEntity], report: ConfigReport) -> None:
     """Reports entities that forward in a circle."""
     onward: dict[str, set[str]] = {key: set() for key in by_path}
     for key, one in by_path.items():

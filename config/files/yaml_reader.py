@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from config.files.document import Node
-    from config.files.mistakes import Report
+    from config.files.mistakes import ConfigReport
     from config.files.node_values import RuleCheck
     from config.model.limits import Limits
 
@@ -55,7 +55,9 @@ _FILTERS = ["sql_filter", "correlation_filter", "true_filter", "false_filter"]
 _RIGHTS = {right.lower(): right for right in RIGHTS}
 
 
-def read_yaml_form(root: Node, limits: Limits, report: Report, wrong_rule: RuleCheck) -> Topology:
+def read_yaml_form(
+    root: Node, limits: Limits, report: ConfigReport, wrong_rule: RuleCheck
+) -> Topology:
     """Returns the topology in a file. `root` is the whole file."""
     return _YamlForm(limits, report, wrong_rule).topology(root)
 
@@ -63,7 +65,7 @@ def read_yaml_form(root: Node, limits: Limits, report: Report, wrong_rule: RuleC
 class _YamlForm:
     """One method for each level of the file."""
 
-    def __init__(self, limits: Limits, report: Report, wrong_rule: RuleCheck) -> None:
+    def __init__(self, limits: Limits, report: ConfigReport, wrong_rule: RuleCheck) -> None:
         self._limits = limits
         self._report = report
         self._wrong_rule = wrong_rule

@@ -19,7 +19,7 @@ from config.settings.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config.files.mistakes import Report
+    from config.files.mistakes import ConfigReport
 
 ENVIRONMENT_PREFIX = "PEEKLOCK_"
 
@@ -70,7 +70,7 @@ def read_settings(
     flags: Mapping[str, str],
     environment: Mapping[str, str],
     section: Node | None,
-    report: Report,
+    report: ConfigReport,
 ) -> Settings:
     """Returns the settings. `flags` has values by name, `section` is that of the file. Wrong values are reported and
     replaced by defaults."""
@@ -83,7 +83,7 @@ def read_settings(
     }
     for name, needed in _NEEDS.items():
         if name in given and needed not in given:
-            report.warning(given[name], f"means nothing without {needed}")
+            report.warning(given[name], f"has no effect without {needed}")
     _warn_of_misspelt_variables(environment, report)
     try:
         return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
@@ -117,7 +117,7 @@ def _given(one: Setting, flags: Mapping[str, str], environment: Mapping[str, str
     return None
 
 
-def _members(section: Node | None, report: Report) -> dict[str, Node]:
+def _members(section: Node | None, report: ConfigReport) -> dict[str, Node]:
     if section is None or section.value is None:
         return {}
     if not isinstance(section.value, dict):
@@ -130,7 +130,7 @@ def _members(section: Node | None, report: Report) -> dict[str, Node]:
     return section.value
 
 
-def _is_single_value(node: Node, report: Report) -> bool:
+def _is_single_value(node: Node, report: ConfigReport) -> bool:
     if node.value is None:
         return False
     if isinstance(node.value, str | int | float):
@@ -143,7 +143,7 @@ def _as_text(node: Node) -> str:
     return str(node.value).lower() if isinstance(node.value, bool) else str(node.value)
 
 
-def _warn_of_misspelt_variables(environment: Mapping[str, str], report: Report) -> None:
+def _warn_of_misspelt_variables(environment: Mapping[str, str], report: ConfigReport) -> None:
     # Kubernetes sets variables such as PEEKLOCK_SERVICE_HOST for a service of that name, so only names
     # that are similar to a setting are reported.
     known = [*(one.name.upper() for one in SETTINGS), "CONFIG"]

@@ -7,7 +7,7 @@
                     │     description_reader.py              XML → queues, topics, subscriptions
                     │     authorization_rules_xml.py         keys ⇄ XML
                     │     rules_xml.py                       filters and actions ⇄ XML
-                    └─► data_plane/data_plane_api.py               send, receive and settle by requests
+                    └─► data_plane/data_plane_api.py         send, receive and settle by requests
                           rest_messages.py                   headers and body ⇄ a message
 
 `application.py` adds all routes. `probes.py`, `identity_endpoint.py`, `websocket.py` and `control/` have routes of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from config.files.mistakes import ConfigError
-from config.loader import Loaded, load
+from config.loader import LoadedConfig, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ def any_rule(_rule: RuleDefinition, _limits: Limits) -> str | None:
     return None
 
 
-def read(path: Path, **flags: str) -> Loaded:
+def read(path: Path, **flags: str) -> LoadedConfig:
     return load({"config": str(path), **flags}, {}, any_rule, NOWHERE)
 
 

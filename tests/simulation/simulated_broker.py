@@ -16,7 +16,7 @@ from broker.app.runtime.durable_core import DurableCore
 from broker.app.security.access import Access
 from config.files import yaml_reader
 from config.files.document import parse_json
-from config.files.mistakes import Report
+from config.files.mistakes import ConfigReport
 from config.model.limits import RELAXED
 from protocol.sources import make_sources
 from tests.simulation.virtual_loop import PROCESS
@@ -49,7 +49,7 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
 
 def topology_of(entities: Mapping[str, Any]) -> Topology:
     """Entities as a configuration file has them."""
-    report = Report()
+    report = ConfigReport()
     document = parse_json(json.dumps(entities), "simulation.json", report)
     topology = yaml_reader.read_yaml_form(document, RELAXED, report, lambda *_: None)
     report.raise_if_wrong()

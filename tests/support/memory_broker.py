@@ -20,7 +20,7 @@ from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import MessageIds, lock_tokens
 from broker.core.namespace import Namespace
 from config.files.document import parse_yaml
-from config.files.mistakes import Report
+from config.files.mistakes import ConfigReport
 from config.files.yaml_reader import read_yaml_form
 from config.model.limits import RELAXED
 from config.settings.settings import Settings
@@ -82,7 +82,7 @@ class MemoryBroker:
         limits: Limits = RELAXED,
         **settings: Any,
     ) -> None:
-        report = Report()
+        report = ConfigReport()
         topology = read_yaml_form(
             parse_yaml(declared, "declared"), limits, report, lambda _rule, _limits: None
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from config.files.topology import Topology
-    from config.loader import Loaded
+    from config.loader import LoadedConfig
     from config.model.definitions import RuleDefinition
     from config.model.limits import Limits
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(loaded, given)
 
 
-def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
+def _serve(loaded: LoadedConfig, _options: Mapping[str, str]) -> int:
     from broker.app.observe import logs
 
     logs.open_standard_streams()
@@ -65,7 +65,7 @@ def _serve(loaded: Loaded, _options: Mapping[str, str]) -> int:
     return run(loaded.settings, loaded.topology)
 
 
-def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
+def _check(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if loaded.warnings and "strict" in options:
@@ -76,19 +76,19 @@ def _check(loaded: Loaded, options: Mapping[str, str]) -> int:
     return ExitCode.OK
 
 
-def _export(loaded: Loaded, options: Mapping[str, str]) -> int:
+def _export(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
     from broker.app.cli import export_command
 
     return export_command.run(loaded.settings, options)
 
 
-def _tls(loaded: Loaded, options: Mapping[str, str]) -> int:
+def _tls(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
     from broker.app.cli import tls_command
 
     return tls_command.run(loaded.settings, only_path="path" in options)
 
 
-def _env(loaded: Loaded, options: Mapping[str, str]) -> int:
+def _env(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
     from broker.app.cli import env_command
 
     return env_command.run(loaded.settings, options["form"])
@@ -121,7 +121,7 @@ def _rule_error(rule: RuleDefinition, limits: Limits) -> str | None:
     return None
 
 
-_COMMANDS: Mapping[str, Callable[[Loaded, Mapping[str, str]], int]] = {
+_COMMANDS: Mapping[str, Callable[[LoadedConfig, Mapping[str, str]], int]] = {
     SERVE: _serve,
     CHECK: _check,
     EXPORT: _export,

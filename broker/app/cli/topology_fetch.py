@@ -91,4 +91,6 @@ def fetch(address: BrokerAddress, form: str) -> ExportedFile:
             raise ExportFailed(f"{address} refuses: {content['error']}")
         return ExportedFile(content["document"], content["losses"])
     except (ValueError, TypeError, KeyError) as error:
-        raise ExportFailed(f"{address} is no broker of this kind: {response.status}") from error
+        raise ExportFailed(
+            f"{address} is not a Peeklock broker: it answered {response.status}"
+        ) from error

@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NEEDS_ESCAPE = frozenset('\\"\n')
 
 
-class Family:
+class MetricFamily:
     """One metric: its name, what it is, and its samples."""
 
     __slots__ = ("_name", "_packed", "lines")
@@ -66,7 +66,7 @@ class Histogram:
 
     def content(self) -> list[bytes]:
         """Returns the encoded histogram. Each bucket includes the smaller ones."""
-        family = Family(self._name, "histogram", self._text)
+        family = MetricFamily(self._name, "histogram", self._text)
         running = 0
         limits = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
         for limit, count in zip(limits, self.counts, strict=True):

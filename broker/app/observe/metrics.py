@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from broker import __version__
-from broker.app.observe.exposition import CONTENT_TYPE, Family, Histogram, escape, labels_of
+from broker.app.observe.exposition import CONTENT_TYPE, Histogram, MetricFamily, escape, labels_of
 from broker.app.observe.process_metrics import process_families
 from broker.core.contract.counting import DeadLetterCause, Outcome
 
@@ -100,11 +100,11 @@ class Metrics:
             parts += family.content()
         return b"".join(parts), CONTENT_TYPE
 
-    def _of_broker(self) -> Iterator[Family]:
-        build = Family("peeklock_build_info", "gauge", "Which broker this is; always 1.")
+    def _of_broker(self) -> Iterator[MetricFamily]:
+        build = MetricFamily("peeklock_build_info", "gauge", "Which broker this is; always 1.")
         build.add(1, labels_of((("python", platform.python_version()), ("version", __version__))))
         yield build
-        refusals = Family(
+        refusals = MetricFamily(
             "peeklock_refusals_total",
             "counter",
             "Refused operations by error condition, on every protocol.",
@@ -128,7 +128,7 @@ class Metrics:
                 self.event_loop_lag_seconds,
             ),
         ):
-            family = Family(name, kind, text)
+            family = MetricFamily(name, kind, text)
             family.add(value)
             yield family
 
@@ -137,28 +137,28 @@ class _EntityFamilies:
     """The metrics of entities. Lines are formatted here, because there are very many."""
 
     def __init__(self) -> None:
-        self._depths = Family("peeklock_messages", "gauge", "Messages in an entity by state.")
-        self._sizes = Family("peeklock_entity_size_bytes", "gauge", "Bytes an entity holds.")
-        self._operations = Family(
+        self._depths = MetricFamily("peeklock_messages", "gauge", "Messages in an entity by state.")
+        self._sizes = MetricFamily("peeklock_entity_size_bytes", "gauge", "Bytes an entity holds.")
+        self._operations = MetricFamily(
             "peeklock_message_operations_total", "counter", "Messages by what happened to them."
         )
-        self._dead_letters = Family(
+        self._dead_letters = MetricFamily(
             "peeklock_dead_letters_total",
             "counter",
             "Messages that became dead letters, by the entity they died in and why.",
         )
-        self._unmatched = Family(
+        self._unmatched = MetricFamily(
             "peeklock_unmatched_messages_total",
             "counter",
             "Messages sent to a topic of which no subscription wanted them.",
         )
 
     def pack(self) -> None:
-        """See `Family.pack`."""
+        """See `MetricFamily.pack`."""
         for family in self.families():
             family.pack()
 
-    def families(self) -> tuple[Family, ...]:
+    def families(self) -> tuple[MetricFamily, ...]:
         """Returns all families."""
         return self._depths, self._sizes, self._operations, self._dead_letters, self._unmatched
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.app.observe.exposition import Family, labels_of, sample
+from broker.app.observe.exposition import MetricFamily, labels_of, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def process_families() -> Iterator[Family]:
+def process_families() -> Iterator[MetricFamily]:
     """Yields the CPU time, memory and open files of this process."""
     from prometheus_client import ProcessCollector
 
     for metric in ProcessCollector(registry=None).collect():
         # The text format announces a counter under the name of its samples.
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
-        family = Family(name, metric.type, metric.documentation)
+        family = MetricFamily(name, metric.type, metric.documentation)
         for measured in metric.samples:
             labels = labels_of(measured.labels.items()) if measured.labels else ""
             family.lines.append(sample(measured.name, labels, measured.value))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 BEARER = "bearer "
 
 
-class Rules:
+class AuthorizationRules:
     """All authorization rules: of the broker, of its namespaces and of their entities."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Access:
             verifier = bearer_tokens.Verifier(keys, settings.jwt_issuer, settings.jwt_audience)
             self._verify_other_bearer = verifier.verify
         self.identity = Identity(
-            Rules(
+            AuthorizationRules(
                 AuthorizationRule(settings.shared_access_key_name, settings.shared_access_key),
                 topology.authorization_rules,
                 namespaces,
@@ -125,7 +125,7 @@ class Access:
         if header is None:
             return
         if self._grant(header, f"sb://{host}/", None, host, "").namespace is not None:
-            raise Unauthorized("The whole broker is for the key that may do everything.")
+            raise Unauthorized("This request needs the shared access key of the whole broker.")
 
     def authorize_metrics(self, header: str | None, host: str = "") -> None:
         """Raises `Unauthorized` unless the token allows to read the metrics of all entities. A scraper needs no

@@ -24,7 +24,7 @@ from config.model.definitions import (
 from config.model.limits import Tier
 from protocol.http import atom, request_bodies, request_paths
 from protocol.http.admin import description_reader, descriptions, rules_xml
-from protocol.http.admin.administration_request import Call
+from protocol.http.admin.administration_request import AdministrationRequest
 from protocol.http.error_responses import InvalidVerb, MethodNotAllowed
 from protocol.identity import SEND
 
@@ -54,7 +54,7 @@ class AdministrationApi:
         self._limits = services.limits
         self._operations: dict[
             tuple[type[request_paths.ManagedResource], str],
-            Callable[[Call, Any], Awaitable[web.Response]],
+            Callable[[AdministrationRequest, Any], Awaitable[web.Response]],
         ] = {
             (request_paths.NamespaceRoot, "GET"): self._get_root,
             (request_paths.NamespaceInfo, "GET"): self._get_namespace,
@@ -81,7 +81,7 @@ class AdministrationApi:
         operation = self._operations.get((type(resource), request.method))
         if operation is None:
             raise MethodNotAllowed(f"{request.method} cannot be used on '{request.path}'.")
-        return await operation(Call.of(request), resource)
+        return await operation(AdministrationRequest.of(request), resource)
 
     async def _ask(self, answer: type[Answer], build: Callable[[Peer, object], Command]) -> Answer:
         value = await self._services.ask(build)
@@ -95,7 +95,7 @@ class AdministrationApi:
 
     async def _get_entity(
         self,
-        call: Call,
+        call: AdministrationRequest,
         resource: request_paths.EntityResource | request_paths.SubscriptionResource,
     ) -> web.Response:
         """Answers with an entity, or with an empty feed, as the service does for a missing queue or topic.
@@ -125,7 +125,9 @@ class AdministrationApi:
             return False
         return True
 
-    async def _get_root(self, _call: Call, _resource: request_paths.NamespaceRoot) -> web.Response:
+    async def _get_root(
+        self, _call: AdministrationRequest, _resource: request_paths.NamespaceRoot
+    ) -> web.Response:
         return self.public_feed()
 
     def public_feed(self) -> web.Response:
@@ -133,7 +135,9 @@ class AdministrationApi:
         text = atom.public_feed(self._services.now_ms(), self._services.sources.new_uuid())
         return _atom_response(text, atom.CONTENT_TYPE_FEED, 200)
 
-    async def _put_entity(self, call: Call, resource: request_paths.EntityResource) -> web.Response:
+    async def _put_entity(
+        self, call: AdministrationRequest, resource: request_paths.EntityResource
+    ) -> web.Response:
         _check_name(resource.path, names.wrong_entity_name(resource.path, self._limits))
         description = atom.any_description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES)
@@ -148,7 +152,7 @@ class AdministrationApi:
                 raise ArgumentError(f"A {other[:100]} cannot describe '{resource.path}'.")
 
     async def _put_subscription(
-        self, call: Call, resource: request_paths.SubscriptionResource
+        self, call: AdministrationRequest, resource: request_paths.SubscriptionResource
     ) -> web.Response:
         wrong = names.wrong_subscription_name(resource.name, self._limits)
         _check_name(resource.name, wrong)
@@ -166,7 +170,7 @@ class AdministrationApi:
 
     async def _put(
         self,
-        call: Call,
+        call: AdministrationRequest,
         path: str,
         description: atom.Element,
         initial: description_reader.Definition,
@@ -191,7 +195,7 @@ class AdministrationApi:
         return _entry_response(self._entry(call, view), 201)
 
     def _forwarding_refusals(
-        self, call: Call, definition: EntityDefinition
+        self, call: AdministrationRequest, definition: EntityDefinition
     ) -> dict[str, BrokerError]:
         """Returns, by field, why the client may not forward to a target. It needs the claim Send on the target, in
         the token of the request or in the one that SDKs add for this. The core ignores the refusal if the
@@ -210,7 +214,7 @@ class AdministrationApi:
 
     async def _delete_entity(
         self,
-        _call: Call,
+        _call: AdministrationRequest,
         resource: request_paths.EntityResource | request_paths.SubscriptionResource,
     ) -> web.Response:
         await self._services.ask(
@@ -218,15 +222,19 @@ class AdministrationApi:
         )
         return web.Response(status=200)
 
-    async def _list_entities(self, call: Call, resource: request_paths.EntityList) -> web.Response:
+    async def _list_entities(
+        self, call: AdministrationRequest, resource: request_paths.EntityList
+    ) -> web.Response:
         return await self._list(call, resource.kind, None)
 
     async def _list_subscriptions(
-        self, call: Call, resource: request_paths.SubscriptionList
+        self, call: AdministrationRequest, resource: request_paths.SubscriptionList
     ) -> web.Response:
         return await self._list(call, EntityKind.SUBSCRIPTION, resource.topic)
 
-    async def _list(self, call: Call, kind: EntityKind, topic: str | None) -> web.Response:
+    async def _list(
+        self, call: AdministrationRequest, kind: EntityKind, topic: str | None
+    ) -> web.Response:
         skip, top = call.number("$skip", 0), call.page_size
         # One more than the page has: if there is one, there is a next page.
         views = await self._ask(
@@ -236,7 +244,7 @@ class AdministrationApi:
         entries = [self._entry(call, view) for view in views[:top]]
         return self._feed_response(call, f"{kind.title()}s", entries, has_more=len(views) > top)
 
-    def _entry(self, call: Call, view: EntityView) -> atom.Entry:
+    def _entry(self, call: AdministrationRequest, view: EntityView) -> atom.Entry:
         context = descriptions.DescriptionContext(
             call.host,
             call.api_version,
@@ -257,7 +265,9 @@ class AdministrationApi:
 
     # --- rules ---------------------------------------------------------------------------------
 
-    async def _get_rule(self, call: Call, resource: request_paths.RuleResource) -> web.Response:
+    async def _get_rule(
+        self, call: AdministrationRequest, resource: request_paths.RuleResource
+    ) -> web.Response:
         rule = await self._ask(
             RuleDefinition,
             lambda peer, mark: commands.GetRule(
@@ -266,7 +276,9 @@ class AdministrationApi:
         )
         return _entry_response(self._rule_entry(call, resource.subscription, rule))
 
-    async def _put_rule(self, call: Call, resource: request_paths.RuleResource) -> web.Response:
+    async def _put_rule(
+        self, call: AdministrationRequest, resource: request_paths.RuleResource
+    ) -> web.Response:
         _check_name(resource.name, names.wrong_rule_name(resource.name, self._limits))
         description = atom.description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES), rules_xml.DESCRIPTION
@@ -281,7 +293,9 @@ class AdministrationApi:
         entry = self._rule_entry(call, resource.subscription, stored)
         return _entry_response(entry, 200 if call.is_update else 201)
 
-    async def _delete_rule(self, _call: Call, resource: request_paths.RuleResource) -> web.Response:
+    async def _delete_rule(
+        self, _call: AdministrationRequest, resource: request_paths.RuleResource
+    ) -> web.Response:
         await self._services.ask(
             lambda peer, mark: commands.RemoveRule(
                 peer, mark, resource.subscription.path, resource.name
@@ -289,7 +303,9 @@ class AdministrationApi:
         )
         return web.Response(status=200)
 
-    async def _list_rules(self, call: Call, resource: request_paths.RuleList) -> web.Response:
+    async def _list_rules(
+        self, call: AdministrationRequest, resource: request_paths.RuleList
+    ) -> web.Response:
         skip, top = call.number("$skip", 0), call.page_size
         found = await self._ask(
             list,
@@ -301,7 +317,10 @@ class AdministrationApi:
         return self._feed_response(call, "Rules", entries, has_more=len(found) > top)
 
     def _rule_entry(
-        self, call: Call, subscription: request_paths.SubscriptionResource, rule: RuleDefinition
+        self,
+        call: AdministrationRequest,
+        subscription: request_paths.SubscriptionResource,
+        rule: RuleDefinition,
     ) -> atom.Entry:
         return atom.Entry(
             rule.name,
@@ -315,7 +334,7 @@ class AdministrationApi:
     # --- the namespace -------------------------------------------------------------------------
 
     async def _get_namespace(
-        self, call: Call, _resource: request_paths.NamespaceInfo
+        self, call: AdministrationRequest, _resource: request_paths.NamespaceInfo
     ) -> web.Response:
         services = self._services
         created = atom.timestamp(services.created_time_ms)
@@ -341,7 +360,12 @@ class AdministrationApi:
     # --- answers -------------------------------------------------------------------------------
 
     def _feed_response(
-        self, call: Call, title: str, entries: Iterable[atom.Entry], *, has_more: bool
+        self,
+        call: AdministrationRequest,
+        title: str,
+        entries: Iterable[atom.Entry],
+        *,
+        has_more: bool,
     ) -> web.Response:
         path = call.request.path.strip("/")
         next_href = None

@@ -17,7 +17,7 @@ PLAIN_IN_PATHS = "/$~!'()*+,;=:"
 """Not escaped in addresses: the JavaScript SDK reads names from addresses without decoding them."""
 
 
-class Call(NamedTuple):
+class AdministrationRequest(NamedTuple):
     """A request to the administration API."""
 
     request: web.Request
@@ -27,7 +27,7 @@ class Call(NamedTuple):
     api_version: str
 
     @classmethod
-    def of(cls, request: web.Request) -> Call:
+    def of(cls, request: web.Request) -> AdministrationRequest:
         version = request.query.get("api-version") or NEWEST_API_VERSION
         return cls(request, f"{request.scheme}://{request.host}", request.host, version)
 

@@ -65,7 +65,7 @@ class DataPlane:
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
-        self._exchanges: set[Exchange] = set()
+        self._request_peers: set[RequestPeer] = set()
 
     async def handle(
         self, request: web.Request, resource: request_paths.MessageResource
@@ -87,19 +87,19 @@ class DataPlane:
 
     async def stop(self, _application: web.Application) -> None:
         """Refuses requests that wait for a message, because the broker stops."""
-        for exchange in tuple(self._exchanges):
-            exchange.events.put_nowait(ServerBusy("The broker is stopping; try again."))
+        for request_peer in tuple(self._request_peers):
+            request_peer.events.put_nowait(ServerBusy("The broker is stopping; try again."))
 
     # --- the three operations ------------------------------------------------------------------
 
     async def _send(self, request: web.Request, path: str) -> web.Response:
-        with self._exchange() as exchange:
-            self._services.submit(commands.AttachSender(exchange, path))
-            attached = await exchange.expect(SenderAttached)
+        with self._request_peer() as request_peer:
+            self._services.submit(commands.AttachSender(request_peer, path))
+            attached = await request_peer.expect(SenderAttached)
             if request.content_type == rest_messages.BATCH_CONTENT_TYPE:
                 body = await _read(request, self._services.limits.http_body_max_bytes)
                 messages = await self._read_batch(body)
-                self._services.submit(commands.SendBatch(exchange, messages, exchange))
+                self._services.submit(commands.SendBatch(request_peer, messages, request_peer))
             else:
                 body = await _read(request, attached.max_message_size_bytes)
                 message = rest_messages.read_single(
@@ -108,8 +108,8 @@ class DataPlane:
                     request.headers.items(),
                     self._services.sources,
                 )
-                self._services.submit(commands.Send(exchange, [message], [exchange]))
-            await exchange.expect(SendAccepted)
+                self._services.submit(commands.Send(request_peer, [message], [request_peer]))
+            await request_peer.expect(SendAccepted)
         return web.Response(status=201)
 
     async def _read_batch(self, body: bytes) -> list[Message]:
@@ -128,11 +128,11 @@ class DataPlane:
     async def _receive(self, request: web.Request, path: str) -> web.Response:
         mode = MODES[request.method]
         timeout_s = _timeout_s(request)
-        with self._exchange() as exchange:
-            self._services.submit(commands.AttachReceiver(exchange, path, mode))
-            await exchange.expect(ReceiverAttached)
-            self._services.submit(commands.Credit(exchange, 1, drain=timeout_s == 0))
-            received = await self._first_message(exchange, timeout_s)
+        with self._request_peer() as request_peer:
+            self._services.submit(commands.AttachReceiver(request_peer, path, mode))
+            await request_peer.expect(ReceiverAttached)
+            self._services.submit(commands.Credit(request_peer, 1, drain=timeout_s == 0))
+            received = await self._first_message(request_peer, timeout_s)
         if received is None:
             return web.Response(status=204)
         headers = dict(received.headers)
@@ -142,14 +142,16 @@ class DataPlane:
         headers["Location"] = f"{base}/messages/{received.name}/{received.token}"
         return web.Response(status=201, body=received.body, headers=headers)
 
-    async def _first_message(self, exchange: Exchange, timeout_s: int) -> ReceivedMessage | None:
+    async def _first_message(
+        self, request_peer: RequestPeer, timeout_s: int
+    ) -> ReceivedMessage | None:
         try:
             # The core answers a drain at once, so the timeout applies to waiting only.
             async with asyncio.timeout(timeout_s or None):
-                event = await exchange.next()
+                event = await request_peer.next()
         except TimeoutError:
-            self._services.submit(commands.Credit(exchange, 1, drain=True))
-            event = await exchange.next()
+            self._services.submit(commands.Credit(request_peer, 1, drain=True))
+            event = await request_peer.next()
         return event if isinstance(event, ReceivedMessage) else None
 
     async def _settle(
@@ -170,23 +172,23 @@ class DataPlane:
         return web.Response(status=200)
 
     @contextmanager
-    def _exchange(self) -> Iterator[Exchange]:
+    def _request_peer(self) -> Iterator[RequestPeer]:
         """Yields a peer for one request, and detaches it afterwards.
 
         If the request is cancelled, its lock is released: the client does not know the lock.
         """
-        exchange = Exchange()
-        self._exchanges.add(exchange)
+        request_peer = RequestPeer()
+        self._request_peers.add(request_peer)
         cut_off = True
         try:
-            yield exchange
+            yield request_peer
             cut_off = False
         finally:
-            self._exchanges.discard(exchange)
-            self._services.submit(commands.Detach([exchange], connection_lost=cut_off))
+            self._request_peers.discard(request_peer)
+            self._services.submit(commands.Detach([request_peer], connection_lost=cut_off))
 
 
-class Exchange:
+class RequestPeer:
     """The peer of one request. It keeps effects until the request reads them."""
 
     def __init__(self) -> None:

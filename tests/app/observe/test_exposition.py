@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.app.observe.exposition import Family, Histogram, labels_of
+from broker.app.observe.exposition import Histogram, MetricFamily, labels_of
 from broker.app.observe.process_metrics import process_families
 
 
@@ -15,7 +15,7 @@ def _parsed(family):
 
 def test_a_family_is_read_back():
     """Name, kind, words, labels and values."""
-    family = Family("peeklock_things_total", "counter", "Things by kind.")
+    family = MetricFamily("peeklock_things_total", "counter", "Things by kind.")
     family.add(3, labels_of((("kind", "large"),)))
     family.add(0.25, labels_of((("kind", "small"),)))
     parsed = _parsed(family)
@@ -32,7 +32,7 @@ def test_a_family_is_read_back():
 def test_labels_may_hold_anything():
     """Quotes, backslashes and line ends of a name do not end its line."""
     name = 'a"b\\c\nd}'
-    family = Family("peeklock_things", "gauge", "Things.")
+    family = MetricFamily("peeklock_things", "gauge", "Things.")
     family.add(1, labels_of((("entity", name),)))
     (sample,) = _parsed(family).samples
     assert name == sample.labels["entity"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.files.document import Node, parse_json, parse_yaml, read_document
-from config.files.mistakes import ConfigError, Report
+from config.files.mistakes import ConfigError, ConfigReport
 
 
 def plain(node: Node):
@@ -145,7 +145,7 @@ def test_broken_yaml_is_told_with_its_line(message, text):
 )
 def test_names_given_twice_are_all_told_and_both_values_are_read(parse, text):
     """So that a mistake in either is found in the same go."""
-    report = Report()
+    report = ConfigReport()
     assert {"a": {"b": 1, "d": 3}, "c": 2, "e": [1, 2]} == plain(parse(text, "f", report))
     assert [(2, "a"), (2, "c"), (3, "e")] == [(one.line, one.where) for one in report.mistakes]
 
@@ -161,9 +161,9 @@ def test_the_content_tells_json_from_yaml(tmp_path):
     """A file mounted over the emulator's Config.json may be either."""
     path = tmp_path / "Config.json"
     path.write_text("queues:\n  a:\n")
-    assert {"queues": {"a": None}} == plain(read_document(path, Report()))
+    assert {"queues": {"a": None}} == plain(read_document(path, ConfigReport()))
     path.write_text('\ufeff// comment\n{"a": 1,}')
-    assert {"a": 1} == plain(read_document(path, Report()))
+    assert {"a": 1} == plain(read_document(path, ConfigReport()))
 
 
 def test_who_indents_with_tabs_is_told_not_to():
@@ -185,5 +185,5 @@ def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
         "deep.yaml": "is nested too deeply",
     }.items():
         with pytest.raises(ConfigError) as caught:
-            read_document(tmp_path / name, Report())
+            read_document(tmp_path / name, ConfigReport())
         assert f"{tmp_path / name}: {reason}" == str(caught.value)

@@ -256,7 +256,7 @@ def test_a_wrong_value_is_told_under_the_name_it_was_given(name, text, allowed):
 def test_a_setting_that_needs_another_says_which(certificate):
     """A key without its certificate would be overlooked."""
     loaded = load({"tls_key": str(certificate)}, {}, any_rule, NOWHERE)
-    assert ["--tls-key: means nothing without tls_certificate"] == [
+    assert ["--tls-key: has no effect without tls_certificate"] == [
         str(one) for one in loaded.warnings
     ]
 
