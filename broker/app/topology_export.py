@@ -16,7 +16,7 @@ from config.files.topology import Topology
 from config.files.yaml_writer import yaml_form
 from config.model.definitions import SubscriptionDefinition
 from config.model.limits import RELAXED
-from config.model.names import DEFAULT_NAMESPACE, wrong_entity_name
+from config.model.names import DEFAULT_NAMESPACE, entity_name_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,7 +64,7 @@ def _misnamed(topology: Topology) -> Iterator[str]:
         for path, definition in entities.items():
             if isinstance(definition, SubscriptionDefinition):
                 continue
-            if wrong := wrong_entity_name(path, RELAXED):
+            if wrong := entity_name_error(path, RELAXED):
                 yield f"{path}: {wrong}"
 
 

@@ -29,11 +29,11 @@ from config.model.definitions import (
 from config.model.limits import RELAXED
 from config.model.names import (
     DEFAULT_NAMESPACE,
+    entity_name_error,
+    namespace_name_error,
+    rule_name_error,
+    subscription_name_error,
     subscription_path,
-    wrong_entity_name,
-    wrong_namespace_name,
-    wrong_rule_name,
-    wrong_subscription_name,
 )
 from config.model.tier_features import missing_feature
 
@@ -122,7 +122,7 @@ class _EmulatorForm:
 
     def _namespace(self, node: Node) -> tuple[str, dict[str, EntityDefinition]]:
         members = self._members(node, ["Name", "Queues", "Topics"])
-        name = self._name(node, members, wrong_namespace_name) or DEFAULT_NAMESPACE
+        name = self._name(node, members, namespace_name_error) or DEFAULT_NAMESPACE
         declared: list[DeclaredEntity] = []
         for queue in items(members.get("Queues"), self._report):
             declared += self._queue(queue)
@@ -137,14 +137,14 @@ class _EmulatorForm:
 
     def _queue(self, node: Node) -> Iterator[DeclaredEntity]:
         members = self._members(node, ["Name", "Properties"])
-        name = self._name(node, members, wrong_entity_name)
+        name = self._name(node, members, entity_name_error)
         definition, places = self._properties(QUEUE, members)
         if name is not None:
             yield DeclaredEntity(name, definition, node, places)
 
     def _topic(self, node: Node) -> Iterator[DeclaredEntity]:
         members = self._members(node, ["Name", "Properties", "Subscriptions"])
-        name = self._name(node, members, wrong_entity_name)
+        name = self._name(node, members, entity_name_error)
         definition, places = self._properties(TOPIC, members)
         subscriptions = [
             self._subscription(subscription, name or "")
@@ -156,7 +156,7 @@ class _EmulatorForm:
 
     def _subscription(self, node: Node, topic: str) -> DeclaredEntity | None:
         members = self._members(node, ["Name", "Properties", "Rules"])
-        name = self._name(node, members, wrong_subscription_name)
+        name = self._name(node, members, subscription_name_error)
         definition, places = self._properties(SUBSCRIPTION, members)
         rules = [self._rule(rule) for rule in items(members.get("Rules"), self._report)]
         if rules:  # if rules are listed, the default rule that matches everything is not wanted
@@ -167,7 +167,7 @@ class _EmulatorForm:
 
     def _rule(self, node: Node) -> RuleDefinition | None:
         members = self._members(node, ["Name", "Properties"])
-        name = self._name(node, members, wrong_rule_name)
+        name = self._name(node, members, rule_name_error)
         given = self._required(node, members, "Properties")
         if given is None:
             return None

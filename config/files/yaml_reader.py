@@ -31,11 +31,11 @@ from config.model.definitions import (
 )
 from config.model.names import (
     DEFAULT_NAMESPACE,
+    entity_name_error,
+    namespace_name_error,
+    rule_name_error,
+    subscription_name_error,
     subscription_path,
-    wrong_entity_name,
-    wrong_namespace_name,
-    wrong_rule_name,
-    wrong_subscription_name,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _YamlForm:
 
     def topology(self, root: Node) -> Topology:
         members = self._members(root, TOP_LEVEL)
-        given = list(self._named(members.get("namespaces"), wrong_namespace_name))
+        given = list(self._named(members.get("namespaces"), namespace_name_error))
         # Entities at the top level belong to the namespace that is used for any host name.
         top = {name: members[name] for name in _NAMESPACE_MEMBERS if name in members}
         if top or not given:
@@ -91,14 +91,14 @@ class _YamlForm:
 
     def _namespace(self, members: Mapping[str, Node]) -> dict[str, EntityDefinition]:
         declared: list[DeclaredEntity] = []
-        for name, node in self._named(members.get("queues"), wrong_entity_name):
+        for name, node in self._named(members.get("queues"), entity_name_error):
             default = QueueDefinition(lock_duration_ms=self._limits.lock_duration_default_ms)
             queue, places, rest = self._properties(default, node, ["authorization_rules"])
             rules = self._authorization_rules(rest.get("authorization_rules"))
             declared.append(
                 DeclaredEntity(name, replace(queue, authorization_rules=rules), node, places)
             )
-        for name, node in self._named(members.get("topics"), wrong_entity_name):
+        for name, node in self._named(members.get("topics"), entity_name_error):
             declared += self._topic(name, node)
         return assemble(declared, self._limits, self._report)
 
@@ -109,7 +109,7 @@ class _YamlForm:
         rules = self._authorization_rules(rest.get("authorization_rules"))
         yield DeclaredEntity(name, replace(topic, authorization_rules=rules), node, places)
         for subscription, its_node in self._named(
-            rest.get("subscriptions"), wrong_subscription_name
+            rest.get("subscriptions"), subscription_name_error
         ):
             default = SubscriptionDefinition(lock_duration_ms=self._limits.lock_duration_default_ms)
             definition, its_places, its_rest = self._properties(default, its_node, ["rules"])
@@ -119,7 +119,7 @@ class _YamlForm:
             yield DeclaredEntity(path, definition, its_node, its_places)
 
     def _rules(self, node: Node) -> Iterator[RuleDefinition]:
-        for name, its_node in self._named(node, wrong_rule_name):
+        for name, its_node in self._named(node, rule_name_error):
             members = self._members(
                 its_node, [*_FILTERS, "parameters", "action", "action_parameters"]
             )
@@ -172,7 +172,7 @@ class _YamlForm:
 
     def _authorization_rules(self, node: Node | None) -> tuple[AuthorizationRule, ...]:
         rules = []
-        for name, rule in self._named(node, wrong_rule_name):
+        for name, rule in self._named(node, rule_name_error):
             members = self._members(rule, ["rights", "primary_key", "secondary_key"])
             if "primary_key" not in members:
                 self._report.mistake(rule, "primary_key is missing")

@@ -29,12 +29,12 @@ def subscription_path(topic: str, subscription: str) -> str:
     return f"{topic}/{SUBSCRIPTIONS}/{subscription}"
 
 
-def wrong_entity_name(name: str, limits: Limits) -> str | None:
+def entity_name_error(name: str, limits: Limits) -> str | None:
     """Returns what is wrong with the name of a queue or topic, or None."""
     return _wrong(name, limits.entity_path_max_characters) or _wrong_path(name)
 
 
-def wrong_address(name: str, limits: Limits) -> str | None:
+def first_use_address_error(name: str, limits: Limits) -> str | None:
     """Returns what is wrong with the address of a queue that is created on first use, or None.
 
     Spaces, commas and quotes are allowed: generic clients use them (go-amqp's own integration tests).
@@ -54,15 +54,15 @@ def _wrong_path(name: str) -> str | None:
     return None
 
 
-def wrong_subscription_name(name: str, limits: Limits) -> str | None:
+def subscription_name_error(name: str, limits: Limits) -> str | None:
     """Returns what is wrong with the name of a subscription, or None."""
     return "'/' is not allowed" if "/" in name else _wrong(name, limits.name_max_characters)
 
 
-wrong_rule_name = wrong_subscription_name
+rule_name_error = subscription_name_error
 
 
-def wrong_namespace_name(name: str, limits: Limits) -> str | None:
+def namespace_name_error(name: str, limits: Limits) -> str | None:
     """Returns what is wrong with the name of a namespace, or None. It is the first label of a host name, or all of it."""
     if not _NAMESPACE.fullmatch(name):
         return "letters, digits, hyphens and dots are allowed, a letter or digit first and last"

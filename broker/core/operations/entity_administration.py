@@ -30,7 +30,7 @@ from config.model.definitions import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from config.model.names import subscription_path, wrong_address
+from config.model.names import first_use_address_error, subscription_path
 from config.model.tier_features import missing_feature
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class EntityAdministration:
         if (
             self._directory.get(path) is None
             and "/$" not in path
-            and wrong_address(path, limits) is None
+            and first_use_address_error(path, limits) is None
             and self._directory.queue_and_topic_count < limits.entities_per_namespace_max
         ):
             definition = QueueDefinition(lock_duration_ms=limits.lock_duration_default_ms)

@@ -23,7 +23,7 @@ from broker.core.entities.stored_definitions import rule_from_json
 from broker.core.entities.subscription import Subscription
 from broker.core.routing.compiled_rule import CompiledRule, compile_rule
 from config.model.limits import RELAXED
-from config.model.names import wrong_rule_name
+from config.model.names import rule_name_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ class RuleAdministration:
         """Add a rule to a subscription, or replace one that it has."""
         subscription = self._subscription(command.path)
         rule = command.rule
-        if (wrong := wrong_rule_name(rule.name, self._limits)) is not None:
+        if (wrong := rule_name_error(rule.name, self._limits)) is not None:
             raise ArgumentError(f"'{rule.name}' cannot be used as the name of a rule: {wrong}.")
         earlier = subscription.rule(rule.name)
         if command.replace and earlier is None:

@@ -138,7 +138,7 @@ class AdministrationApi:
     async def _put_entity(
         self, call: AdministrationRequest, resource: request_paths.EntityResource
     ) -> web.Response:
-        _check_name(resource.path, names.wrong_entity_name(resource.path, self._limits))
+        _check_name(resource.path, names.entity_name_error(resource.path, self._limits))
         description = atom.any_description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES)
         )
@@ -154,7 +154,7 @@ class AdministrationApi:
     async def _put_subscription(
         self, call: AdministrationRequest, resource: request_paths.SubscriptionResource
     ) -> web.Response:
-        wrong = names.wrong_subscription_name(resource.name, self._limits)
+        wrong = names.subscription_name_error(resource.name, self._limits)
         _check_name(resource.name, wrong)
         description = atom.description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES), "SubscriptionDescription"
@@ -162,7 +162,7 @@ class AdministrationApi:
         first_rule = rules_xml.read_default(
             description.child("DefaultRuleDescription"), self._services.now_ms()
         )
-        _check_name(first_rule.name, names.wrong_rule_name(first_rule.name, self._limits))
+        _check_name(first_rule.name, names.rule_name_error(first_rule.name, self._limits))
         initial = SubscriptionDefinition(
             lock_duration_ms=self._limits.lock_duration_default_ms, rules=(first_rule,)
         )
@@ -279,7 +279,7 @@ class AdministrationApi:
     async def _put_rule(
         self, call: AdministrationRequest, resource: request_paths.RuleResource
     ) -> web.Response:
-        _check_name(resource.name, names.wrong_rule_name(resource.name, self._limits))
+        _check_name(resource.name, names.rule_name_error(resource.name, self._limits))
         description = atom.description(
             await request_bodies.read(call.request, atom.BODY_MAX_BYTES), rules_xml.DESCRIPTION
         )
