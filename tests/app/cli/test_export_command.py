@@ -206,7 +206,7 @@ def test_only_the_key_to_everything_sees_everything(capsys):
             assert 401 == status
             assert "TrackingId:" in content["error"]
         assert 1 == main(["export", connection_string(broker, "operator", "operator-key")])
-    assert "key that may do everything" in capsys.readouterr().err
+    assert "key of the whole broker" in capsys.readouterr().err
 
 
 def test_a_form_there_is_not_is_refused():
