@@ -210,7 +210,7 @@ class Connection:
 
     def _grants_changed(self, fewer: bool) -> None:
         if self._authorization.is_authenticated:
-            self._memory.trust()
+            self._memory.use_authenticated_budget()
         if fewer:
             self.check_authorization()
         else:
@@ -247,7 +247,7 @@ class Connection:
             self._nodes.open(properties)
             self._authorization.open(hostname)
             if self._authorization.is_authenticated:
-                self._memory.trust()
+                self._memory.use_authenticated_budget()
         except BrokerError as error:
             self.close(error)
         self._schedule_authorization_check()

@@ -70,8 +70,10 @@ class MemoryBudgets:
 
     def __init__(self, limits: Limits) -> None:
         self.sent_buffers = SentBuffers()
-        self.known = MemoryBudget(limits.held_max_bytes, limits.held_per_connection_max_bytes)
-        self.unknown = MemoryBudget(
+        self.authenticated = MemoryBudget(
+            limits.held_max_bytes, limits.held_per_connection_max_bytes
+        )
+        self.unauthenticated = MemoryBudget(
             limits.held_without_token_max_bytes, limits.held_without_token_per_connection_max_bytes
         )
         """For connections that require a token and have none yet."""
@@ -85,15 +87,15 @@ class HeldMemory:
     ) -> None:
         self._budgets = budgets
         self._close_connection: Callable[[], None] | None = close_connection
-        self._budget = budgets.unknown if needs_token else budgets.known
+        """None after `end`: then the connection is not counted any more."""
+        self._budget = budgets.unauthenticated if needs_token else budgets.authenticated
         self.held_bytes = 0
-        self._is_over = False
         if needs_token:
             self.hold(CONNECTION_BYTES)
 
     def hold(self, size_bytes: int) -> bool:
         """Adds bytes. Returns False if the connection holds too much and must be closed."""
-        if self._is_over:
+        if self._close_connection is None:
             return True  # the connection is closing and is not counted any more
         budget = self._budget
         self.held_bytes += size_bytes
@@ -110,7 +112,7 @@ class HeldMemory:
 
     def release(self, size_bytes: int) -> None:
         """Subtracts bytes."""
-        if self._is_over:
+        if self._close_connection is None:
             return
         self.held_bytes -= size_bytes
         self._budget.used_bytes -= size_bytes
@@ -122,13 +124,13 @@ class HeldMemory:
         """What is kept of sent deliveries, here and on all other connections."""
         return self._budgets.sent_buffers
 
-    def trust(self) -> None:
+    def use_authenticated_budget(self) -> None:
         """Moves the account to the larger budget, because the client has a valid token."""
-        if self._is_over or self._budget is self._budgets.known:
+        if self._close_connection is None or self._budget is self._budgets.authenticated:
             return
         held_bytes = self.held_bytes
         self.release(held_bytes)
-        self._budget = self._budgets.known
+        self._budget = self._budgets.authenticated
         self.hold(held_bytes - CONNECTION_BYTES)
 
     def evict(self) -> None:
@@ -141,13 +143,12 @@ class HeldMemory:
     def end(self) -> None:
         """Subtracts everything, because the connection is closing."""
         self.release(self.held_bytes)
-        self._is_over = True
         self._close_connection = None
 
     @property
     def refusal(self) -> str:
         """The text with which a connection is closed that holds too much."""
-        if self._budget is self._budgets.unknown:
+        if self._budget is self._budgets.unauthenticated:
             return (
                 "Before a token is put, a connection may hold only a few links, sessions and bytes "
                 "of unfinished messages, and all such connections share little room."

@@ -11,6 +11,7 @@ transfer is read completely, and the next ones are compared with its layout.
 from __future__ import annotations
 
 import struct
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,6 +94,15 @@ class Layout(NamedTuple):
     session: IncomingSession
 
 
+class ScanState(Enum):
+    """What the input of a connection begins with."""
+
+    PROTOCOL_HEADER = "protocol header"
+    FRAMES = "frames"
+    UNFRAMED = "unframed"
+    """A frame had an impossible size. Proton refuses it, and where other frames begin is not known."""
+
+
 class FrameScan:
     """Cuts the input of one connection into pieces."""
 
@@ -104,14 +114,13 @@ class FrameScan:
         self._held_bytes = 0
         self._needed_bytes = _PROTOCOL_HEADER_BYTES
         """How many bytes of it must be there before it is inspected again."""
-        self._header_seen = False
-        self._broken = False
+        self._state = ScanState.PROTOCOL_HEADER
         self._layout: Layout | None = None
         """The layout of the link of the last transfer."""
 
     def split(self, data: bytes) -> list[InputPiece]:
         """Returns the bytes to push and the actions between them, in order."""
-        if self._broken:
+        if self._state is ScanState.UNFRAMED:
             # Proton has got a frame that it refuses, and where frames begin is not known any more.
             return [InputBytes(data)]
         held_bytes = self._held_bytes + len(data)
@@ -137,8 +146,8 @@ class FrameScan:
         largest = self._max_frame_size_bytes
         plain = self._sessions.all_plain
         position = 0
-        if not self._header_seen:
-            self._header_seen = True
+        if self._state is ScanState.PROTOCOL_HEADER:
+            self._state = ScanState.FRAMES
             position = _PROTOCOL_HEADER_BYTES
         last_header = len(data) - FRAME_HEADER_BYTES
         while position <= last_header:
@@ -148,7 +157,7 @@ class FrameScan:
                     break
             size, offset, kind, channel = _read_header(data, position)
             if size < FRAME_HEADER_BYTES or size > largest:
-                self._broken = True
+                self._state = ScanState.UNFRAMED
                 return len(data)
             end = position + size
             if end > len(data):

@@ -36,6 +36,7 @@ class BrowsingTurns:
         self._asking: set[BrowsingLink] = set()
         self._waiting: deque[BrowsingLink] = deque()
         self._is_paused = False
+        """The write buffer of the socket is full."""
 
     def request(self, browser: BrowsingLink) -> None:
         """Lets a link peek, now or after others."""
@@ -65,6 +66,7 @@ class BrowsingTurns:
     def resume(self) -> None:
         """Continues after `pause`."""
         self._is_paused = False
+        """The write buffer of the socket is full."""
         self._go_on()
 
     def _go_on(self) -> None:
@@ -99,6 +101,7 @@ class BrowsingLink:
         self._session_id = session_id
         self._from_sequence_number = 0
         self._asking = False
+        """A peek was submitted or waits for others. Not a state of the link: it changes with every peek."""
         self._shown = 0
 
     def begin(self) -> None:

@@ -75,6 +75,8 @@ class ReceivingLink:
         """Transaction ids of the deliveries that the client has settled provisionally, also after a rollback."""
         self._untagged = 0
         self._paused = False
+        """The write buffer of the socket is full. Not a state of the link: it belongs to the connection, and changes
+        while links are attached."""
 
     # --- from the client -----------------------------------------------------------------------
 
@@ -149,6 +151,8 @@ class ReceivingLink:
     def resume(self) -> None:
         """Submits the credit again."""
         self._paused = False
+        """The write buffer of the socket is full. Not a state of the link: it belongs to the connection, and changes
+        while links are attached."""
         self._offer_credit(self._engine.draining(self._link))
 
     def _offer_credit(self, drain: bool) -> None:

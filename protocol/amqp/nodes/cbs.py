@@ -51,6 +51,7 @@ class CbsNode:
         self._refusals = refusals
         self._is_python_sdk = False
         self._is_java_sdk = False
+        """Two facts about the client's software, known from its open on. See `_check_entity`."""
 
     def recognise(self, properties: Mapping[str, object]) -> None:
         """Takes the properties of the client's open, which name its software."""

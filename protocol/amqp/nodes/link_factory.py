@@ -90,6 +90,7 @@ class LinkFactory:
         self._intake = RequestIntake()
         self.browsing = BrowsingTurns()
         self._spells_session_ids = False
+        """The client compares session ids by case, see `session_filters.py`. Known from its open on."""
         self._management: dict[str, ManagementNode] = {}
         self._cbs = CbsNode(
             authorization, grants_changed, has_entity, self._respond, context.sources.refusals

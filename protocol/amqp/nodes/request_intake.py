@@ -28,6 +28,7 @@ class RequestIntake:
         self._held: deque[Request] = deque()
         self._held_bytes = 0
         self._is_starting = False
+        """Waiting requests are being started. A request that is answered at once must not start others inside."""
 
     def take(self, request: Request) -> None:
         """Starts a request now, or later when there is room for its answer."""

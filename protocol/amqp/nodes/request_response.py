@@ -222,7 +222,9 @@ class ResponseLink:
         self._presettled = presettled
         self._waiting: deque[tuple[Request, bytes]] = deque()
         self._is_paused = False
+        """The write buffer of the socket is full."""
         self._is_sending = False
+        """`on_flow` is running. It must not run a second time inside, see there."""
         self._count = 0
 
     def attach(self) -> None:

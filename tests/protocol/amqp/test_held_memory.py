@@ -61,7 +61,7 @@ def test_the_connection_that_holds_most_makes_room_for_others():
     assert large.hold(800)
     assert other.hold(300)
     assert ["large"] == evicted
-    assert 400 == budgets.known.used_bytes
+    assert 400 == budgets.authenticated.used_bytes
     assert not other.hold(700), "nobody holds more than the one that asks"
     assert ["large"] == evicted
 
@@ -72,10 +72,10 @@ def test_a_connection_that_is_over_counts_no_more():
     memory.hold(100)
     memory.end()
     memory.release(100)
-    memory.trust()
-    assert 0 == budgets.known.used_bytes == budgets.unknown.used_bytes
-    assert not budgets.known.holders
-    assert not budgets.unknown.holders
+    memory.use_authenticated_budget()
+    assert 0 == budgets.authenticated.used_bytes == budgets.unauthenticated.used_bytes
+    assert not budgets.authenticated.holders
+    assert not budgets.unauthenticated.holders
 
 
 # --- before a token ----------------------------------------------------------------------------------
@@ -134,22 +134,22 @@ def test_a_token_opens_the_whole_budget():
     for number in range(10, 400):
         frames += client.say(amqp_frames.attach_receiver(f"{number}", number, "orders"))
     assert close_of(frames) is None
-    assert 392 * LINK_BYTES + SESSION_BYTES == broker.memory.known.used_bytes
-    assert 0 == broker.memory.unknown.used_bytes
+    assert 392 * LINK_BYTES + SESSION_BYTES == broker.memory.authenticated.used_bytes
+    assert 0 == broker.memory.unauthenticated.used_bytes
 
 
 def test_a_key_in_sasl_plain_opens_the_whole_budget():
     broker = broker_with("strict")
     broker.connect(plain=(ROOT_NAME, ROOT_KEY))
-    assert 0 == broker.memory.unknown.used_bytes
-    assert SESSION_BYTES == broker.memory.known.used_bytes
+    assert 0 == broker.memory.unauthenticated.used_bytes
+    assert SESSION_BYTES == broker.memory.authenticated.used_bytes
 
 
 def test_a_wrong_token_opens_nothing():
     broker = broker_with("strict")
     client = broker.connect()
     assert 401 == client.authenticate("", ROOT_NAME, "wrong")[0]
-    assert 0 == broker.memory.known.used_bytes
+    assert 0 == broker.memory.authenticated.used_bytes
 
 
 def test_clients_without_a_token_share_little_and_do_not_shut_others_out():
@@ -158,7 +158,7 @@ def test_clients_without_a_token_share_little_and_do_not_shut_others_out():
     hoarders = [broker.connect() for _ in range(10)]
     for hoarder in hoarders:
         hoard_tokens(hoarder, 2)
-    assert broker.memory.unknown.used_bytes <= 20 * CONNECTION_BYTES
+    assert broker.memory.unauthenticated.used_bytes <= 20 * CONNECTION_BYTES
     client = broker.connect()
     assert 202 == client.authenticate("", ROOT_NAME, ROOT_KEY)[0]
     assert client.attach_sender("orders") is None
@@ -191,22 +191,22 @@ def test_a_closed_connection_gives_back_what_it_held():
     client = broker.connect()
     client.say(amqp_frames.begin_frame(1), amqp_frames.attach_sender(address="orders"))
     client.say(amqp_frames.transfer(0, PART, more=True))
-    assert 2 * SESSION_BYTES + LINK_BYTES + len(PART) == broker.memory.known.used_bytes
+    assert 2 * SESSION_BYTES + LINK_BYTES + len(PART) == broker.memory.authenticated.used_bytes
     client.connection.lost()
-    assert 0 == broker.memory.known.used_bytes
+    assert 0 == broker.memory.authenticated.used_bytes
 
 
 def test_links_and_sessions_are_given_back_when_they_end():
     broker = broker_with()
     client = broker.connect()
-    before = broker.memory.known.used_bytes
+    before = broker.memory.authenticated.used_bytes
     for _ in range(3):
         client.say(
             amqp_frames.begin_frame(1), amqp_frames.attach_sender(address="orders", channel=1)
         )
         client.say(amqp_frames.transfer(0, PART, more=True, channel=1))
         client.say(amqp_frames.frame("end", channel=1))
-        assert before == broker.memory.known.used_bytes
+        assert before == broker.memory.authenticated.used_bytes
 
 
 @pytest.mark.parametrize("name", ["attach", "begin", "open", "flow"])
