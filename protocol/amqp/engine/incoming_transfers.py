@@ -98,7 +98,7 @@ class IncomingTransfers:
         unsettled = link.unsettled
         may_send_settled = link.may_send_settled
         unconfirmed = link.unconfirmed
-        attached = LinkState.ATTACHED
+        is_ready = link.is_attached and link.partial is None  # changes only in the calls below
         buffer, view, read_bytes = copy_buffer.memory, copy_buffer.view, self._read_bytes
         plain = group_kind = KINDS[False, batch]
         transactional = self._sessions.transactional
@@ -112,12 +112,7 @@ class IncomingTransfers:
             _pop_event(collector)
             if delivery:
                 size = _link_recv(pointer, buffer, read_bytes)
-                if (
-                    0 < size < read_bytes
-                    and link.partial is None
-                    and link.state is attached
-                    and not _is_partial(delivery)
-                ):
+                if is_ready and 0 < size < read_bytes and not _is_partial(delivery):
                     payload = view[0:size]
                     _link_advance(pointer)
                     unsettled[delivery] = delivery
@@ -131,6 +126,7 @@ class IncomingTransfers:
                             link.received += len(deliveries)
                             self._handler.on_transfers(link, deliveries, payloads, group_kind)
                             deliveries, payloads = [], []
+                            is_ready = link.is_attached
                         group_kind = kind
                     deliveries.append(delivery)
                     payloads.append(payload)
@@ -142,6 +138,7 @@ class IncomingTransfers:
                     violation = self._take_piece(link, delivery, size, batch=batch)
                     if violation is not None:
                         return violation
+                    is_ready = link.is_attached and link.partial is None
             event = _peek_event(collector)
             if not event or _event_type(event) != _DELIVERY or _event_link(event) != pointer:
                 break
