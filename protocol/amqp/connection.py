@@ -31,7 +31,6 @@ from protocol.amqp.nodes.coordinator import CoordinatorLink
 from protocol.amqp.nodes.link_factory import LinkFactory
 from protocol.amqp.nodes.management import ManagementNode
 from protocol.amqp.nodes.request_response import ResponseLink
-from protocol.amqp.outcome_mapping import wire_error
 from protocol.amqp.sasl import SaslServer
 from protocol.identity import NEVER_MS
 from protocol.repeated_events import repeats
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from protocol.amqp.connection_services import ConnectionServices
     from protocol.amqp.engine.attach import Attach
-    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind, WireError
+    from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
     from protocol.amqp.engine.outcomes import Outcome
 
 log = structlog.get_logger("peeklock.amqp")
@@ -88,10 +87,11 @@ class Connection:
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ReceivingLink] = WeakSet()
         """Receivers that are detached. The core refers to them as long as they have locks."""
+        self._context = LinkContext(
+            self._engine, self._commands.submit, services.touch, self._limits, services.sources
+        )
         self._nodes = LinkFactory(
-            LinkContext(
-                self._engine, self._commands.submit, services.touch, self._limits, services.sources
-            ),
+            self._context,
             self._authorization,
             self._commands.submit_later,
             self._grants_changed,
@@ -162,7 +162,7 @@ class Connection:
     def close(self, error: BrokerError) -> None:
         """Closes the connection with an error, and detaches its links from the core."""
         self._drop_everything(connection_lost=False)
-        self._engine.close(self._wire_error(error, operation="close connection"))
+        self._engine.close(self._context.refuse(error, operation="close connection"))
 
     def _evict(self) -> None:
         """Closes this connection to free memory, because it holds more than any other."""
@@ -262,7 +262,7 @@ class Connection:
             peer = self._nodes.attach(link, attach)
         except BrokerError as error:
             address = attach.target_address if attach.is_receiver else attach.source_address
-            refusal = self._wire_error(
+            refusal = self._context.refuse(
                 error, entity=address or "", operation="attach", host=link.host
             )
             self._engine.refuse(link, refusal)
@@ -358,12 +358,6 @@ class Connection:
             reason=description,
         )
 
-    def _wire_error(
-        self, error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
-    ) -> WireError:
-        refusals = self._services.sources.refusals
-        return wire_error(refusals.refuse(error, entity=entity, operation=operation, host=host))
-
     # --- links -----------------------------------------------------------------------------------
 
     def _end(self, link: EngineLink, error: BrokerError) -> None:
@@ -371,7 +365,7 @@ class Connection:
         peer = self._peers.get(link)
         self._forget([link])
         path = getattr(peer, "path", "")
-        self._engine.detach(link, self._wire_error(error, entity=path, operation="link ended"))
+        self._engine.detach(link, self._context.refuse(error, entity=path, operation="link ended"))
         if peer is not None:
             peer.on_detach()
 
