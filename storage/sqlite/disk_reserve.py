@@ -23,21 +23,21 @@ class DiskReserve:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._is_taken = False
+        self._is_reserved = False
 
-    def take(self) -> None:
+    def reserve(self) -> None:
         """Creates the reserve if there is space for it."""
-        self._is_taken = self._path.exists()
+        self._is_reserved = self._path.exists()
         size_bytes = self._size_bytes()
-        if self._is_taken or self.free_bytes < 2 * size_bytes:
+        if self._is_reserved or self.free_bytes < 2 * size_bytes:
             return
         with suppress(OSError), self._path.open("xb") as file:
             os.posix_fallocate(file.fileno(), 0, size_bytes)
-            self._is_taken = True
+            self._is_reserved = True
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         """Releases the reserve, because the disk is full, for operations that free space."""
-        self._is_taken = False
+        self._is_reserved = False
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -47,10 +47,10 @@ class DiskReserve:
         `free_inside_bytes` is free space inside the file of the store: new messages are written there without
         growing the file, and only the log needs space on the disk.
         """
-        if not self._is_taken:
-            self.take()
+        if not self._is_reserved:
+            self.reserve()
         size_bytes = self._size_bytes()
-        if self._is_taken and self.free_bytes >= size_bytes:
+        if self._is_reserved and self.free_bytes >= size_bytes:
             return False
         return free_inside_bytes < 2 * size_bytes or self.free_bytes < size_bytes // 2
 

@@ -113,7 +113,7 @@ class SqliteStore:
                 self._shrink_if_drained(writer)
                 self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
                 self._reader = self._connect(_READING_PRAGMAS)
-            self._reserve.take()
+            self._reserve.reserve()
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -198,7 +198,7 @@ class SqliteStore:
                 self._undo(writer)
                 self._log.discard_uncommitted()
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                    self._reserve.give_up()
+                    self._reserve.release()
                 raise
         self._check_files()
         # The commit is durable. No error from here on may be reported as a failed commit.

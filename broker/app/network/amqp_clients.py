@@ -79,10 +79,10 @@ class AmqpClients:
         self.connections_total += 1
         return transport
 
-    def open_websocket(self, wire: asyncio.Transport) -> AmqpTransport:
+    def open_websocket(self, stream: asyncio.Transport) -> AmqpTransport:
         """Returns a transport over a WebSocket, which is an `asyncio.Transport`."""
         transport = self.new_transport()
-        transport.begin(wire, "websocket")
+        transport.begin(stream, "websocket")
         return transport
 
     def _connect(self, transport: AmqpTransport, peer_name: str) -> Connection | None:
