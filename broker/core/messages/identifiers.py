@@ -1,7 +1,6 @@
-"""Numbers and tokens that must never come twice.
+"""Ids of messages and entities, and lock tokens. None is ever used twice.
 
-Owns the counters for message and entity ids, and the slicing of random bytes into lock tokens; the
-random bytes themselves come from outside.
+The random bytes of lock tokens come from outside.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class MessageIds:
         self.next_entity_id = 1
 
     def take_messages(self, count: int) -> int:
-        """Reserve consecutive message ids; the first of them."""
+        """Reserve consecutive message ids. Returns the first."""
         first = self.next_message_id
         self.next_message_id = first + count
         return first
@@ -37,13 +36,13 @@ class MessageIds:
         return entity_id
 
     def skip(self, *, message_id: int = 0, entity_id: int = 0) -> None:
-        """Never give out these or lower ones: they are in the store."""
+        """Never use these or lower ids: the store has them."""
         self.next_message_id = max(self.next_message_id, message_id + 1)
         self.next_entity_id = max(self.next_entity_id, entity_id + 1)
 
 
 def lock_tokens(random_bytes: Callable[[int], bytes]) -> Callable[[], bytes]:
-    """A source of 16-byte tokens that asks for randomness in bulk: `lock_tokens(os.urandom)`."""
+    """Returns a function that creates 16-byte tokens. It reads random bytes for many at once."""
 
     def tokens() -> Iterator[bytes]:
         while True:

@@ -1,6 +1,6 @@
-"""Messages as rows of the store, and back.
+"""Converts messages to rows of the store and back.
 
-Owns the order of the columns; the queue decides when a row is written.
+The order of the columns is defined here. Queues decide when a row is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STATES = {int(state): state for state in MessageState}
 
 
 def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
-    """One row a message, as it is now, in the queue it is in now."""
+    """Returns the row of each message, with its present queue."""
     make = tuple.__new__  # a NamedTuple's own constructor takes twice as long
     rows = []
     changes: MessageChanges | None = None
@@ -56,7 +56,7 @@ def rows_of(messages: Iterable[Message]) -> list[MessageRow]:
 
 
 def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
-    """The messages rows remember; bodies stay in the store, their queue is up to the caller."""
+    """Returns the messages of rows. They have no body and no queue yet."""
     new = Message.__new__
     active = MessageState.ACTIVE
     messages = []
@@ -101,8 +101,9 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
 
 
 def messages_as_sent(rows: Iterable[SentRow]) -> list[Message]:
-    """As `messages_from`, of messages to which nothing has happened. Written out beside it: a call
-    for what both do would be made a million times at some starts."""
+    """Returns the messages of rows that have not changed since they were sent. Repeats code of
+    `messages_from`, because a call of a shared function for each of a million messages takes too
+    long at start."""
     new = Message.__new__
     active = MessageState.ACTIVE
     messages = []

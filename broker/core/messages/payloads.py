@@ -1,8 +1,8 @@
-"""Which bodies are in memory, which are only in the store, and how many messages share one.
+"""The bodies of messages: which are in memory, which are only in the store, and how many messages
+share one.
 
-Owns the budget, the reference counts and the reading back; the order of delivery is the dispatcher's.
-A body leaves memory only once its record is on its way to the store. A delivery that is on its way to
-a receiver has its own reference to it.
+A body leaves memory only after its record was passed to the store. A delivery has its own reference
+to the body.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 MESSAGES_MAX = 100_000
-"""How many messages are in memory before those that only wait are kept in the small form. Each takes
-about three hundred bytes besides its body."""
+"""How many messages are in memory before waiting messages are packed (`packed_messages.py`). Each
+takes about three hundred bytes besides its body."""
 
 
 class Payloads:
@@ -42,19 +42,19 @@ class Payloads:
         self.messages_max = MESSAGES_MAX
         self.resident_bytes = 0
         self.message_count = 0
-        """How many messages there are that are not packed."""
+        """The number of messages that are not packed."""
         self.any_paged = False
-        """Whether any body has ever been left to the store: until then nobody need look."""
+        """Whether a body has ever left memory. Until then no body has to be read."""
         self.references: dict[int, int] = {}
-        """How many messages refer to a payload; only those that were ever shared are listed."""
+        """How many messages refer to a payload. Only payloads that were shared are listed."""
         self.wanted: dict[Message, None] = {}
-        """Messages whose bodies a request waits for, or has and waits for others."""
+        """Messages whose bodies a waiting request needs."""
         self._awaited: dict[int, list[Message]] = {}
         """Messages that get their body when this payload id is loaded."""
 
     @property
     def over_budget(self) -> bool:
-        """Whether what need not be in memory should leave it."""
+        """Whether bodies and messages that are not needed should leave memory."""
         return self._budget_bytes is not None and (
             self.resident_bytes > self._budget_bytes or self.message_count > self.messages_max
         )
@@ -65,12 +65,12 @@ class Payloads:
         return self._budget_bytes is not None and self.message_count > self.messages_max
 
     def are_awaited(self, messages: Iterable[Message]) -> bool:
-        """Whether the body of one of these is being read."""
+        """Returns whether the body of one of these messages is being read."""
         awaited = self._awaited
         return bool(awaited) and any(message.payload_id in awaited for message in messages)
 
     def release(self, messages: Sequence[Message]) -> list[int]:
-        """These messages are gone: the payload ids that nothing refers to any more."""
+        """Messages are deleted. Returns the payload ids that no message refers to any more."""
         references = self.references
         resident = 0
         unreferenced = []
@@ -91,26 +91,26 @@ class Payloads:
         return unreferenced
 
     def share(self, payload_id: int, copies: int) -> None:
-        """So many more messages refer to this payload."""
+        """Count more messages that refer to this payload."""
         self.references[payload_id] = self.references.get(payload_id, 0) + copies
 
     def evict(self, message: Message) -> None:
-        """Leave the body to the store."""
+        """Remove a body from memory. The store has it."""
         self.any_paged = True
         self.resident_bytes -= message.size
         message.body = None
         message.annotations = b""
 
     def evict_delivered(self, messages: Iterable[Message]) -> None:
-        """Leave bodies to the store that are on their way to a receiver. Those that a request waits for
-        stay: else reads for the one and deliveries could take turns for ever."""
+        """Remove bodies of delivered messages from memory. Bodies that a request waits for stay:
+        otherwise reads for the request and deliveries could alternate forever."""
         wanted = self.wanted
         for message in messages:
             if message not in wanted:
                 self.evict(message)
 
     def request(self, messages: Iterable[Message], turn: Turn) -> None:
-        """Read bodies back; each is asked for once, however many wait for it."""
+        """Request bodies from the store. Each is requested once, even if several messages share it."""
         needed = []
         for message in messages:
             waiting = self._awaited.get(message.payload_id)
@@ -123,7 +123,7 @@ class Payloads:
             turn.effects.append(PayloadsNeeded(needed))
 
     def loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> list[Message]:
-        """Give bodies to the messages that wait for them; those messages."""
+        """Give loaded bodies to their messages. Returns these messages."""
         filled = []
         for payload_id, payload in payloads.items():
             for message in self._awaited.pop(payload_id, ()):

@@ -13,15 +13,15 @@ _ONLY_THEMSELVES = "\u0131\u017f"
 
 
 def session_key(session_id: str) -> str:
-    """A key that is equal for all spellings of one session id."""
+    """Returns a key that is equal for all spellings of a session id."""
     if session_id.isascii():
         return session_id.upper()
     return "".join(map(_simple_upper, session_id))
 
 
 def _simple_upper(character: str) -> str:
-    """The uppercase form that is one character. Python only has the full mapping: where that is
-    longer, a simple one, if there is one, is the titlecase form (Greek iota subscripts)."""
+    """Returns the uppercase form that is one character. Python has only the full mapping. If that
+    is longer, the titlecase form is the simple mapping, if there is one (Greek iota subscripts)."""
     if character in _ONLY_THEMSELVES:
         return character
     for form in (character.upper(), character.title()):

@@ -1,8 +1,7 @@
-"""Work that concerns too many messages to be done in one turn: it is done in parts, one a tick.
+"""Work on too many messages for one turn. It is done in parts, one in each tick.
 
-Owns what is left to do and in which order; what a part does is said by whoever put it here. Of one
-queue nothing overtakes: what falls due later waits behind what fell due before. Queues take turns.
-While a queue has work here it delivers nothing and answers no request, so nobody sees it half done.
+The work of one queue is done in the order in which it became due. Queues take turns. While a queue
+has work here, it delivers nothing and answers no requests, so clients never see it half done.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ if TYPE_CHECKING:
     """Of a queue and messages in the order of their numbers, or blocks of them in their small form."""
 
 PART_MESSAGES = 1_024
-"""How many messages one part concerns, and how many that are due a turn acts on before the rest
-waits: some five milliseconds of work."""
+"""How many messages one part processes, and how many due messages one turn processes before the
+others have to wait. About five milliseconds of work."""
 _MOMENT = attrgetter("at_ms")
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class Work(Protocol):
-    """Something to be done in parts."""
+    """Work that is done in parts."""
 
     def do_part(self, count: int, turn: Turn) -> bool:
-        """Do as much as concerns so many messages; False when nothing is left."""
+        """Process so many messages. Returns False if nothing is left."""
 
 
 class PendingMessages:
-    """Messages of one queue that the same thing happens to at the same moment, in order."""
+    """Messages of one queue for which one action is due at one moment, in order."""
 
     __slots__ = ("_act", "_done", "_messages", "_queue", "at_ms", "weight")
 
@@ -73,7 +72,7 @@ class PendingMessages:
 
 
 class Backlog:
-    """What is left to do, by queue."""
+    """The remaining work, by queue."""
 
     __slots__ = ("_forwarded", "_others", "_queues", "_spent", "forwarded_max", "part_messages")
 
@@ -81,12 +80,12 @@ class Backlog:
         self.part_messages = PART_MESSAGES
         self._queues: dict[Queue, deque[PendingMessages]] = {}
         self._others: deque[Work] = deque()
-        """Work that no queue waits for: what it concerns is gone for everybody."""
+        """Work that no queue waits for, such as deleting the messages of a deleted queue."""
         self._spent = 0
-        """How many messages were acted on in this turn."""
+        """How many messages this turn has processed."""
         self.forwarded_max = PART_MESSAGES
         self._forwarded = 0
-        """How many messages were forwarded in this dispatch, as copies on subscriptions."""
+        """How many messages this dispatch has forwarded, counting copies on subscriptions."""
 
     def __bool__(self) -> bool:
         return bool(self._queues or self._others)
@@ -95,24 +94,24 @@ class Backlog:
         return queue in self._queues
 
     def new_turn(self) -> None:
-        """Another turn may act on as much again."""
+        """Begin a turn."""
         self._spent = 0
         self._forwarded = 0
 
     def may_act(self, message_count: int) -> bool:
-        """Whether this turn may act on so many more, which are counted then."""
+        """Returns whether this turn may process so many more messages, and counts them if so."""
         if self._spent + message_count > self.part_messages:
             return False
         self._spent += message_count
         return True
 
     def may_forward(self, copies: int) -> int:
-        """How many messages may still be forwarded in this turn, with so many copies of each."""
+        """Returns how many more messages this turn may forward if each becomes so many copies."""
         room = (self.forwarded_max - self._forwarded) // copies
         return room if self._forwarded else max(1, room)
 
     def forwarded(self, message_count: int) -> None:
-        """So many, copies included, were forwarded or refused."""
+        """Count messages that were forwarded or refused, including copies."""
         self._forwarded += message_count
 
     def act(
@@ -126,9 +125,8 @@ class Backlog:
         weight: int = 1,
         merge: bool = False,
     ) -> bool:
-        """Act on messages now, unless they are too many or others of their queue wait; False if they
-        have to wait. With a weight, each of them stands for so many. With `merge`, they are acted on
-        in the order of their numbers with others to which the same happens at the same moment."""
+        """Process messages now, or later if they are too many or earlier work of their queue waits.
+        Returns False if they have to wait."""
         waiting = self._queues.get(queue)
         if waiting is None:
             if self.may_act(weight * len(messages)):
@@ -142,17 +140,16 @@ class Backlog:
         return False
 
     def add(self, work: Work) -> None:
-        """Do this when there is time."""
+        """Add work that is done after the work of queues."""
         self._others.append(work)
 
     def discard(self, queue: Queue) -> None:
-        """The queue is gone: nothing is left to do there."""
+        """Discard the work of a deleted queue."""
         if self._queues.pop(queue, None) is not None:
             queue.overdue_ms = 0
 
     def run_next_part(self, turn: Turn, act_on_due: Callable[[], None]) -> None:
-        """Do one part, of queues before others. Acting on what stands for many messages brings those
-        among what is due, from where `act_on_due` puts them here."""
+        """Do one part. The work of queues comes first."""
         count = self.part_messages - self._spent
         if count <= 0:
             return

@@ -1,8 +1,7 @@
-"""Everything that will fall due: one calendar for all queues of a namespace.
+"""The deadlines of a namespace: a heap of times, and the items of each time.
 
-Owns the times and what waits for them; what happens then is decided by whoever put it there.
-Items that share a moment share a bucket, in the order they came; what is taken out leaves nothing
-behind.
+Items with the same time share a bucket, in the order in which they were added. Removing an item
+leaves nothing behind. `operations/due_actions.py` acts on items that are due.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _STALE_TIMES_ALLOWED = 64
 
 
 class Due(IntEnum):
-    """What can fall due. At one moment the kinds come in this order."""
+    """The kinds of deadlines. At one moment they are due in this order."""
 
     SESSION_LOCK = 0
     MESSAGE_LOCK = 1
@@ -32,17 +31,18 @@ class Due(IntEnum):
 
 
 class Deadlines:
-    """A heap of distinct moments, and a bucket of items by kind for each."""
+    """A heap of distinct times, with a bucket of items by kind for each."""
 
     __slots__ = ("_buckets", "_moments")
 
     def __init__(self) -> None:
         self._moments: list[int] = []
-        """A heap. May hold moments whose bucket is gone; they are skipped, and swept when many."""
+        """A heap. It may contain times without a bucket. They are skipped, and removed when there
+        are many."""
         self._buckets: dict[int, dict[Due, dict[Any, None]]] = {}
 
     def add(self, kind: Due, at_ms: int, items: Iterable[object]) -> None:
-        """Items, none of them waiting for this moment yet, fall due at a time."""
+        """Add items that are due at a time. None of them may be there yet."""
         bucket = self._buckets.get(at_ms)
         if bucket is None:
             self._buckets[at_ms] = {kind: dict.fromkeys(items)}
@@ -55,7 +55,7 @@ class Deadlines:
             waiting.update(dict.fromkeys(items))
 
     def discard(self, kind: Due, at_ms: int, items: Iterable[object]) -> None:
-        """Items no longer wait for this moment; those that never did are ignored."""
+        """Remove items of a time. Items that are not there are ignored."""
         bucket = self._buckets.get(at_ms)
         if bucket is None:
             return
@@ -75,7 +75,7 @@ class Deadlines:
             heapify(self._moments)
 
     def earliest_ms(self) -> int | None:
-        """The next moment anything waits for."""
+        """Returns the earliest time with an item, or None."""
         moments = self._moments
         while moments:
             if moments[0] in self._buckets:
@@ -84,8 +84,8 @@ class Deadlines:
         return None
 
     def take_due(self, now_ms: int) -> Iterator[tuple[int, Due, Collection[Any]]]:
-        """Take out what is due, earliest first, and say since when; what is added meanwhile is
-        seen too."""
+        """Remove and return due items with their times, earliest first. Includes items that are
+        added meanwhile."""
         while (at_ms := self.earliest_ms()) is not None and at_ms <= now_ms:
             heappop(self._moments)
             bucket = self._buckets.pop(at_ms)

@@ -1,7 +1,6 @@
-"""Duplicate detection: the message ids an entity has seen within its window.
+"""Duplicate detection: the message ids that an entity has seen within its window.
 
-Owns the window only; what identifies a message is read by whoever asks. An id is forgotten exactly
-when its time is over, though the store may hear of it a little later.
+An id counts until exactly the end of its time. The store may delete it a little later.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SWEEPS_PER_WINDOW = 20
 
 
 class DuplicateWindow:
-    """Ids seen, oldest first, each with the time until which it counts."""
+    """The seen ids, oldest first, each with the time until which it counts."""
 
     __slots__ = ("_context", "_entity_id", "_seen", "_sweep_at_ms", "window_ms")
 
@@ -34,7 +33,8 @@ class DuplicateWindow:
         self._sweep_at_ms = 0
 
     def filter_new(self, message_ids: Sequence[str | None], now_ms: int, turn: Turn) -> list[bool]:
-        """For each id, whether it is new; new ones are remembered. A message without id always is."""
+        """Returns for each id whether it is new, and records new ids. A message without an id is
+        always new."""
         seen = self._seen
         until_ms = now_ms + self.window_ms
         fresh: list[bool] = []
@@ -52,12 +52,12 @@ class DuplicateWindow:
         return fresh
 
     def restore(self, message_id: str, until_ms: int) -> None:
-        """Take in an id the store remembers; the oldest come first."""
+        """Add an id from the store. The oldest come first."""
         self._seen[message_id] = until_ms
         self._schedule_sweep(until_ms)
 
     def sweep(self, now_ms: int, turn: Turn) -> None:
-        """Forget what has left the window."""
+        """Remove the ids that have left the window."""
         seen = self._seen
         self._sweep_at_ms = 0
         while seen:
@@ -70,7 +70,7 @@ class DuplicateWindow:
         turn.records.append(MessageIdsForgotten(self._entity_id, now_ms))
 
     def close(self) -> None:
-        """The entity is gone."""
+        """The entity is deleted."""
         self._context.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
 
     def _schedule_sweep(self, oldest_until_ms: int) -> None:

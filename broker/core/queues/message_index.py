@@ -1,7 +1,6 @@
 """The messages of one queue by sequence number.
 
-Owns lookup and ordered walks; knows nothing of locks or delivery. Numbers come in rising
-order, so every block, and the list of blocks, is sorted without being sorted.
+Messages are added with rising numbers, so blocks and the list of blocks are sorted without a sort.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ if TYPE_CHECKING:
     from broker.core.queues.packed_messages import PackedMessages
 
 BLOCK_BITS = 6
-"""Blocks of 64 messages: small enough that thousands of subscriptions can each have an unfinished one,
-large enough that the small form of a block takes little."""
+"""Blocks of 64 messages. Small, because each of thousands of subscriptions can have a block that is
+not full; large enough that a packed block takes little memory."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class MessageIndex:
-    """Blocks of neighbouring numbers, so that a walk can start anywhere, and what waits for
-    long can be packed block by block.
+    """Messages in blocks of neighbouring numbers. A walk can start anywhere, and blocks of waiting
+    messages can be packed.
 
-    One big dict would do for lookup, but finding its first entry after a million deletions at the
-    front means stepping over a million holes.
+    One dict for all messages would be slow: finding its first entry after a million deletions at
+    the front steps over a million empty slots.
     """
 
     __slots__ = ("_keys", "block_bits", "block_size", "blocks", "packed")
@@ -36,14 +35,14 @@ class MessageIndex:
         self.block_bits = block_bits
         self.block_size = 1 << block_bits
         self.blocks: dict[int, dict[int, Message]] = {}
-        """By number >> block_bits. Whoever empties a block calls `drop_block`."""
+        """Blocks by number >> block_bits. The caller that empties a block calls `drop_block`."""
         self.packed: dict[int, PackedMessages] = {}
-        """Blocks in their small form, by the same keys. Each is full."""
+        """Packed blocks, by the same keys. Each is full."""
         self._keys: list[int] = []
-        """Of both."""
+        """The keys of all blocks, sorted."""
 
     def add(self, first_number: int, messages: Sequence[Message]) -> None:
-        """Add messages that carry consecutive numbers, all higher than any before."""
+        """Add messages with consecutive numbers that are higher than all before."""
         start = 0
         count = len(messages)
         while start < count:
@@ -60,7 +59,7 @@ class MessageIndex:
             start = end
 
     def add_rising(self, messages: Sequence[Message]) -> None:
-        """Add messages with rising numbers, gaps between them, all higher than any before."""
+        """Add messages with rising numbers that are higher than all before. There may be gaps."""
         first, last = messages[0].sequence_number, messages[-1].sequence_number
         if last - first == len(messages) - 1:
             self.add(first, messages)
@@ -76,7 +75,7 @@ class MessageIndex:
             block[number] = message
 
     def add_late(self, message: Message) -> None:
-        """Add a message whose number was set aside for it: higher ones may be here already."""
+        """Add a message with a reserved number. Higher numbers may be in use."""
         number = message.sequence_number
         key = number >> self.block_bits
         block = self.blocks.get(key)
@@ -87,18 +86,18 @@ class MessageIndex:
         self.blocks[key] = dict(sorted(block.items()))
 
     def get(self, number: int) -> Message | None:
-        """The message with this number, or None."""
+        """Returns the message with this number, or None."""
         block = self._unpacked(number >> self.block_bits)
         return None if block is None else block.get(number)
 
     def drop_block(self, key: int) -> None:
-        """Forget a block that has become empty."""
+        """Remove an empty block."""
         del self.blocks[key]
         keys = self._keys
         del keys[bisect_left(keys, key)]
 
     def walk(self, from_number: int = 0) -> Iterator[Message]:
-        """All messages from a number on, in order. Nothing may be added or removed meanwhile."""
+        """Returns all messages from a number on, in order. The queue must not change meanwhile."""
         keys = self._keys
         first_key = from_number >> self.block_bits
         for position in range(bisect_left(keys, first_key), len(keys)):
@@ -121,8 +120,8 @@ class MessageIndex:
         return self.blocks.get(key)
 
     def full_block(self, last_number: int) -> list[Message] | None:
-        """The messages of the block that ends with this number; None if it does not end a block, or
-        the block has gaps or is packed already."""
+        """Returns the messages of the block that ends with this number. Returns None if the number
+        does not end a block, or the block has gaps or is packed."""
         if (last_number + 1) & (self.block_size - 1):
             return None
         block = self.blocks.get(last_number >> self.block_bits)
@@ -133,7 +132,7 @@ class MessageIndex:
         return self.packed.get(packed.sequence_number >> self.block_bits) is packed
 
     def pack(self, packed: PackedMessages) -> None:
-        """Have a full block in its small form."""
+        """Replace a full block by its packed form."""
         key = packed.sequence_number >> self.block_bits
         del self.blocks[key]
         self.packed[key] = packed
@@ -145,7 +144,7 @@ class MessageIndex:
         self._keys = sorted([*self._keys, *by_key])
 
     def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
-        """Have the messages of a block again."""
+        """Replace a packed block by its messages."""
         key = packed.sequence_number >> self.block_bits
         del self.packed[key]
         self.blocks[key] = dict(zip(map(_SEQUENCE_NUMBER, messages), messages, strict=True))

@@ -1,6 +1,6 @@
-"""What all queues of a namespace share: calendar, ids, bodies, tokens, limits.
+"""What all queues of a namespace share: deadlines, ids, bodies, lock tokens, limits.
 
-Owns nothing of its own; made once by the namespace and handed to every queue.
+The namespace creates it and passes it to every queue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NamespaceContext:
-    """Injected sources and shared books."""
+    """Injected dependencies and shared state of one namespace."""
 
     reader: MessageReader
     new_lock_token: Callable[[], bytes]
@@ -39,14 +39,16 @@ class NamespaceContext:
     block_bits: int = BLOCK_BITS
     """See `MessageIndex`."""
     counts: Counts = field(default_factory=dict)
-    """Of what concerns no entity, such as an attach to a name that does not exist."""
+    """Counts that belong to no entity, such as an attach to a missing entity."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     backlog: Backlog = field(default_factory=Backlog)
     touched: dict[Dispatcher | Session | Sessions, None] = field(default_factory=dict)
-    """Where credit, messages or receivers have changed: dispatched at the end of the turn."""
+    """Where credit, messages or receivers have changed. They are dispatched at the end of the turn.
+    """
     arrived: list[Message] = field(default_factory=list)
-    """Messages that came in over the budget: unless delivered in this turn, their bodies go."""
+    """Messages that arrived over the memory budget. Their bodies leave memory, unless this turn
+    delivers them."""
     session_state_bytes: int = 0
-    """How large the states of all sessions are, which are in memory."""
+    """The size of all session states, which are in memory."""
     sends_refused: BrokerError | None = None
-    """Why nothing can be stored at present, if so."""
+    """The error for all sends, while nothing can be stored."""

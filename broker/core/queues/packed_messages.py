@@ -1,8 +1,8 @@
-"""Waiting messages in a small form: many of one queue together, a few bytes each.
+"""Packed messages: blocks of waiting messages as columns of numbers, a few bytes for each message.
 
-Owns the form and the way back; the queue decides when. A `Message` with its numbers takes about three
-hundred bytes, and a queue may have millions that only wait, so a block of them is kept as columns of
-numbers. Their bodies are in the store.
+A `Message` takes about three hundred bytes, and a queue may have millions that wait. Most fields of
+consecutive messages are equal or rise evenly, so a block is kept as columns. The bodies are in the
+store. `queue.py` decides when a block is packed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ _STATE, _SESSION_ID, _CHANGES, _SEQUENCE_NUMBER = map(
 class PackedMessages:
     """Messages with consecutive sequence numbers that wait for their first delivery.
 
-    It stands in the place of all of them where messages wait, as a message whose body is not in
-    memory: see `ReadyMessages`. Among the deadlines it stands at the first expiry of one of them.
+    `ReadyMessages` has it at the place of each of its messages, as a message without a body.
     """
 
     __slots__ = ("_changes", "_columns", "count", "expires_at_ms", "queue", "sequence_number")
@@ -62,7 +61,7 @@ class PackedMessages:
     ) -> None:
         self.queue = queue
         self.sequence_number = sequence_number
-        """Of the first."""
+        """The number of the first message."""
         self.count = count
         self.expires_at_ms = expires_at_ms
         """The earliest; 0 for never."""
@@ -70,7 +69,7 @@ class PackedMessages:
         self._changes = changes
 
     def unpack(self) -> list[Message]:
-        """The messages."""
+        """Returns the messages."""
         new = Message.__new__
         active = MessageState.ACTIVE
         queue = self.queue
@@ -120,8 +119,8 @@ class PackedMessages:
 
 
 def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
-    """The small form of messages that wait in this queue under consecutive numbers; None if one of
-    them is not as most are: is locked, belongs to a session, or was changed unlike the others."""
+    """Returns the packed form of waiting messages with consecutive numbers. Returns None if one of
+    them is locked, expires, belongs to a session, or has unusual values."""
     changes = messages[0].changes
     for message in messages:
         if (

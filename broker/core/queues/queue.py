@@ -1,8 +1,8 @@
-"""One queue of messages: an entity's own, or one of its sub-queues.
+"""One queue of messages: the main queue of an entity, or one of its sub-queues.
 
-Owns arriving, waiting and leaving: numbers, counts, expiry, and who gets a lock. What a settlement
-does is in `settlement.py`; who may send here and where a message goes next is the entity's; the
-order of delivery is the dispatcher's. Each message is in exactly one queue and has at most one lock.
+A queue assigns sequence numbers, counts messages, and locks, expires and deletes them.
+`settlement.py` settles them, `dead_lettering.py` dead-letters them, and a `DeliverySource` delivers
+them. Each message is in exactly one queue and has at most one lock.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ class Queue:
         self.path = path
         self.sub_queue = sub_queue
         self.dead_letters: Queue | None = None
-        """Where its dead letters go; None in a sub-queue, which keeps what it has."""
+        """Its dead-letter queue. None for a sub-queue."""
         self.lock_duration_ms = 0
         self.max_delivery_count = 0
-        """0 in a sub-queue: there is no limit."""
+        """0 in a sub-queue, which has no limit."""
         self.default_time_to_live_ms = UNLIMITED_MS
         self.dead_letters_expired = False
         self.index = MessageIndex(context.block_bits)
@@ -116,25 +116,25 @@ class Queue:
         self.is_closed = False
         """Whether its entity is deleted. Its messages may still have to be deleted."""
         self.overdue_ms = 0
-        """Locks and lives that ended up to this moment are over, though not all that follows from it
-        is done: see `backlog.py`. 0 when nothing is left to do."""
+        """Locks and times to live that end until this time have ended, although the backlog still
+        has to process them (`backlog.py`). 0 if nothing is left to do."""
         self.last_sequence_number = 0
         self.count = 0
         self.deferred_count = 0
         self.scheduled_count = 0
         self.size_bytes = 0
         self.counts: Counts = {}
-        """What has happened to its messages so far."""
+        """Its counters, for metrics."""
 
     @property
     def counts_failures(self) -> bool:
-        """Whether failed deliveries count here: in no dead-letter queue."""
+        """Whether failed deliveries are counted. They are not in a dead-letter queue."""
         return self.dead_letters is not None
 
     # --- arrival ----------------------------------------------------------------------------
 
     def store(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Take in messages nobody has stored yet, and have them remembered."""
+        """Store new messages."""
         self._assign_ids(messages)
         self.enqueue(messages, now_ms)
         self._record_stored(messages, turn)
@@ -161,7 +161,7 @@ class Queue:
         turn.records.append(MessagesStored(rows_of(messages), payloads))
 
     def reserve_number(self) -> int:
-        """A sequence number that no message will get."""
+        """Returns a sequence number that `enqueue` will not assign."""
         self.last_sequence_number += 1
         return self.last_sequence_number
 
@@ -170,7 +170,7 @@ class Queue:
         self.last_sequence_number = max(self.last_sequence_number, highest_number)
 
     def enqueue(self, messages: Sequence[Message], now_ms: int) -> None:
-        """Number messages and put them in their places; remembering them is the caller's."""
+        """Add messages and assign their sequence numbers. The caller records them."""
         first = number = self.last_sequence_number + 1
         expires = self.default_time_to_live_ms < UNLIMITED_MS
         expiring: list[Message] = []
@@ -198,7 +198,7 @@ class Queue:
         self.delivery.add_ready(messages)
 
     def enqueue_dead_letters(self, messages: Sequence[Message]) -> None:
-        """Take in dead letters: numbered anew, otherwise as they were when they died."""
+        """Add dead letters. They get new sequence numbers and keep their other fields."""
         first = number = self.last_sequence_number + 1
         size = 0
         for message in messages:
@@ -215,7 +215,7 @@ class Queue:
         self.delivery.add_ready(messages)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Scheduled messages are due: from now on they are as if just sent, newly numbered."""
+        """Activate scheduled messages. They get new sequence numbers, as if they were sent now."""
         self.remove(messages)
         for message in messages:
             message.state = _ACTIVE
@@ -224,7 +224,7 @@ class Queue:
         turn.records.append(MessagesUpdated(rows_of(messages)))
 
     def renumber(self, numbers: Mapping[Message, int], turn: Turn) -> None:
-        """Give scheduled messages the numbers that were set aside for them."""
+        """Give scheduled messages their reserved sequence numbers."""
         changed = [message for message in numbers if message.queue is self]
         self.remove(changed)
         for message in changed:
@@ -287,13 +287,12 @@ class Queue:
         self.usage.add(size)
 
     def offer_for_eviction(self, messages: Sequence[Message]) -> None:
-        """Unless they are delivered in this turn, the store can keep their bodies for now."""
+        """Over the memory budget, remove the bodies of messages that this turn does not deliver."""
         if self.context.payloads.over_budget:
             self.context.arrived += messages
 
     def pack(self, number: int) -> None:
-        """Keep the block of messages that ends with this number in the small form, their bodies in the
-        store, if they only wait."""
+        """Pack the block of messages that ends with this number, if all of them only wait."""
         messages = self.index.full_block(number)
         payloads = self.context.payloads
         if messages is None or self.overdue_ms or payloads.are_awaited(messages):
@@ -312,7 +311,7 @@ class Queue:
             self._watch_expiry((packed,))
 
     def unpack(self, packed: PackedMessages) -> None:
-        """Have messages again that were in the small form."""
+        """Replace packed messages by messages."""
         messages = packed.unpack()
         self.index.unpack(packed, messages)
         self.dispatcher.ready.unpack(packed, messages)
@@ -322,7 +321,8 @@ class Queue:
             self._watch_expiry(messages)
 
     def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
-        """The shorter time counts, the message's or the queue's, and shows on the message."""
+        """Set when messages expire: after the shorter time to live of the message and the queue.
+        The message shows the shorter one."""
         limit_ms = self.default_time_to_live_ms
         for message in messages:
             live_ms = message.time_to_live_ms
@@ -389,7 +389,7 @@ class Queue:
     def deliver(
         self, receiver: Receiver, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> None:
-        """Hand ready messages to a receiver: locked, or gone the moment they are on the wire."""
+        """Deliver ready messages to a receiver: lock them, or delete them in receive-and-delete."""
         if receiver.locks:
             tokens = self.lock(receiver, messages, now_ms)
             until_ms = messages[0].locked_until_ms
@@ -411,13 +411,13 @@ class Queue:
             turn.effects.append(DrainPending(receiver.peer))
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
-        """Lock messages that nobody holds; their tokens, in order."""
+        """Lock unlocked messages. Returns their tokens, in order."""
         if self.delivery.requires_sessions:
             return self.locks.begin(holder, messages, SESSION_MESSAGE_LOCKED_UNTIL_MS, expire=False)
         return self.locks.begin(holder, messages, now_ms + self.lock_duration_ms, expire=True)
 
     def live_tokens(self, tokens: Iterable[bytes]) -> list[bytes]:
-        """Those of these tokens that still hold a lock."""
+        """Returns the tokens whose locks have not ended."""
         locks = self.locks
         if self.is_closed:
             return []
@@ -430,9 +430,9 @@ class Queue:
         return holder.locked[token].locked_until_ms > self.overdue_ms and not holder.lost_locks
 
     def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
-        """Extend locks, all or none; the new ends, in order. Raises if one is lost.
+        """Renew locks, all or none. Returns their new ends, in order. Raises if one is lost.
 
-        A lock under a session's has no end to move: it is the session's lock that is renewed.
+        A message lock under a session lock has no end of its own: the session lock is renewed.
         """
         messages = self.locks.messages(tokens)
         if self.delivery.requires_sessions:
@@ -444,14 +444,14 @@ class Queue:
     # --- leaving ----------------------------------------------------------------------------
 
     def delete(self, messages: Sequence[Message], turn: Turn) -> None:
-        """Forget messages for good."""
+        """Delete messages."""
         self.remove(messages)
         unreferenced = self.context.payloads.release(messages)
         turn.records.append(MessagesDeleted([message.id for message in messages], unreferenced))
 
     def close(self, turn: Turn) -> None:
-        """The entity is deleted, and everything here with it. If that is much, it is deleted in
-        parts: nobody can reach it any more."""
+        """The entity is deleted. Delete all messages, in parts if there are many: no client can
+        reach them."""
         backlog = self.context.backlog
         backlog.discard(self)
         self.is_closed = True
@@ -461,15 +461,16 @@ class Queue:
             backlog.add(self)
 
     def do_part(self, count: int, turn: Turn) -> bool:
-        """Delete the first messages of a queue that is closed, locked or not; False when none is
-        left."""
+        """Delete the first messages of a closed queue, including locked ones. Returns False if none
+        is left."""
         messages = list(islice(self.index.walk(), count))
         self.locks.end([message.lock_token for message in messages if message.lock_token])
         self.delete(messages, turn)
         return bool(self.count)
 
     def remove(self, messages: Sequence[Message]) -> None:
-        """Take unlocked messages out; what becomes of them, and of their bodies, is the caller's."""
+        """Remove unlocked messages from the queue. The caller deletes or moves them and their
+        bodies."""
         blocks, block_bits = self.index.blocks, self.index.block_bits
         expiring: list[Message] = []
         size = 0
@@ -517,7 +518,7 @@ def queue_of(message: Message) -> Queue | None:
 def _group_by(
     messages: Sequence[Waiting], moment_of: Callable[[Waiting], int]
 ) -> dict[int, list[Waiting]]:
-    """Messages by a moment of theirs: most of a batch share it."""
+    """Returns messages by one of their times. Most messages of a batch have the same."""
     moments: dict[int, list[Waiting]] = {}
     for message in messages:
         moments.setdefault(moment_of(message), []).append(message)

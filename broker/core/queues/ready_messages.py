@@ -1,7 +1,7 @@
-"""Messages ready for delivery, in the order of their sequence numbers.
+"""Messages that are ready for delivery, in the order of their sequence numbers.
 
-Owns that order and knows how far ahead bodies must be read back; not who gets the messages.
-What was given back comes before what was never delivered, as its numbers are lower.
+Messages that were put back have lower numbers and come before messages that were never delivered.
+Also decides which bodies are read from the store ahead of delivery.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ READ_AHEAD_MESSAGES = 4_096
 READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
 
 _GONE = Message(b"")
-"""Stands where a message was taken from: in no queue, so it is stepped over."""
+"""Replaces a message that was taken. It is in no queue, so it is skipped."""
 _COMPACT_FROM = 4_096
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class ReadyMessages:
-    """A list with a moving start for arrivals, and a heap for what comes back.
+    """A list with a moving start for new messages, and a heap for messages that were put back.
 
-    Messages that leave their queue while they wait here are not searched for: they have no queue
-    any more, and are stepped over when their turn comes.
+    A message that leaves its queue is not removed from here. It has no queue then, and is skipped.
     """
 
     __slots__ = (
@@ -51,22 +50,22 @@ class ReadyMessages:
         self._in_packed = 0
         """How many more messages there are in `PackedMessages` than these take places."""
         self._head = 0
-        """Where in `_fresh` the next message is."""
+        """The position of the next message in `_fresh`."""
         self._read_ahead_to = 0
-        """Up to where in `_fresh` bodies are in memory or asked for."""
+        """The position in `_fresh` up to which bodies are in memory or requested."""
         self._ahead_bytes = 0
-        """How large the messages up to there are, or a little more: some may have left."""
+        """The size of the messages up to that position. Some of them may have left."""
         self._returned: list[tuple[int, Message]] = []
         self.blocked = False
-        """The last `take` ended at a message whose body is not in memory."""
+        """Whether the last `take` ended at a message whose body is not in memory."""
 
     def __len__(self) -> int:
-        """How many wait; those that left meanwhile are counted until their turn comes."""
+        """Returns how many messages are here, including those that have left their queue."""
         return len(self._fresh) - self._head + self._in_packed + len(self._returned)
 
     @property
     def first(self) -> Message | None:
-        """The next message, or None when nothing waits."""
+        """Returns the next message, or None."""
         returned = self._returned
         while returned:
             if returned[0][1].queue is not None:
@@ -81,17 +80,18 @@ class ReadyMessages:
         return None
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take messages numbered higher than any here."""
+        """Add messages with higher numbers than all here."""
         self._fresh += messages
 
     def put_back(self, messages: Iterable[Message]) -> None:
-        """Take back messages that were taken out, each to its old place."""
+        """Put back messages that were taken, each at its old place."""
         returned = self._returned
         for message in messages:
             heappush(returned, (message.sequence_number, message))
 
     def take(self, count: int, max_bytes: int) -> list[Message]:
-        """Take out the next messages, until there are enough or one has no body in memory."""
+        """Remove and return the next messages, up to a number and size, or up to a message without
+        a body."""
         self.blocked = False
         taken: list[Message] = []
         size = 0
@@ -128,7 +128,7 @@ class ReadyMessages:
         return taken
 
     def take_all(self) -> list[Message]:
-        """Take out every message that waits, whether or not its body is in memory."""
+        """Remove and return all messages, with or without a body."""
         fresh_and_packed = cast("list[object]", self._fresh)
         for packed in [one for one in fresh_and_packed if isinstance(one, PackedMessages)]:
             packed.queue.unpack(packed)
@@ -141,7 +141,7 @@ class ReadyMessages:
         return [message for message in waiting if message.queue is not None]
 
     def to_read_ahead(self) -> list[Message]:
-        """The messages whose bodies should be read back now, before their turn comes."""
+        """Returns the messages whose bodies should be read from the store now."""
         if self.blocked and self._returned and (wanted := self._returned_to_read()):
             return wanted
         if self.blocked or self._read_ahead_to <= self._head:
@@ -172,8 +172,8 @@ class ReadyMessages:
     # --- the small form -------------------------------------------------------------------------
 
     def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
-        """Put the small form in the places of messages; False if they do not all wait here for their
-        first delivery, or their bodies are asked for."""
+        """Replace messages by their packed form. Returns False if they do not all wait here for
+        their first delivery, or their bodies are requested."""
         start = self._position(messages[0].sequence_number)
         end = start + len(messages)
         if start < self._read_ahead_to or self._fresh[start:end] != messages:
@@ -190,7 +190,7 @@ class ReadyMessages:
         )
 
     def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
-        """Put messages back into their places."""
+        """Replace a packed form by its messages."""
         start = self._position(packed.sequence_number)
         self._fresh[start : start + 1] = messages
         self._in_packed -= packed.count - 1
@@ -199,7 +199,8 @@ class ReadyMessages:
         return bisect_left(self._fresh, number, self._head, key=_SEQUENCE_NUMBER)
 
     def _returned_to_read(self) -> list[Message]:
-        """The first of the heap is the next message, and those near its start are not far."""
+        """Returns messages near the start of the heap that have no body. The first is the next
+        message."""
         wanted: list[Message] = []
         size = 0
         for _, message in islice(self._returned, READ_AHEAD_MESSAGES):

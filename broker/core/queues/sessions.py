@@ -1,8 +1,7 @@
-"""Sessions: exclusive locks over groups of messages, and the state kept with each group.
+"""The sessions of a queue: who holds them, who waits for one, and their states.
 
-Owns who holds which session, who waits for one, and session state; message locks inside a session
-are the queue's. A session has at most one holder, and without a holder nothing of it is delivered.
-Ids that differ only by case are one session, which goes by the id that named it first.
+A session has at most one holder, and its messages are delivered only to the holder. Ids that differ
+only in case name the same session, which has the id that was used first.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ if TYPE_CHECKING:
     from broker.core.queues.receiver import Receiver
 
 LOCK_GRACE_MS = 1_000
-"""How long after its announced end a session lock is taken from its holder. Until then everything
-is as before: the holder renews, settles and receives, and nobody else gets the session. The service
-does not detach in the very millisecond either, and receivers that wait exactly the lock time count
-on that; the JavaScript SDK's tests count on a lost session one second after the end."""
+"""How long a session lock lasts after its announced end. Until then the holder can renew, settle
+and receive, and no other receiver gets the session. The service does not detach in the same
+millisecond either, and receivers that wait exactly the lock time rely on that. The JavaScript SDK's
+tests expect a lost session one second after the end."""
 
 PASSED_OVER_MAX = 10
-"""How many sessions go to newer waiters before one goes to the oldest, see `Sessions.dispatch`."""
+"""How many sessions go to newer receivers before one goes to the oldest: see `Sessions.dispatch`.
+"""
 
 
 class SessionWait(NamedTuple):
@@ -53,7 +53,7 @@ class SessionWait(NamedTuple):
     until_ms: int
     timeout_ms: int
     given_before: int
-    """How many sessions had gone to waiting receivers when it came."""
+    """How many sessions had been given to waiting receivers when it began to wait."""
 
 
 class Sessions:
@@ -76,24 +76,24 @@ class Sessions:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._by_id: dict[str | None, Session] = {}
-        """By their own ids, which all messages here have, though their type cannot say so."""
+        """Sessions by id. The key type allows None only because `Message.session_id` does."""
         self._by_key: dict[str, Session] = {}
-        """By `session_key` of their ids."""
+        """Sessions by `session_key` of their ids."""
         self._other_spellings: dict[str, list[str]] = {}
-        """By key: ids under which the store has states that are not, or no longer, the session's.
-        Stores written when case mattered have such."""
+        """By key: other spellings of the id under which the store has a state. Stores from versions
+        that compared ids with case have them."""
         self._available: OrderedDict[Session, None] = OrderedDict()
-        """Unheld sessions with something to deliver, the longest available first: a session that
-        is given back unfinished goes to the end, so that it cannot keep the others waiting."""
+        """Sessions without a holder that have ready messages, longest available first. A session
+        that its holder returns goes to the end, so that other sessions get their turn."""
         self._waiting: dict[Receiver, SessionWait] = {}
-        """Receivers that want any session, the first to come first."""
+        """Receivers that wait for the next available session, oldest first."""
         self._given = 0
-        """How many sessions have gone to receivers that waited for any."""
+        """How many sessions have been given to waiting receivers."""
         self.state_count = 0
         self.state_bytes = 0
 
     def get(self, session_id: str) -> Session | None:
-        """The session, if it exists."""
+        """Returns the session, or None."""
         return self._by_id.get(session_id) or self._by_key.get(session_key(session_id))
 
     # --- messages ---------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Sessions:
                 self._forget_if_empty(session)
 
     def of(self, message: Message) -> Session:
-        """The session a message of the queue belongs to."""
+        """Returns the session of a message in the queue."""
         return self._by_id[message.session_id]
 
     @property
@@ -251,9 +251,9 @@ class Sessions:
         self._stop_waiting(receiver)
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
-        """Give available sessions to those who wait for any: to the newest, since an old wait may
-        be what a dead worker left behind; but not past one that has seen many sessions go, so that
-        none waits in vain on a busy entity."""
+        """Give available sessions to waiting receivers. The newest comes first, because an old wait
+        may belong to a worker that no longer exists. But a receiver that has seen many sessions go
+        to others comes before, so that it does not wait forever."""
         while self._waiting and self._available and not self._queue.overdue_ms:
             session = self._available.popitem(last=False)[0]
             if session.ready.first is None:
@@ -271,7 +271,7 @@ class Sessions:
             self._queue.context.deadlines.discard(Due.SESSION_WAIT, wait.until_ms, (wait,))
 
     def time_out(self, receiver: Receiver, turn: Turn) -> None:
-        """No session became available in time."""
+        """Refuse the attach of a receiver that has waited too long."""
         receiver.source = None
         seconds = self._waiting.pop(receiver).timeout_ms // 1000
         error = OperationTimeout(
@@ -291,7 +291,7 @@ class Sessions:
         session.touch()
 
     def renew(self, session: Session, now_ms: int) -> int:
-        """Extend the lock of a held session, and so of all its messages; the new end."""
+        """Renew the lock of a held session. Returns its new end."""
         deadlines = self._queue.context.deadlines
         deadlines.discard(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
         session.locked_until_ms = now_ms + self._queue.lock_duration_ms
@@ -299,7 +299,7 @@ class Sessions:
         return session.locked_until_ms
 
     def held(self, session_id: str) -> Session:
-        """The session, which somebody must hold. Raises otherwise."""
+        """Returns a session that is held. Raises `SessionLockLost` otherwise."""
         session = self.get(session_id)
         if session is None or session.holder is None:
             raise SessionLockLost(session_id)
@@ -310,13 +310,14 @@ class Sessions:
         self.held(session_id)
 
     def close_session(self, session: Session, now_ms: int, turn: Turn) -> None:
-        """The holder is done with it: what it did not settle is as before, no delivery counted."""
+        """The holder releases the session. Its unsettled messages are unlocked without a failed
+        delivery."""
         receiver = self._end_hold(session)
         release_locks(receiver, now_ms, turn, failed=False)
         self._after_hold(session)
 
     def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
-        """The holder kept it too long: each message it had counts as a failed delivery."""
+        """The session lock has ended. Each locked message counts as a failed delivery."""
         receiver = self._end_hold(session)
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
         self._queue.forget_receiver(receiver)
@@ -344,7 +345,7 @@ class Sessions:
     def set_state(
         self, session: Session, state: bytes | None, now_ms: int
     ) -> list[SessionStateSet]:
-        """Keep or clear a session's state; the records by which the store remembers it."""
+        """Set or clear the state of a session. Returns the records for the store."""
         self._put_state(session, state, now_ms)
         entity_id = self._queue.entity_id
         others = self._other_spellings.pop(session_key(session.id), ())
@@ -354,8 +355,8 @@ class Sessions:
         ]
 
     def restore_state(self, stored: SessionStateSet) -> None:
-        """Take in a state of the store. They come oldest first: of several spellings of one session
-        the last that was set counts."""
+        """Add a state from the store. The oldest come first: of several spellings of one session id
+        the last counts."""
         session = self.get(stored.session_id) or self._open(stored.session_id)
         if stored.session_id != session.id:
             self._other_spellings.setdefault(session_key(session.id), []).append(stored.session_id)
@@ -374,7 +375,8 @@ class Sessions:
     def list_ids(
         self, updated_since_ms: int | None, after_session_id: str | None, skip: int, top: int
     ) -> list[str]:
-        """Ids in order: with messages or state, or those whose state was set after a time."""
+        """Returns the sorted ids of sessions with messages or a state, or of those whose state was
+        set after a time."""
         if updated_since_ms is None:
             chosen = [
                 session.id

@@ -1,7 +1,6 @@
-"""What becomes of locked messages: settled as their receiver asks, or given back unsettled.
+"""Settles locked messages as their receiver asks, and returns messages whose locks end unsettled.
 
-Owns what each settlement does and which deliveries have failed; taking messages in and out is the
-queue's. A message stays where it is, leaves for the dead letters or is deleted, in one step.
+A message stays in its queue, moves to the dead-letter queue, or is deleted.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _OUTCOMES = {
     SettlementKind.DEFER: Outcome.DEFERRED,
     SettlementKind.RELEASE: Outcome.RELEASED,
 }
-"""Dead letters are counted where they are made."""
+"""`dead_lettering.py` counts dead letters."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 def check_settlement(queue: Queue, settlement: Settlement) -> None:
-    """Raises if no message of this queue can be settled like that."""
+    """Raises `NotAllowed` if messages of this queue cannot be settled like this."""
     if settlement.kind is SettlementKind.DEAD_LETTER and queue.dead_letters is None:
         raise NotAllowed("A message in a dead-letter queue cannot be dead-lettered again.")
 
@@ -47,7 +46,7 @@ def check_settlement(queue: Queue, settlement: Settlement) -> None:
 def settle_locked(
     queue: Queue, tokens: Iterable[bytes], settlement: Settlement, now_ms: int, turn: Turn
 ) -> None:
-    """Do to locked messages what their receiver asks. Every token must be one of `locks`."""
+    """Settle locked messages. Every token must be in `locks`."""
     messages = queue.locks.end(tokens)
     kind = settlement.kind
     if (outcome := _OUTCOMES.get(kind)) is not None:
@@ -84,9 +83,9 @@ def settle_locked(
 def return_locked(
     queue: Queue, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
 ) -> None:
-    """Locks end without a settlement: they expired, or the connection broke (`failed`), or their
-    session was closed. Of many messages the last return later; their locks are over all the same,
-    since either their time is or their holder has given them up: see `Queue.live_tokens`."""
+    """End locks without a settlement: they expired or the connection was lost (`failed`), or their
+    session was closed. If there are many messages, the last are returned in later ticks.
+    `Queue.live_tokens` does not count their locks any more."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
     act = _return_failed if failed else _return_unharmed
     queue.context.backlog.act(act, queue, locked, now_ms, turn)
@@ -112,7 +111,7 @@ def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn:
 
 
 def _return_unharmed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-    """Return messages as if they had not been delivered."""
+    """Return messages without a failed delivery."""
     back = queue.locks.end(_still_locked(queue, messages))
     turn.count(queue.counts, Outcome.RELEASED, len(back))
     _make_ready(queue, back, now_ms, turn)
@@ -120,18 +119,18 @@ def _return_unharmed(queue: Queue, messages: Sequence[Message], now_ms: int, tur
 
 
 def _still_locked(queue: Queue, messages: Sequence[Message]) -> list[bytes]:
-    """The tokens of messages that have not been unlocked while they waited for this."""
+    """Returns the tokens of messages that are still locked."""
     locks = queue.locks
     tokens = [message.lock_token for message in messages]
     return [token for token in tokens if token is not None and token in locks]
 
 
 def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
-    """Count a failed delivery each; dead-letter those that reach the maximum, and
-    return the rest.
+    """Increment the delivery count of each message. Dead-letter those that reach the maximum, and
+    return the others.
 
-    Nothing counts in a dead-letter queue, whatever ends a lock there: the service leaves the number
-    with which a message died, and there is no limit that a count could lead to.
+    The count does not rise in a dead-letter queue. The service keeps the number with which the
+    message was dead-lettered, and there is no maximum.
     """
     if not queue.counts_failures:
         return messages
@@ -150,7 +149,7 @@ def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Seq
 
 
 def _make_ready(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-    """Return unlocked messages to their places; the deferred stay deferred."""
+    """Make unlocked messages ready again. Deferred messages stay deferred."""
     ready = [message for message in messages if message.state is _ACTIVE]
     # Time to live does not end while a message is locked, but it goes on being counted.
     expired = [message for message in ready if 0 < message.expires_at_ms <= now_ms]
