@@ -1,8 +1,8 @@
-"""A namespace: the one place where commands are acted on.
+"""A namespace: carries out commands.
 
-Owns the table from command to whoever carries it out, and the turn: what is due, then the command,
-then dispatch. Every command meets a world in which all that is due has happened. Where that concerns
-too many messages for one turn, it is done in parts, one a tick: see `backlog.py`.
+Before each command it carries out everything that is due. After the commands of a turn it
+dispatches messages. Work on too many messages for one turn is done in parts, one in each tick: see
+`backlog.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ABOUT_MESSAGES = frozenset(
         ask.ListSessions,
     }
 )
-"""Requests that wait while their queue has overdue work left."""
+"""Requests that wait while their queue has work in the backlog."""
 
 
 class Namespace:
@@ -108,9 +108,9 @@ class Namespace:
         self._transactions = transactions
         self._administration = administration
         self._awaiting_bodies: list[tuple[Command, Sequence[Message]]] = []
-        """Requests to ask again when bodies have come back, and what they asked for."""
+        """Requests to repeat when bodies are loaded, with the messages that they need."""
         self._awaiting_queue: list[tuple[Command, Sequence[Message]]] = []
-        """Requests to ask again when their queue has done what is overdue there."""
+        """Requests to repeat when their queue has no work in the backlog."""
         self._handlers: dict[type, Handler] = {
             ask.Send: sends.send,
             ask.SendBatch: sends.send_batch,
@@ -157,24 +157,25 @@ class Namespace:
     # --- start ------------------------------------------------------------------------------
 
     def declare(self, entities: Mapping[str, EntityDefinition], now_ms: int, turn: Turn) -> None:
-        """Have these entities exist as defined, created or changed."""
+        """Create or change entities, so that they are as defined."""
         self._administration.declare(entities, now_ms, turn)
 
     def delete_if_exists(self, path: str, now_ms: int, turn: Turn) -> None:
-        """Delete an entity with all it holds; nothing happens where there is none."""
+        """Delete an entity with its messages, if it exists."""
         self._administration.delete_if_exists(path, now_ms, turn)
 
     def restore(self, remembered: StoredState, now_ms: int) -> None:
-        """Begin with what the store remembers; this is its only namespace."""
+        """Restore the state from a store that has only this namespace."""
         Namespace.restore_all({self.name: self}, remembered, now_ms)
 
     @staticmethod
     def restore_all(
         namespaces: Mapping[str, Namespace], remembered: StoredState, now_ms: int
     ) -> None:
-        """Begin with what the store remembers of several namespaces, which share their ids.
+        """Restore the state of several namespaces, which share their ids.
 
-        Locks are gone, counts are kept, and what fell due meanwhile happens with the first command.
+        Locks are lost and counts are kept. What became due meanwhile is carried out with the first
+        command.
         """
         by_id: dict[int, Entity] = {}
         rules: dict[int, list[RuleRow]] = {}
@@ -197,21 +198,21 @@ class Namespace:
         restore_session_states(by_id, remembered.session_states)
 
     def restore_entity(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
-        """Bring back one entity, still empty."""
+        """Restore one entity without messages."""
         return self._administration.restore(stored, rules, now_ms)
 
     def add_background_work(self, work: Work) -> None:
-        """Do this in parts, from the next tick on."""
+        """Do work in parts, from the next tick on."""
         self._context.backlog.add(work)
 
     def skip_ids(self, message_id: int, entity_id: int) -> None:
-        """These and lower ids are in the store."""
+        """Never use these or lower ids: the store has them."""
         self._context.ids.skip(message_id=message_id, entity_id=entity_id)
 
     # --- the turn ---------------------------------------------------------------------------
 
     def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
-        """Do what a command asks, after everything that was due before it."""
+        """Carry out what is due, and then the command."""
         self._now_ms = now_ms
         earliest_ms = self._context.deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
@@ -232,7 +233,7 @@ class Namespace:
         return create_and_attach
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
-        """Match credit with messages, wherever this turn changed either."""
+        """Deliver messages where this turn has changed messages, credit or receivers."""
         context = self._context
         context.backlog.new_turn()
         while touched := context.touched:
@@ -244,7 +245,7 @@ class Namespace:
             self._evict(message for message in arrived if message.lock_token is None)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next `Tick` has something to do."""
+        """Returns when the next `Tick` is due, or None."""
         if self._context.backlog:
             return self._now_ms
         waiting_since_ms = self._activations.due_since_ms
@@ -253,30 +254,31 @@ class Namespace:
         return self._context.deadlines.earliest_ms()
 
     def has_entity(self, path: str) -> bool:
-        """Whether a link to this path could find an entity there or below it, created if need be."""
+        """Returns whether an entity exists at this path or below it, or would be created on first
+        use."""
         return self._create_on_first_use or self._directory.has_at_or_below(path)
 
     def views(self) -> Iterator[EntityView]:
-        """Every entity as administration shows it."""
+        """Returns the view of every entity."""
         return (entity.view() for entity in self._directory)
 
     def entities(self) -> list[Entity]:
-        """Every entity at this moment."""
+        """Returns all entities."""
         return list(self._directory)
 
     @property
     def counts(self) -> Counts:
-        """What happened that concerns no entity."""
+        """Returns the counts that belong to no entity."""
         return self._context.counts
 
     @property
     def keys(self) -> AuthorizationIndex:
-        """The authorization rules of its entities."""
+        """Returns the authorization rules of its entities."""
         return self._directory.keys
 
     def refuse_sends(self, error: BrokerError | None) -> None:
-        """Refuse every send with this error, as when there is no room to store it; None ends it.
-        What waits to be forwarded goes on with the next turn then."""
+        """Refuse every send with this error, for example because the disk is full. None accepts
+        sends again, and forwarding continues with the next turn."""
         self._context.sends_refused = error
         if error is None:
             self._administration.retry_forwarding()
@@ -292,7 +294,7 @@ class Namespace:
         self._links.detach(command.peers, now_ms, turn, connection_lost=command.connection_lost)
 
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
-        """What is due has been done, as before every command; of what waits, do a part."""
+        """Do a part of the remaining work. `apply` has already carried out what is due."""
         del command
         if self._activations.due_since_ms is not None:
             self._activations.activate_next(turn)
@@ -308,8 +310,8 @@ class Namespace:
     def _answer(
         self, command: Any, now_ms: int, turn: Turn, read_back: Sequence[Message] = ()
     ) -> None:
-        """A request gets one reply: its value, or why not. Bodies that were read back for it stay
-        until then, and leave memory only if they are not delivered either."""
+        """Answer a request with its value or its error. Bodies that were loaded for it stay in
+        memory until then."""
         if self._context.backlog and self._waits_for_queue(command):
             self._awaiting_queue.append((command, read_back))
             return
@@ -332,8 +334,7 @@ class Namespace:
                 self._context.payloads.wanted.pop(message, None)
 
     def _waits_for_queue(self, command: Any) -> bool:
-        """Whether a request asks about messages of a queue that has overdue work left: they are not
-        yet what they should be."""
+        """Returns whether a request must wait because its queue has work in the backlog."""
         if type(command) not in _ABOUT_MESSAGES:
             return False
         try:
@@ -360,8 +361,7 @@ class Namespace:
             self._answer(request, now_ms, turn, read_back)
 
     def _evict(self, messages: Iterable[Message]) -> None:
-        """Leave bodies to the store while there are too many in memory, and pack blocks of messages
-        as they become full."""
+        """Over the memory budget, remove bodies from memory and pack full blocks of messages."""
         payloads = self._context.payloads
         for message in messages:
             if not payloads.over_budget:

@@ -1,7 +1,6 @@
-"""What the store remembers becomes live again.
+"""Restores the state of namespaces from the store at start.
 
-Owns the way from rows to queues at start; the store owns the rows. Bodies stay where they are until
-somebody asks for them.
+Bodies stay in the store until they are needed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class StoredState(Protocol):
-    """What a store gives back at start: see `storage.contract.Snapshot`."""
+    """The state that the store loads at start. `storage.contract.Snapshot` implements it."""
 
     @property
     def entities(self) -> Sequence[EntityStored]:
@@ -51,32 +50,32 @@ class StoredState(Protocol):
 
     @property
     def sequence_numbers(self) -> Mapping[tuple[int, int], int]:
-        """Highest number ever stored, by entity id and sub-queue."""
+        """The highest sequence number ever stored, by entity id and sub-queue."""
 
     @property
     def highest_message_id(self) -> int:
-        """Highest id ever stored."""
+        """The highest message id ever stored."""
 
     @property
     def messages(self) -> Iterable[MessageRow]:
-        """In any order; read once."""
+        """Messages in any order. Read once."""
 
     @property
     def messages_as_sent(self) -> Iterable[SentRow]:
-        """More of them; read once."""
+        """More messages, unchanged since they were sent. Read once."""
 
     @property
     def session_states(self) -> Sequence[SessionStateSet]:
-        """States that are not null."""
+        """Session states that are set."""
 
     @property
     def message_ids(self) -> Iterable[tuple[int, str, int]]:
-        """Duplicate detection: entity id, message id, until ms."""
+        """Seen message ids: entity id, message id, until ms."""
 
 
 class OrphanedMessages:
-    """Messages of entities that are deleted: the broker stopped before all of them were. They are
-    deleted in parts, and never come back."""
+    """Messages of deleted entities. The broker stopped before it had deleted all of them. They are
+    deleted in parts."""
 
     __slots__ = ("_deleted_shared", "_ids", "_payload_ids", "entity_ids")
 
@@ -84,21 +83,22 @@ class OrphanedMessages:
         self._ids: array[int] = array("q")
         self._payload_ids: array[int] = array("q")
         self._deleted_shared: set[int] = set()
-        """Bodies of several copies that are deleted already."""
+        """Shared payloads that are deleted already."""
         self.entity_ids: set[int] = set()
-        """No new entity may get one of these, or it would get the messages at the next start."""
+        """Ids of deleted entities. A new entity with one of these ids would get the messages at the
+        next start."""
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def add(self, entity_id: int, messages: Sequence[Message]) -> None:
-        """Messages of an entity that is not there."""
+        """Add messages of a deleted entity."""
         self.entity_ids.add(entity_id)
         self._ids.extend([message.id for message in messages])
         self._payload_ids.extend([message.payload_id for message in messages])
 
     def keep_payloads(self, entities: Iterable[Entity]) -> None:
-        """Copies of these messages may be alive elsewhere: their bodies stay."""
+        """Keep payloads that copies on other entities share."""
         all_payloads = {entity.context.payloads for entity in entities}
         alive: set[int] = set().union(*[payloads.references for payloads in all_payloads])
         for position, payload_id in enumerate(self._payload_ids):
@@ -116,7 +116,8 @@ class OrphanedMessages:
 
 
 def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> OrphanedMessages:
-    """Fill the queues of entities, and the duplicate windows; what belongs to no entity is left."""
+    """Restore the messages and the duplicate windows of entities. Returns the messages of no
+    entity."""
     orphans = OrphanedMessages()
     for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
         if entity_id in by_id:
@@ -143,7 +144,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> Or
 
 
 class _Place(Generic[Row]):
-    """What the store remembers of one queue, gathered row by row."""
+    """The stored messages of one queue, collected row by row."""
 
     __slots__ = (
         "_packed",
@@ -159,13 +160,13 @@ class _Place(Generic[Row]):
         self.messages: list[Message] = []
         self.last_enqueue_sequence_number = 0
         self._rows: list[Row] = []
-        """The begin of a block that may be packed when it is full."""
+        """The first rows of a block that is packed when it is full."""
         self._packed: list[PackedMessages] = []
         self._packed_bytes = 0
 
     @property
     def may_pack(self) -> bool:
-        """Whether there are too many messages in memory, and these may be packed."""
+        """Whether there are too many messages in memory, and messages of this queue can be packed."""
         queue = self.queue
         return (
             queue is not None
@@ -174,7 +175,7 @@ class _Place(Generic[Row]):
         )
 
     def add(self, rows: list[Row], made_of: MadeOf[Row]) -> None:
-        """Have rows as messages."""
+        """Convert rows to messages."""
         messages = made_of(rows)
         self.messages += messages
         if self.queue is None:
@@ -188,7 +189,8 @@ class _Place(Generic[Row]):
     def add_to_blocks(
         self, rows: list[Row], made_of: MadeOf[Row], packed_of: PackedOf[Row]
     ) -> None:
-        """Have rows as blocks in the small form, where those of a block come one after the other."""
+        """Convert rows to packed blocks where the rows of a block are consecutive, and others to
+        messages."""
         assert self.queue is not None
         size = self.queue.index.block_size
         begun = self._rows
@@ -252,7 +254,7 @@ def _put(
     made_of: MadeOf[Row],
     packed_of: PackedOf[Row],
 ) -> None:
-    """Rows are given up piece by piece: they take more room than the messages they become."""
+    """Convert rows to messages in chunks, because rows take more memory than messages."""
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK_ROWS)):
         remaining = iter(chunk)
@@ -273,7 +275,7 @@ def _put(
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:
-    """Give sessions their states."""
+    """Restore the states of sessions."""
     for stored in sorted(states, key=attrgetter("updated_time_ms")):
         entity = by_id.get(stored.entity_id)
         if entity is not None and entity.main.sessions is not None:

@@ -1,8 +1,4 @@
-"""The authorization rules of entities, found by their name.
-
-Owns the index; the rules belong to the definitions of entities. It holds what those say at present:
-a rule that was taken away is not found any more.
-"""
+"""An index of the authorization rules in the definitions of entities, by rule name."""
 
 from __future__ import annotations
 
@@ -15,23 +11,24 @@ if TYPE_CHECKING:
 
 
 class AuthorizationIndex:
-    """Rules by name, whatever its case, and by the path of their entity."""
+    """Rules by name, compared without case, and by the path of their entity."""
 
     __slots__ = ("_by_name", "revision")
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, AuthorizationRule]] = {}
         self.revision = 0
-        """Rises whenever a rule comes, changes or goes."""
+        """Increases with every change of a rule."""
 
     def named(self, name: str) -> Iterator[tuple[str, AuthorizationRule]]:
-        """Every rule of this name with the path of its entity."""
+        """Returns every rule of this name with the path of its entity."""
         return iter(tuple(self._by_name.get(name.lower(), {}).items()))
 
     def replace(
         self, path: str, before: EntityDefinition | None, after: EntityDefinition | None
     ) -> None:
-        """The entity of this path came (there was none before), changed or went."""
+        """The definition of an entity has changed. None before: it was created. None after: it was
+        deleted."""
         old, new = _rules(before), _rules(after)
         if old == new:
             return
@@ -46,5 +43,5 @@ class AuthorizationIndex:
 
 
 def _rules(definition: EntityDefinition | None) -> tuple[AuthorizationRule, ...]:
-    """Subscriptions have none: theirs are their topic's."""
+    """Returns the rules of a definition. Subscriptions have none: the rules of their topic apply."""
     return getattr(definition, "authorization_rules", ())

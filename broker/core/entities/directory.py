@@ -1,7 +1,6 @@
-"""Which entities there are, and what a path means.
+"""The entities of a namespace by path.
 
-Owns the names; the entities own what they are. Paths are compared without regard to case and shown
-as they were created.
+Paths are compared without case and keep the case with which the entity was created.
 """
 
 from __future__ import annotations
@@ -32,29 +31,29 @@ class Directory:
 
     def __init__(self) -> None:
         self._by_path: dict[str, Entity] = {}
-        """In lower case; subscriptions too."""
+        """By path in lower case, including subscriptions."""
         self._by_id: dict[int, Entity] = {}
         self._count_below: dict[str, int] = {}
-        """How many entities have a path that continues this one, by path in lower case."""
+        """The number of entities below a path, by path in lower case."""
         self.queue_and_topic_count = 0
         self.keys = AuthorizationIndex()
-        """Who may do what, by the entities' own rules."""
+        """The authorization rules of entities."""
 
     def __iter__(self) -> Iterator[Entity]:
         return iter(self._by_path.values())
 
     def get(self, path: str) -> Entity | None:
-        """The entity of this path, or None."""
+        """Returns the entity of this path, or None."""
         return self._by_path.get(path.lower())
 
     def has_at_or_below(self, path: str) -> bool:
-        """Whether an entity has this path or one that continues it. Sub-queues and other nodes of
-        an entity, whose names begin with `$`, count as the entity."""
+        """Returns whether an entity has this path or a path below it. Nodes of an entity whose
+        names begin with `$`, such as sub-queues, count as the entity."""
         key = path.lower().partition("/$")[0].removesuffix(SUBSCRIPTIONS[:-1])
         return key in self._by_path or key in self._count_below
 
     def entity(self, path: str) -> Entity:
-        """The entity of this path. Raises if there is none."""
+        """Returns the entity of this path. Raises `EntityNotFound` if there is none."""
         entity = self._by_path.get(path.lower())
         if entity is None:
             raise EntityNotFound(path)
@@ -65,7 +64,7 @@ class Directory:
         return self._by_id[queue.entity_id]
 
     def queue(self, path: str) -> Queue:
-        """The queue, or sub-queue, of this path. Raises if there is none."""
+        """Returns the queue or sub-queue of this path. Raises `EntityNotFound` if there is none."""
         key = path.lower()
         sub_queue = MAIN
         if key.endswith(_DEAD_LETTER_SUFFIX):
@@ -87,7 +86,8 @@ class Directory:
         return topic
 
     def topic_of(self, path: str) -> tuple[Topic, str]:
-        """The topic of a subscription's path, and the subscription's name. Raises without one."""
+        """Returns the topic of the path of a subscription, and the name of the subscription. Raises
+        `EntityNotFound` if there is no such topic."""
         topic_key, _, _ = path.lower().rpartition(SUBSCRIPTIONS)
         if not topic_key:
             raise EntityNotFound(path)
@@ -95,7 +95,7 @@ class Directory:
         return topic, path[len(topic_key) + len(SUBSCRIPTIONS) :]
 
     def add(self, entity: Entity) -> None:
-        """An entity exists. A subscription is made known to its topic."""
+        """Add an entity. A subscription is added to its topic."""
         self._by_path[entity.path.lower()] = entity
         self._by_id[entity.id] = entity
         for path in _paths_above(entity.path):
@@ -108,7 +108,7 @@ class Directory:
             self.queue_and_topic_count += 1
 
     def remove(self, entity: Entity) -> None:
-        """An entity is gone."""
+        """Remove a deleted entity."""
         del self._by_path[entity.path.lower()]
         del self._by_id[entity.id]
         for path in _paths_above(entity.path):

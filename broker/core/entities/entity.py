@@ -1,6 +1,6 @@
-"""An entity of the namespace: its definition, its queues, who is linked to it.
+"""An entity of the namespace: its definition, its queues and its links.
 
-Owns what may be done here at all (status, sizes, sessions); what then happens is the queue's.
+It checks what is allowed (status, sizes, sessions). Its queues keep the messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def cannot_send_to(path: str) -> NotAllowed:
 
 
 class Entity:
-    """A queue or a subscription; `Topic` is one too."""
+    """A queue. `Subscription` and `Topic` are derived from it."""
 
     __slots__ = (
         "_idle_at_ms",
@@ -92,7 +92,7 @@ class Entity:
         self.usage = usage or QuotaUsage()
         self.created_time_ms = self.updated_time_ms = now_ms
         self.accessed_time_ms = 0
-        """0: nobody has used it yet."""
+        """When a client used it last. 0 if no client has."""
         self._present_since_ms = now_ms
         """When it was created, or restored from the store."""
         self.main, self.dead_letters, self.transfer_dead_letters = (
@@ -117,7 +117,7 @@ class Entity:
 
     @property
     def queues(self) -> tuple[Queue, Queue, Queue]:
-        """Its own queue and its sub-queues, in the order of their numbers in the store."""
+        """Returns its main queue and its sub-queues, in the order of their numbers in the store."""
         return self.main, self.dead_letters, self.transfer_dead_letters
 
     @property
@@ -132,7 +132,7 @@ class Entity:
 
     @property
     def copies_per_message(self) -> int:
-        """How many messages may come of one that is sent here."""
+        """Returns how many copies a message that is sent here may become."""
         return 1
 
     @property
@@ -142,7 +142,7 @@ class Entity:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether its message ids count together with partition keys."""
+        """Whether it is partitioned. Message ids are unique only within a partition."""
         definition = self.definition
         return not isinstance(definition, SubscriptionDefinition) and definition.enable_partitioning
 
@@ -153,11 +153,11 @@ class Entity:
 
     @property
     def needs_session_ids(self) -> bool:
-        """Whether it must be known which session a message belongs to."""
+        """Whether the session id of a message must be read."""
         return self.main.delivery.requires_sessions
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
-        """Take on a definition; what hangs on it changes at once, for those attached too."""
+        """Change the definition. The change applies at once, also to attached links."""
         self.definition = definition
         self.updated_time_ms = now_ms
         limits = self.context.limits
@@ -166,7 +166,7 @@ class Entity:
         )
         self.max_size_bytes = 0
         self.is_plain = True
-        """Nothing need be known about a message but its size."""
+        """Whether only the size of a message has to be checked."""
         self.main.default_time_to_live_ms = definition.default_time_to_live_ms
         if not isinstance(definition, SubscriptionDefinition):
             self.max_size_bytes = _MEBIBYTE * (
@@ -247,7 +247,7 @@ class Entity:
     # --- what is allowed --------------------------------------------------------------------
 
     def check_sending(self) -> None:
-        """Raises if nobody may send here now."""
+        """Raises if clients may not send here now."""
         if self.is_deleted:
             raise EntityNotFound(self.path)
         if self.context.sends_refused is not None:
@@ -262,12 +262,12 @@ class Entity:
         """Raises `NotAllowed` if clients can never receive from an entity of this kind."""
 
     def check_receiving(self) -> None:
-        """Raises if nobody may receive here now."""
+        """Raises if clients may not receive here now."""
         if self.definition.status in _NO_RECEIVING:
             raise EntityDisabled(self.path)
 
     def has_room_for(self, sizes: list[int]) -> bool:
-        """Whether messages of these sizes fit, all of them."""
+        """Returns whether there is room for messages of these sizes."""
         if max(sizes) > self.max_message_bytes:
             return False
         return not self.max_size_bytes or (
@@ -275,7 +275,8 @@ class Entity:
         )
 
     def size_error(self, size: int, already_bytes: int) -> BrokerError | None:
-        """Why a message, after so many bytes before it, does not fit."""
+        """Returns the error for a message that is too large or exceeds the quota after so many
+        bytes of other messages, or None."""
         if size > self.max_message_bytes:
             return MessageSizeExceeded(
                 f"The received message (size:{size}) exceeds the limit "
@@ -295,14 +296,14 @@ class Entity:
 
     @property
     def idle_limit_ms(self) -> int:
-        """After how long without use it is deleted."""
+        """Returns how long it may be idle before it is deleted."""
         definition = self.definition
         if not isinstance(definition, TopicDefinition) and definition.forward_to is not None:
             return UNLIMITED_MS
         return definition.auto_delete_on_idle_ms
 
     def schedule_idle_check(self, now_ms: int) -> None:
-        """Have somebody look when it may have been idle for too long."""
+        """Set the deadline at which it may have been idle for too long."""
         deadlines = self.context.deadlines
         deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
         limit_ms = self.idle_limit_ms
@@ -312,20 +313,20 @@ class Entity:
             deadlines.add(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nobody has used it for longer than it may be idle."""
+        """Returns whether it has been idle for too long."""
         if self.senders or self.receiver_count:
             return False
         return self.idle_since_ms + self.idle_limit_ms <= now_ms
 
     @property
     def idle_since_ms(self) -> int:
-        """When it was last used; before that, since it is here."""
+        """Returns when it was used last, or when it was created or restored."""
         return max(self.accessed_time_ms, self._present_since_ms)
 
     # --- how it is shown and remembered -----------------------------------------------------
 
     def view(self) -> EntityView:
-        """As administration shows it."""
+        """Returns the definition and the counts, for administration."""
         main = self.main
         return EntityView(
             self.path,
@@ -343,7 +344,7 @@ class Entity:
         )
 
     def record(self, namespace: str) -> EntityStored:
-        """As the store remembers it."""
+        """Returns the record for the store."""
         return EntityStored(
             self.id,
             namespace,

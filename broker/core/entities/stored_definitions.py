@@ -1,7 +1,6 @@
-"""Definitions of entities and rules as JSON text for the store, and back.
+"""Converts definitions of entities and rules to JSON text for the store and back.
 
-Owns the form; what a definition means is in `config.entities`. Fields left out take their defaults,
-so that a store written before a field existed can still be read.
+Missing fields get their defaults, so that a store from before a field existed can be read.
 """
 
 from __future__ import annotations
@@ -77,11 +76,11 @@ _VALUES: Mapping[
     "status": (EntityStatus, lambda value: value.value, EntityStatus),
     "set": (frozenset, sorted, frozenset),
 }
-"""What JSON has no form for, or not the right one: by tag, the type, and the way there and back."""
+"""Values without a suitable form in JSON: by tag, the type, and the functions to and from JSON."""
 
 
 def definition_to_json(definition: EntityDefinition) -> str:
-    """A definition as text."""
+    """Returns a definition as text."""
     return json.dumps(_plain(definition), separators=(",", ":"), sort_keys=True)
 
 
@@ -94,7 +93,7 @@ def definition_from_json(text: str) -> EntityDefinition:
 
 
 def rule_to_json(rule: RuleDefinition) -> str:
-    """A rule as text."""
+    """Returns a rule as text."""
     return json.dumps(_plain(rule), separators=(",", ":"), sort_keys=True)
 
 
@@ -109,7 +108,7 @@ def rule_from_json(text: str) -> RuleDefinition:
 def stored_definitions(
     entities: Iterable[EntityStored], rules: Iterable[RuleRow]
 ) -> Iterator[tuple[EntityStored, EntityDefinition]]:
-    """What a store remembers of entities, each with its whole definition: rules included."""
+    """Returns the stored entities, each with its definition including rules."""
     by_entity: dict[int, list[RuleRow]] = {}
     for row in rules:
         by_entity.setdefault(row.entity_id, []).append(row)

@@ -1,8 +1,7 @@
 """A subscription: an entity with rules.
 
-Owns its rules as they are defined, by name and in order; which messages they take is the topic's
-business (`rule_index.py`). Each rule has a number of its own in the store, so that creating or
-removing one writes one row, however many there are.
+It has the definitions of its rules. `rule_index.py` finds the rules that match a message. Each rule
+has a row of its own in the store, so that adding or removing a rule writes one row.
 """
 
 from __future__ import annotations
@@ -24,15 +23,14 @@ if TYPE_CHECKING:
 
 
 class NumberedRule(NamedTuple):
-    """A rule and its number in the store, by which rules keep their order."""
+    """A rule and its number in the store. Rules are ordered by number."""
 
     number: int
     definition: RuleDefinition
 
 
 class Subscription(Entity):
-    """Receives messages from its topic. `definition.rules` is always empty here: see
-    `full_definition`."""
+    """Receives messages from its topic. `definition.rules` is always empty: see `full_definition`."""
 
     __slots__ = ("_full_definition", "_last_rule_number", "_rule_names", "_rules")
 
@@ -48,20 +46,20 @@ class Subscription(Entity):
         self._rules: dict[str, NumberedRule] = {}
         """By name in lower case, in the order of their numbers."""
         self._rule_names: list[str] = []
-        """The same names, sorted: rules are listed by name, page by page."""
+        """The same names, sorted, for listing rules in pages."""
         self._last_rule_number = 0
         self._full_definition: SubscriptionDefinition | None = None
         super().__init__(context, entity_id, path, definition, now_ms, usage)
 
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
-        """See `Entity.redefine`. Rules are not part of it."""
+        """See `Entity.redefine`. Does not change rules."""
         assert isinstance(definition, SubscriptionDefinition)
         self._full_definition = None
         super().redefine(replace(definition, rules=()), now_ms)
 
     @property
     def full_definition(self) -> SubscriptionDefinition:
-        """The definition with its rules. Built on demand and kept until a rule changes."""
+        """Returns the definition with its rules. It is kept until a rule changes."""
         if self._full_definition is None:
             assert isinstance(self.definition, SubscriptionDefinition)
             rules = tuple(rule.definition for rule in self._rules.values())
@@ -80,16 +78,16 @@ class Subscription(Entity):
 
     @property
     def rule_count(self) -> int:
-        """How many rules it has."""
+        """Returns the number of rules."""
         return len(self._rules)
 
     def rule(self, name: str) -> RuleDefinition | None:
-        """The rule of this name, compared without case."""
+        """Returns the rule of this name, compared without case, or None."""
         found = self._rules.get(name.lower())
         return None if found is None else found.definition
 
     def rule_page(self, skip: int, top: int) -> list[RuleDefinition]:
-        """Some of the rules, ordered by name."""
+        """Returns a page of the rules, ordered by name."""
         return [self._rules[name].definition for name in self._rule_names[skip : skip + top]]
 
     def put_rule(self, rule: RuleDefinition, number: int | None = None) -> RuleRow:
@@ -108,7 +106,7 @@ class Subscription(Entity):
         return RuleRow(self.id, number, rule_to_json(rule))
 
     def remove_rule(self, name: str) -> int:
-        """Remove an existing rule; return its number."""
+        """Remove an existing rule. Returns its number."""
         name = name.lower()
         number = self._rules.pop(name).number
         del self._rule_names[bisect_left(self._rule_names, name)]

@@ -1,8 +1,7 @@
-"""A topic: one send becomes as many messages as its subscriptions' rules ask for.
+"""A topic: copies each message to the matching subscriptions.
 
-Owns the subscriptions and the copying; `rule_index.py` decides which of them take a
-message.
-A body is stored once, however many copies refer to it, and deleted with the last of them.
+`rule_index.py` finds the matching subscriptions. A body is stored once for all copies, and deleted
+with the last copy.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ NO_SESSION_DESCRIPTION = (
 
 
 class Topic(Entity):
-    """Keeps nothing itself but what is scheduled for later."""
+    """A topic. Its own queue has only scheduled messages."""
 
     __slots__ = ("_routed", "_rules", "_with_sessions", "subscriptions")
 
@@ -63,11 +62,11 @@ class Topic(Entity):
     ) -> None:
         new_lock_token = context.new_lock_token
         self._routed: dict[Message, Sequence[RoutedCopies[Entity]]] = {}
-        """Where messages of the present command go: found out when they were screened."""
+        """The subscriptions of messages of the current command, found by `screen`."""
         self.subscriptions: dict[str, Subscription] = {}
         """By name in lower case."""
         self._with_sessions: set[Subscription] = set()
-        """Those of the subscriptions that have sessions."""
+        """The subscriptions that require sessions."""
         self._rules: TopicRules[Entity] = TopicRules(
             context.reader.encode_property,
             lambda: UUID(bytes=new_lock_token(), version=4),
@@ -109,7 +108,7 @@ class Topic(Entity):
     # --- subscriptions ----------------------------------------------------------------------
 
     def subscribe(self, name: str, subscription: Subscription) -> None:
-        """Add a subscription, still without rules, or note that its definition changed."""
+        """Add a subscription without rules, or update it after a change of its definition."""
         self._routed.clear()
         self.subscriptions[name.lower()] = subscription
         if subscription.main.delivery.requires_sessions:
@@ -118,19 +117,19 @@ class Topic(Entity):
             self._with_sessions.discard(subscription)
 
     def unsubscribe(self, name: str) -> None:
-        """A subscription is gone."""
+        """Remove a deleted subscription."""
         self._routed.clear()
         subscription = self.subscriptions.pop(name.lower())
         self._rules.remove(subscription)
         self._with_sessions.discard(subscription)
 
     def put_rule(self, subscription: Subscription, rule: CompiledRule) -> None:
-        """Messages from now on meet this rule, in the place of one of its name."""
+        """Add a rule to the index, or replace the rule of the same name."""
         self._routed.clear()
         self._rules.put(subscription, rule)
 
     def remove_rule(self, subscription: Subscription, name: str) -> None:
-        """Messages from now on do not meet this rule."""
+        """Remove a rule from the index."""
         self._routed.clear()
         self._rules.remove_rule(subscription, name)
 
@@ -267,7 +266,7 @@ class Topic(Entity):
 
 
 class _Copies:
-    """Copies on their way into the queues of subscriptions, gathered queue by queue."""
+    """New copies, collected for each queue."""
 
     __slots__ = ("_causes", "_dead", "_live", "all")
 
@@ -285,8 +284,8 @@ class _Copies:
         *,
         is_new: bool = False,
     ) -> None:
-        """One copy for each that was asked for, with ids from this one on. Of a message that is
-        new, and so nowhere else, it may itself be the first."""
+        """Create a copy for each subscription, with ids from `first_id` on. If the message is new,
+        it is used as the first copy."""
         next_id = first_id
         own_changes = message.changes
         for subscription, message_changes, error in routed:
@@ -316,7 +315,7 @@ class _Copies:
                 self.all.append(copy)
 
     def place(self, now_ms: int, turn: Turn) -> None:
-        """Put them into their queues."""
+        """Add the copies to their queues."""
         for queue, copies in self._live.items():
             queue.enqueue(copies, now_ms)
         for queue, copies in self._dead.items():

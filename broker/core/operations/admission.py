@@ -1,7 +1,6 @@
-"""The way of messages into an entity, from a sender or from another entity.
+"""Checks messages before an entity accepts them, from a sender or from another entity.
 
-Owns what a message must be to get in: size, session id, not a duplicate. A refused message has
-changed nothing; an accepted one is numbered, placed and remembered.
+Checks size, session id and duplicates. A refused message has changed nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NO_REFUSALS: Mapping[int, BrokerError] = {}
 
 
 class Admission:
-    """Screens messages and lets them in."""
+    """Checks and accepts messages."""
 
     __slots__ = ("_context", "_directory")
 
@@ -36,7 +35,7 @@ class Admission:
         self._directory = directory
 
     def refusals(self, entity: Entity, messages: Sequence[Message]) -> Mapping[int, BrokerError]:
-        """Which of these messages cannot be taken, by position, and why."""
+        """Returns the errors of messages that cannot be accepted, by position."""
         sizes = [message.size for message in messages]
         if not sizes:
             return _NO_REFUSALS
@@ -59,13 +58,13 @@ class Admission:
         return refused
 
     def check(self, entity: Entity, messages: Sequence[Message]) -> None:
-        """Raises unless all of these messages can be taken."""
+        """Raises if one of the messages cannot be accepted."""
         entity.check_sending()
         for error in self.refusals(entity, messages).values():
             raise error
 
     def accept(self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Take in new messages that passed `refusals`."""
+        """Accept new messages that passed `refusals`."""
         entity.record_access(now_ms)
         turn.count(entity.main.counts, Outcome.ACCEPTED, len(messages))
         if entity.duplicates is not None:
@@ -76,7 +75,7 @@ class Admission:
     def accept_forwarded(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> None:
-        """Take in messages that are stored already, and in no queue now."""
+        """Accept forwarded messages, which are stored already and in no queue now."""
         if entity.duplicates is not None:
             kept = self._without_duplicates(entity, messages, now_ms, turn)
             known = set(kept)
@@ -98,7 +97,7 @@ class Admission:
     def _identify_sessions(
         self, entity: Entity, messages: Sequence[Message]
     ) -> dict[int, BrokerError]:
-        """The usual among the unusual: a queue with sessions, and nothing else to look at."""
+        """A fast path for queues with sessions and without duplicate detection."""
         read = self._context.reader.session_id
         max_characters = self._context.limits.session_id_max_characters
         refused: dict[int, BrokerError] = {}
@@ -115,7 +114,8 @@ class Admission:
         return refused
 
     def _identify(self, entity: Entity, message: Message) -> BrokerError | None:
-        """Read what sessions and duplicate detection need; why the message cannot be taken."""
+        """Read the session id and the message id, as needed. Returns the error of the message, or
+        None."""
         reader = self._context.reader
         limits = self._context.limits
         body = message.body or b""
@@ -158,7 +158,7 @@ class Admission:
     def _without_duplicates(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> list[Message]:
-        """Those whose message id has not been seen within the window."""
+        """Returns the messages whose message id was not seen within the window."""
         assert entity.duplicates is not None
         read = self._context.reader.message_id
         message_ids = [read(message.body or b"") for message in messages]
@@ -171,7 +171,8 @@ class Admission:
         return new
 
     def _within_partition(self, message: Message, message_id: str | None) -> str | None:
-        """What tells a message from others where ids are only unique together with a key."""
+        """Returns the message id together with the partition key: in a partitioned entity ids are
+        unique only within a partition."""
         key = None if message.session_id is None else session_key(message.session_id)
         if not key and message.annotations:
             key = self._context.reader.partition_key(message.annotations)
@@ -179,9 +180,9 @@ class Admission:
 
 
 def _keys_match(partition_key: str, session_id: str) -> bool:
-    """Whether a partition key may stand beside a session id, which decides the partition.
+    """Returns whether a partition key and a session id can be used together.
 
-    Empty counts as not set, of either, as in the service.
+    An empty value of either counts as not set, as in the service.
     """
     if not partition_key or not session_id:
         return True

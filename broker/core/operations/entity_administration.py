@@ -1,7 +1,6 @@
-"""Entities are created, changed, deleted and shown.
+"""Creates, changes, deletes and lists entities.
 
-Owns the rules of administration, and what a change means for those attached; each request returns
-the value of its reply, or raises the refusal before anything has changed.
+Each request returns the value of its reply, or raises the refusal before anything has changed.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ if TYPE_CHECKING:
     from config.model.definitions import EntityDefinition
 
 _KINDS_IN_ORDER = {QueueDefinition: 0, TopicDefinition: 0, SubscriptionDefinition: 1}
-"""A topic must be there before its subscriptions."""
+"""A topic must exist before its subscriptions."""
 _CANNOT_CHANGE = "The value for the {} property of an existing {{}} cannot be changed."
 _FIXED = {
     "requires_session": _CANNOT_CHANGE.format("RequiresSession"),
     "requires_duplicate_detection": _CANNOT_CHANGE.format("RequiresDuplicateDetection"),
     "enable_partitioning": "Partitioning cannot be changed for {}.",
 }
-"""Properties that an entity keeps as it was created with them, and what the service says of an
-attempt to change one, with the kind of the entity in it. The Go SDK's tests look for the texts."""
+"""Properties that cannot be changed after creation, and the error of the service for an attempt,
+with a place for the kind of the entity. The Go SDK's tests look for these texts."""
 
 
 class EntityAdministration:
-    """Changes which entities there are and how they behave."""
+    """Carries out the commands about entities."""
 
     __slots__ = ("_context", "_directory", "_forwarding", "_links", "_namespace", "_rules")
 
@@ -82,13 +81,14 @@ class EntityAdministration:
         self._forwarding = Forwarding(directory, admission, context.backlog)
 
     def retry_forwarding(self) -> None:
-        """What waits to be forwarded goes on with the next turn: there is room again."""
+        """Retry forwarding in the next turn: there is room again."""
         self._forwarding.retry()
 
     # --- at start ---------------------------------------------------------------------------
 
     def declare(self, definitions: Mapping[str, EntityDefinition], now_ms: int, turn: Turn) -> None:
-        """Have these entities exist as defined; what is fixed and in use stays as it is."""
+        """Create or change entities, so that they are as defined. Fixed properties of entities with
+        messages are kept."""
         for path, definition in sorted(
             definitions.items(), key=lambda entry: _KINDS_IN_ORDER[type(entry[1])]
         ):
@@ -104,13 +104,13 @@ class EntityAdministration:
                 self._rules.declare(entity, definition.rules, now_ms, turn)
 
     def delete_if_exists(self, path: str, now_ms: int, turn: Turn) -> None:
-        """Delete an entity if it exists: a subscription may have gone with its topic."""
+        """Delete an entity if it exists. A subscription may have been deleted with its topic."""
         entity = self._directory.get(path)
         if entity is not None:
             self.delete(entity, now_ms, turn)
 
     def restore(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
-        """Bring back an entity the store remembers, still without messages."""
+        """Restore an entity without messages."""
         definition = definition_from_json(stored.definition)
         entity = self._build(stored.entity_id, stored.path, definition, now_ms)
         if isinstance(entity, Subscription):
@@ -155,7 +155,7 @@ class EntityAdministration:
         return self._create(path, definition, now_ms, turn, rules).view()
 
     def update_entity(self, command: ask.UpdateEntity, now_ms: int, turn: Turn) -> EntityView:
-        """Change an entity, for those attached too."""
+        """Change an entity. Attached links see the change at once."""
         entity = self._directory.entity(command.path)
         before = entity.definition
         if type(command.definition) is not type(before):
@@ -174,16 +174,16 @@ class EntityAdministration:
         return entity.view()
 
     def delete_entity(self, command: ask.DeleteEntity, now_ms: int, turn: Turn) -> None:
-        """Delete an entity with all it holds; a topic with its subscriptions."""
+        """Delete an entity with its messages, and a topic with its subscriptions."""
         self.delete(self._directory.entity(command.path), now_ms, turn)
 
     def get_entity(self, command: ask.GetEntity, now_ms: int, turn: Turn) -> EntityView:
-        """One entity."""
+        """Returns one entity."""
         del now_ms, turn
         return self._directory.entity(command.path).view()
 
     def list_entities(self, command: ask.ListEntities, now_ms: int, turn: Turn) -> list[EntityView]:
-        """Entities of a kind, by name."""
+        """Returns entities of a kind, ordered by name."""
         del now_ms, turn
         if command.topic is not None:
             entities: Iterable[Entity] = self._directory.topic(command.topic).subscriptions.values()
@@ -200,7 +200,8 @@ class EntityAdministration:
     # --- doing it ---------------------------------------------------------------------------
 
     def create_on_first_use(self, path: str, now_ms: int, turn: Turn) -> None:
-        """Have a queue where a client names one that is not there, if it may be called so."""
+        """Create a queue for a path that a client uses, if nothing exists there and the path is
+        valid."""
         limits = self._context.limits
         if (
             self._directory.get(path) is None
@@ -219,7 +220,7 @@ class EntityAdministration:
         turn: Turn,
         rules: Sequence[CompiledRule] | None = None,
     ) -> Entity:
-        """`rules` are those of a subscription, if they have been compiled already."""
+        """Create an entity. `rules` are the rules of a subscription if they are compiled already."""
         if rules is None and isinstance(definition, SubscriptionDefinition):
             rules = self._rules.compile_first(definition.rules, now_ms)
         entity_id = self._context.ids.take_entity()
@@ -264,7 +265,7 @@ class EntityAdministration:
         self._forwarding.retry()
 
     def _end_receiving(self, entity: Entity, now_ms: int, turn: Turn) -> None:
-        """Detach receivers that could not attach any more."""
+        """Detach receivers that could not attach now."""
         try:
             entity.check_receiving()
         except BrokerError as error:
@@ -289,7 +290,7 @@ class EntityAdministration:
                 turn.effects.append(effect(receiver.peer, error))
 
     def delete(self, entity: Entity, now_ms: int, turn: Turn) -> None:
-        """An entity ceases to exist, and its links end."""
+        """Delete an entity and detach its links."""
         for dependent in entity.dependents:
             self.delete(dependent, now_ms, turn)
         error = EntityNotFound(entity.path)
@@ -305,7 +306,7 @@ class EntityAdministration:
         turn.records.append(EntityDeleted(entity.id))
 
     def delete_if_idle(self, entity: Entity, now_ms: int, turn: Turn) -> None:
-        """An entity may have been idle for too long."""
+        """Delete an entity if it has been idle for too long."""
         if entity.is_idle(now_ms):
             self.delete(entity, now_ms, turn)
         else:
@@ -315,13 +316,13 @@ class EntityAdministration:
 def _keeping(
     definition: EntityDefinition, before: EntityDefinition, names: Iterable[str]
 ) -> EntityDefinition:
-    """The definition with these fields, where its kind has them, as they were before."""
+    """Returns the definition with the earlier values of these fields, if its kind has them."""
     kept = {name: getattr(before, name) for name in names if hasattr(definition, name)}
     return replace(definition, **kept)
 
 
 def _without_idle_deletion(definition: EntityDefinition) -> EntityDefinition:
-    """A subscription that forwards is never deleted for being idle, and the service shows so."""
+    """A subscription that forwards is never deleted because it is idle. The service shows that."""
     if isinstance(definition, SubscriptionDefinition) and definition.forward_to is not None:
         return replace(definition, auto_delete_on_idle_ms=UNLIMITED_MS)
     return definition

@@ -1,7 +1,6 @@
-"""Auto-forwarding: messages, or dead letters, that go on to another entity by themselves.
+"""Auto-forwarding: moves messages or dead letters of a queue to another entity.
 
-Owns the move and what happens when it cannot be made; how a message is taken in over there is the
-destination's. Every move counts as a hop, so that a circle ends.
+Every move counts as a hop, so that a cycle of forwarding ends.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _CAUSES = {
 }
 
 KEPT_MAX_MESSAGES = 10_000
-"""How many dead letters that cannot go on are looked at in one dispatch, for others behind them."""
+"""How many dead letters that cannot be forwarded are skipped in one dispatch to reach others."""
 
 
 class ForwardedLater:
-    """Queues that had more to forward than a turn may: they go on in the next tick."""
+    """Queues with more messages than one turn may forward. They continue in the next tick."""
 
     __slots__ = ("_backlog", "_dispatchers")
 
@@ -54,13 +53,13 @@ class ForwardedLater:
         self._dispatchers: dict[Dispatcher, None] = {}
 
     def add(self, dispatcher: Dispatcher) -> None:
-        """Look at this one again in the next tick."""
+        """Dispatch this one again in the next tick."""
         if not self._dispatchers:
             self._backlog.add(self)
         self._dispatchers[dispatcher] = None
 
     def do_part(self, count: int, turn: Turn) -> bool:
-        """See `Work`. The dispatch of this turn does it, and comes back here if there is more."""
+        """See `Work`. The dispatch of this turn forwards, and calls `add` if more is left."""
         del count, turn
         dispatchers, self._dispatchers = self._dispatchers, {}
         for dispatcher in dispatchers:
@@ -69,7 +68,7 @@ class ForwardedLater:
 
 
 class Forwarder:
-    """Takes whatever becomes ready in one queue, and sends it on."""
+    """Forwards the ready messages of one queue."""
 
     __slots__ = ("_admission", "_destination", "_directory", "_later", "_path", "_queue")
 
@@ -91,9 +90,9 @@ class Forwarder:
         self._later = later
 
     def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> bool:
-        """Send on all that waits, or as much as a turn may; whether that was all. Dead letters that
-        cannot go on keep their places, and everything waits while there is no room to store it
-        elsewhere: that passes, see `Forwarding.retry`."""
+        """Forward ready messages, as many as this turn may. Returns whether that was all. Dead
+        letters that cannot be forwarded keep their places. Everything waits while nothing can be
+        stored: see `Forwarding.retry`."""
         if self._queue.context.sends_refused is not None:
             return True
         backlog = self._queue.context.backlog
@@ -134,7 +133,7 @@ class Forwarder:
         now_ms: int,
         turn: Turn,
     ) -> list[Message]:
-        """Move what can go on; return the dead letters that have to stay."""
+        """Move messages to the destination. Returns the dead letters that have to stay."""
         destination.begin_screening()
         moving: list[Message] = []
         stuck: dict[tuple[str, str], list[Message]] = {}
@@ -158,7 +157,8 @@ class Forwarder:
     def _obstacle(
         self, message: Message, destination: Entity, before_bytes: int
     ) -> tuple[str, str] | None:
-        """Why a message cannot go on: reason and description, as a dead letter shows them."""
+        """Returns why a message cannot be forwarded: the reason and description of its dead letter.
+        Returns None if it can."""
         hops_max = self._queue.context.limits.forward_hops_max
         if message.changes is not None and message.changes.hops >= hops_max:
             description = (
@@ -203,8 +203,8 @@ class Forwarder:
     def _refuse(
         self, messages: Sequence[Message], reason: str, description: str, turn: Turn
     ) -> Sequence[Message]:
-        """Dead-letter messages that cannot go on, in the queue they are in; return those that are
-        dead letters already. The service does the same: they do not go to the transfer
+        """Dead-letter messages that cannot be forwarded, in their own entity. Returns those that
+        are dead letters already. The service does the same: they do not go to the transfer
         dead-letter queue (github.com/Azure/azure-service-bus/issues/33)."""
         if self._queue.sub_queue == MAIN:
             cause = _CAUSES.get(reason, DeadLetterCause.FORWARDING)
@@ -214,7 +214,7 @@ class Forwarder:
 
 
 class Forwarding:
-    """Which queues forward, and to where."""
+    """Sets up and retries forwarding of queues."""
 
     __slots__ = ("_admission", "_directory", "_dispatchers", "_later")
 
@@ -223,17 +223,18 @@ class Forwarding:
         self._admission = admission
         self._later = ForwardedLater(backlog)
         self._dispatchers: dict[Dispatcher, None] = {}
-        """Dispatchers whose messages go elsewhere: tried again when an entity appears or changes."""
+        """Dispatchers of queues that forward. They are retried when an entity is created or
+        changed."""
 
     def check(
         self, path: str, definition: EntityDefinition, before: EntityDefinition | None
     ) -> None:
-        """Raises if an entity would forward to what is neither a queue nor a topic.
+        """Raises `ArgumentError` if an entity would forward to something that is not a queue or
+        topic.
 
-        The service takes whatever else is asked for: an entity that forwards to itself, a
-        subscription that forwards to its own topic, longer circles, and entities with sessions
-        (recorded answers to `update_queue` and `create_queue` in the Python SDK's tests). The hop
-        limit ends each circle.
+        The service accepts everything else: an entity that forwards to itself, a subscription that
+        forwards to its own topic, longer cycles, and entities with sessions (recorded answers to
+        `update_queue` and `create_queue` in the Python SDK's tests). The hop limit ends each cycle.
         """
         known = () if before is None else _destinations(before)
         for destination in _destinations(definition):
@@ -249,7 +250,7 @@ class Forwarding:
                 )
 
     def set_up(self, entity: Entity) -> None:
-        """Forward what an entity's definition says."""
+        """Begin or end forwarding as the definition says."""
         definition = entity.definition
         if isinstance(definition, TopicDefinition):
             return
@@ -268,20 +269,19 @@ class Forwarding:
                 self._dispatchers[queue.dispatcher] = None
 
     def end(self, queue: Queue) -> None:
-        """A queue is being deleted."""
+        """End forwarding: the queue is being deleted."""
         self._dispatchers.pop(queue.dispatcher, None)
         queue.dispatcher.forwarder = None
 
     def retry(self) -> None:
-        """Try again what could not be forwarded: an entity has appeared or changed, or there is
-        room again."""
+        """Retry forwarding, because an entity was created or changed, or there is room again."""
         for dispatcher in self._dispatchers:
             if len(dispatcher.ready):
                 dispatcher.touch()
 
 
 def _destinations(definition: EntityDefinition) -> list[str]:
-    """Where messages and dead letters of an entity go."""
+    """Returns the destinations of the messages and dead letters of an entity."""
     if isinstance(definition, TopicDefinition):
         return []
     both = (definition.forward_to, definition.forward_dead_letters_to)

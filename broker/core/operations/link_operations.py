@@ -1,8 +1,7 @@
-"""Links: who may send to, or receive from, which entity.
+"""Attaches and detaches senders and receivers, and grants credit.
 
-Owns attaching, detaching and credit. Locks belong to the queue and outlive a link that detaches and
-a connection that is closed; those of a connection that breaks end with it, unless a setting holds
-them.
+Locks belong to the queue. They stay after a detach and after a normal close of the connection. They
+end with a lost connection, unless a setting keeps them.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class Sender(NamedTuple):
-    """A link on which messages come in."""
+    """An attached sender."""
 
     entity: Entity
     destination: str | None
-    """Where they go on to, if the entity is only on their way."""
+    """The transfer destination of its messages, if they are sent via the entity."""
     connection: object = None
 
 
@@ -61,45 +60,47 @@ class LinkOperations:
         self._senders: dict[Peer, Sender] = {}
         self._receivers: dict[Peer, Receiver] = {}
         self._detached: WeakValueDictionary[Peer, Receiver] = WeakValueDictionary()
-        """Detached, or never attached, with something still locked: the locks keep them alive."""
+        """Receivers that are detached, or never were attached, and have locks. The locks keep them
+        alive."""
 
     def sender(self, peer: Peer) -> Sender:
-        """The sender attached as this peer. Raises if there is none."""
+        """Returns the attached sender of a peer. Raises `NotAllowed` if there is none."""
         sender = self._senders.get(peer)
         if sender is None:
             raise NotAllowed("The link is not attached.")
         return sender
 
     def receiver(self, peer: Peer) -> Receiver | None:
-        """The receiver that was attached as this peer."""
+        """Returns the receiver of a peer, attached or detached with locks, or None."""
         return self._receivers.get(peer) or self._detached.get(peer)
 
     def counts(self, peer: Peer) -> Counts:
-        """Where to count what an attached link asks for."""
+        """Returns the counts of the entity of a link."""
         if (sender := self._senders.get(peer)) is not None:
             return sender.entity.main.counts
         receiver = self.receiver(peer)
         return self._context.counts if receiver is None else receiver.queue.counts
 
     def copies_per_message(self, peer: Peer) -> int:
-        """How many messages may come of one that this peer sends."""
+        """Returns how many copies a message of this peer may become."""
         sender = self._senders.get(peer)
         return 1 if sender is None else self.copies_per_message_of(sender)
 
     def copies_per_message_of(self, sender: Sender) -> int:
-        """How many messages may come of one that is sent like this."""
+        """Returns how many copies a message of this sender may become."""
         if sender.destination is None:
             return sender.entity.copies_per_message
         destination = self._directory.get(sender.destination)
         return 1 if destination is None else destination.copies_per_message
 
     def connection(self, peer: Peer) -> object:
-        """The connection of an attached link."""
+        """Returns the connection of a link, or None."""
         link = self._senders.get(peer) or self.receiver(peer)
         return None if link is None else link.connection
 
     def deferred_receiver(self, peer: Peer, queue: Queue) -> Receiver:
-        """Who holds what a peer fetches by number; if its connection breaks, that is given up too."""
+        """Returns the receiver that holds the deferred messages a peer receives by number. Its
+        locks end, too, if the connection is lost."""
         receiver = self._detached.get(peer)
         if receiver is None or receiver.queue is not queue:
             receiver = self._detached[peer] = Receiver(peer, queue, ReceiveMode.PEEK_LOCK)
@@ -108,7 +109,7 @@ class LinkOperations:
     # --- attaching --------------------------------------------------------------------------
 
     def attach_sender(self, command: AttachSender, now_ms: int, turn: Turn) -> None:
-        """Let a peer send to a queue or topic."""
+        """Attach a sender to a queue or topic."""
         try:
             entity, _ = sendable(self._directory, command.path)
             entity.check_sending()
@@ -125,7 +126,7 @@ class LinkOperations:
         turn.effects.append(SenderAttached(command.peer, entity.max_message_bytes))
 
     def attach_receiver(self, command: AttachReceiver, now_ms: int, turn: Turn) -> None:
-        """Let a peer receive from a queue, subscription or sub-queue."""
+        """Attach a receiver to a queue, subscription or sub-queue."""
         try:
             entity, queue = receivable(self._directory, command.path)
             self._check_receivers(entity, queue, command.session)
@@ -165,7 +166,7 @@ class LinkOperations:
     # --- credit -----------------------------------------------------------------------------
 
     def grant(self, command: Credit) -> None:
-        """A receiver says how much it takes."""
+        """Set the credit of a receiver."""
         receiver = self._receivers.get(command.peer)
         if receiver is not None:
             receiver.grant(command.limit, drain=command.drain)
@@ -177,7 +178,7 @@ class LinkOperations:
     def detach(
         self, peers: Iterable[Peer], now_ms: int, turn: Turn, *, connection_lost: bool
     ) -> None:
-        """Links are gone."""
+        """Remove links that have ended."""
         for peer in peers:
             sender = self._senders.pop(peer, None)
             if sender is not None:
@@ -194,12 +195,12 @@ class LinkOperations:
                 self._detached[peer] = receiver
 
     def forget(self, receiver: Receiver) -> None:
-        """A receiver that waited was told that it is not attached."""
+        """Remove a receiver whose wait for a session timed out."""
         self._receivers.pop(receiver.peer, None)
         receiver.queue.forget_receiver(receiver)
 
     def detach_receiver(self, receiver: Receiver, now_ms: int, turn: Turn) -> None:
-        """A receiver gets nothing any more; a session it holds is closed."""
+        """Detach a receiver and close its session."""
         if receiver.queue.detach(receiver, now_ms, turn):
             self._directory.entity_of(receiver.queue).record_access(now_ms)
 

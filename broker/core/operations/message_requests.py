@@ -1,7 +1,8 @@
-"""Requests about the messages and sessions of an entity: what `$management` offers.
+"""Requests about the messages of an entity: renew locks, settle by token, peek, receive deferred,
+delete.
 
-Owns the rules of each request; each returns the value of its reply, or raises the refusal before
-anything has changed. Some must wait until bodies have been read back: those are asked again.
+Each request returns the value of its reply, or raises the refusal before anything has changed. A
+request that needs bodies from the store is repeated when they are loaded.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from broker.core.queues.receiver import Receiver
 
 PEEK_MAX_BYTES = 1024 * 1024
-"""A peek shows at least one message, and no more than fit into one reply."""
+"""The most that one reply to a peek contains. It contains at least one message."""
 
 
 class BodiesAwaited(Exception):
-    """Not a refusal: the request is asked again once these messages have their bodies."""
+    """Not an error: the request is repeated when these messages have their bodies."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class BodiesAwaited(Exception):
 
 
 class MessageRequests:
-    """Answers requests about messages and sessions."""
+    """Answers requests about messages."""
 
     __slots__ = ("_context", "_directory", "_links", "_settlements")
 
@@ -71,13 +72,13 @@ class MessageRequests:
     # --- locks ------------------------------------------------------------------------------
 
     def renew_locks(self, command: ask.RenewLocks, now_ms: int, turn: Turn) -> list[int]:
-        """Extend message locks."""
+        """Renew message locks. Returns their new ends."""
         del turn
         _, queue = self._receivable(command.path, now_ms)
         return queue.renew(command.tokens, now_ms)
 
     def settle_by_token(self, command: ask.SettleByToken, now_ms: int, turn: Turn) -> None:
-        """Settle messages, whichever link they were locked through."""
+        """Settle messages that were locked through any link."""
         _, queue = self._receivable(command.path, now_ms)
         check_settlement(queue, command.settlement)
         tokens = list(dict.fromkeys(command.tokens))
@@ -97,10 +98,7 @@ class MessageRequests:
     # --- looking and fetching ---------------------------------------------------------------
 
     def peek(self, command: ask.Peek, now_ms: int, turn: Turn) -> list[Message]:
-        """Show messages as they are, with the end of their latest lock if they ever had one.
-
-        Copies: nothing that happens later shows in them.
-        """
+        """Returns copies of messages, with the end of their latest lock if they had one."""
         queue = self._directory.queue(command.path)
         entity = self._directory.entity_of(queue)
         entity.check_receiving()
@@ -119,7 +117,7 @@ class MessageRequests:
     def receive_deferred(
         self, command: ask.ReceiveDeferred, now_ms: int, turn: Turn
     ) -> list[tuple[Message, bytes | None]]:
-        """Fetch deferred messages by number, all or none. Copies, as in `peek`."""
+        """Receive deferred messages by number, all or none. Returns copies, as `peek` does."""
         entity, queue = self._receivable(command.path, now_ms)
         entity.check_receiving()
         limit = self._context.limits.receive_deferred_max_messages
@@ -160,7 +158,7 @@ class MessageRequests:
         return message
 
     def _holder(self, peer: Peer, queue: Queue, messages: Sequence[Message]) -> Receiver:
-        """Who gets the locks: the session's holder, or whoever asks."""
+        """Returns the receiver that gets the locks: the holder of the session, or one for the peer."""
         if queue.sessions is None:
             return self._links.deferred_receiver(peer, queue)
         sessions = [queue.sessions.of(message) for message in messages]
@@ -171,7 +169,7 @@ class MessageRequests:
         return holder
 
     def delete_messages(self, command: ask.DeleteMessages, now_ms: int, turn: Turn) -> int:
-        """Delete the oldest messages nobody has locked."""
+        """Delete the oldest unlocked messages. Returns their number."""
         entity, queue = self._receivable(command.path, now_ms)
         entity.check_receiving()
         limit = self._context.limits.delete_max_messages
@@ -206,8 +204,8 @@ class MessageRequests:
 
 
 def _as_now(messages: Iterable[Message]) -> list[Message]:
-    """Copies with the end of the latest lock: the answer may be held back by a long commit, and
-    nothing that happens meanwhile shows in it."""
+    """Returns copies with the end of the latest lock. A commit may hold the answer back, and later
+    changes must not show in it."""
     shown = []
     for message in messages:
         twin = message.copy()
@@ -217,7 +215,7 @@ def _as_now(messages: Iterable[Message]) -> list[Message]:
 
 
 def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Message]:
-    """The messages of a queue, or of one session of it, in order."""
+    """Returns the messages of a queue, or of one of its sessions, in order."""
     from_number = getattr(command, "from_sequence_number", 0)
     if command.session_id is None:
         return queue.index.walk(from_number)
@@ -225,7 +223,7 @@ def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Mess
 
 
 def _is_of(message: Message, key: str) -> bool:
-    """Whether a message is of the session with this key."""
+    """Returns whether a message belongs to the session with this key."""
     return message.session_id is not None and session_key(message.session_id) == key
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def partition_keys(entity: Entity, messages: Iterable[Message]) -> list[tuple[int, str]]:
-    """The keys of messages that have one, each with the id of the entity; none if it is not
-    partitioned."""
+    """Returns the keys of messages, each with the id of the entity. Empty if it is not partitioned."""
     if not entity.is_partitioned:
         return []
     keys = [_partition_key(entity, message) for message in messages]
@@ -29,7 +28,7 @@ def partition_keys(entity: Entity, messages: Iterable[Message]) -> list[tuple[in
 
 
 def via_partition_keys(via: Entity, messages: Iterable[Message]) -> list[tuple[int, str]]:
-    """The via partition keys of messages that are sent through this entity to another one."""
+    """Returns the via partition keys of messages that are sent via this entity to another."""
     if not via.is_partitioned:
         return []
     read = via.context.reader.via_partition_key

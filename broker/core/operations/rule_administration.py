@@ -1,8 +1,6 @@
-"""Rules of subscriptions are created, replaced, removed and shown.
+"""Adds, replaces, removes and lists the rules of subscriptions.
 
-Owns what a request about a rule means, and the records of rules; the entities they belong to are
-`entity_administration.py`'s. A rule is checked and compiled before anything changes, once, and no other
-rule is touched by it.
+A rule is checked and compiled before anything changes. Other rules are not touched.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RuleAdministration:
-    """Changes the rules of subscriptions."""
+    """Carries out the commands about rules."""
 
     __slots__ = ("_directory", "_limits")
 
@@ -48,7 +46,7 @@ class RuleAdministration:
     # --- requests ---------------------------------------------------------------------------
 
     def add_rule(self, command: ask.AddRule, now_ms: int, turn: Turn) -> RuleDefinition:
-        """Add a rule to a subscription, or replace one that it has."""
+        """Add a rule to a subscription, or replace an existing rule. Returns the rule."""
         subscription = self._subscription(command.path)
         rule = command.rule
         if (wrong := rule_name_error(rule.name, self._limits)) is not None:
@@ -70,7 +68,7 @@ class RuleAdministration:
         return rule
 
     def remove_rule(self, command: ask.RemoveRule, now_ms: int, turn: Turn) -> None:
-        """Take a rule from a subscription."""
+        """Remove a rule from a subscription."""
         del now_ms
         subscription = self._subscription(command.path)
         if subscription.rule(command.name) is None:
@@ -78,7 +76,7 @@ class RuleAdministration:
         self._remove(subscription, [command.name], turn)
 
     def get_rule(self, command: ask.GetRule, now_ms: int, turn: Turn) -> RuleDefinition:
-        """One rule of a subscription."""
+        """Returns one rule of a subscription."""
         del now_ms, turn
         subscription = self._subscription(command.path)
         rule = subscription.rule(command.name)
@@ -87,7 +85,7 @@ class RuleAdministration:
         return rule
 
     def list_rules(self, command: ask.ListRules, now_ms: int, turn: Turn) -> list[RuleDefinition]:
-        """The rules of a subscription, by name."""
+        """Returns the rules of a subscription, ordered by name."""
         del now_ms, turn
         return self._subscription(command.path).rule_page(command.skip, command.top)
 
@@ -105,7 +103,7 @@ class RuleAdministration:
         now_ms: int,
         compiled: Sequence[ask.PrecompiledRule | BrokerError] = (),
     ) -> list[CompiledRule]:
-        """The rules a subscription will be created with. Raises if it cannot have them."""
+        """Returns the compiled rules of a new subscription. Raises if one of them is not allowed."""
         self._check_count(len(rules))
         return [
             self._compile(
@@ -118,7 +116,7 @@ class RuleAdministration:
     def create_first(
         self, subscription: Subscription, rules: Iterable[CompiledRule], turn: Turn
     ) -> None:
-        """Give a new subscription its rules."""
+        """Add the rules of a new subscription."""
         rows = [self._put(subscription, rule) for rule in rules]
         if rows:
             turn.records.append(RulesStored(rows))

@@ -1,7 +1,6 @@
-"""Scheduled messages whose time has come, a bounded number at a time.
+"""Activates scheduled messages that are due, a limited number in each turn.
 
-Owns who is due and has not had its turn; what activation does is `admission.py`'s. Nobody overtakes:
-while some wait, those that fall due later wait behind them.
+Messages are activated in the order in which they became due.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DueMessages(NamedTuple):
-    """Messages of one queue that are due since the same moment, in the order of their numbers."""
+    """Messages of one queue that became due at the same time, in the order of their numbers."""
 
     queue: Queue
     messages: Sequence[Message]
@@ -31,7 +30,7 @@ class DueMessages(NamedTuple):
 
 
 class ScheduledActivation:
-    """A line of crowds."""
+    """The messages that are due and wait for their activation."""
 
     __slots__ = ("_admission", "_backlog", "_directory", "_line")
 
@@ -39,17 +38,17 @@ class ScheduledActivation:
         self._directory = directory
         self._admission = admission
         self._backlog = backlog
-        """Says how much a turn may do; a queue that has scheduled messages waiting here goes on
-        delivering the others."""
+        """Limits how much a turn may do. A queue with messages waiting here still delivers others.
+        """
         self._line: deque[DueMessages] = deque()
 
     @property
     def due_since_ms(self) -> int | None:
-        """Since when the first in the line have been due; None if nobody waits."""
+        """Returns when the first waiting messages became due, or None."""
         return self._line[0].due_since_ms if self._line else None
 
     def add(self, queue: Queue, messages: Sequence[Message], due_since_ms: int, turn: Turn) -> None:
-        """Messages are due: now, unless there are too many or others wait."""
+        """Activate messages that are due, or let them wait if they are too many or others wait."""
         copies = self._directory.entity_of(queue).copies_per_message
         if not self._line and self._backlog.may_act(len(messages) * copies):
             self._admission.activate(messages, due_since_ms, turn)
@@ -60,7 +59,7 @@ class ScheduledActivation:
             self._line.append(DueMessages(queue, part, due_since_ms))
 
     def activate_next(self, turn: Turn) -> None:
-        """Let the next ones in; some may have been cancelled while they waited."""
+        """Activate the next waiting messages. Some may have been cancelled meanwhile."""
         if not self._line:
             return
         queue, messages, due_since_ms = self._line[0]

@@ -1,8 +1,9 @@
-"""A settlement that waits for its transaction: a step of it, see `transactions.py`.
+"""A settlement that is held until its transaction commits.
 
 Until the discharge the messages stay locked and their deliveries unsettled, with a provisional
-answer (AMQP 1.0, section 4.4.2). A commit settles both. After a rollback both are as before, so that
-the receiver can settle again; only what it had settled on its own side goes back to the queue.
+answer (AMQP 1.0, section 4.4.2). A commit settles both. After a rollback both are as before, so
+that the receiver can settle again. Only messages that the receiver had settled on its side return
+to the queue.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class TransactionalSettlement:
-    """Locks of one queue that are settled alike when their transaction commits."""
+    """Locks of one queue that are settled when their transaction commits. Implements
+    `TransactionOperation`."""
 
     __slots__ = (
         "_entity",
@@ -55,10 +57,11 @@ class TransactionalSettlement:
         self.tokens = tokens
         self.settlement = settlement
         self._peer = peer
-        """The link whose deliveries are settled; None for a settlement by token."""
+        """The link whose deliveries are settled. None for a settlement by token."""
         self._handles: dict[bytes, object] = dict(zip(tokens, handles, strict=False))
         self._forgotten = [token for token, handle in self._handles.items() if handle is None]
-        """What the receiver has settled on its side, and so will not settle again."""
+        """Tokens of deliveries that the receiver has settled on its side and cannot settle again.
+        """
         self.size_bytes = 0
 
     @property

@@ -1,10 +1,9 @@
-"""Transactions: what was sent and settled under one id is done together, or not at all.
+"""Transactions: sends and settlements that are carried out together or not at all.
 
-Owns holding and discharging; what each step does is in the operation. Nothing of a transaction shows
-before it is discharged, and its settlements leave their messages locked until then. Rolled back,
-messages stay locked for the receivers that can still settle them, and go back from those that cannot.
-A transaction is known only on the connection that declared it, and of a partitioned entity it takes
-one partition.
+Operations are held until the discharge and change nothing before it; messages to settle stay
+locked. After a rollback, messages stay locked for receivers that can still settle them, and the
+others return to their queues. A transaction is valid only on the connection that declared it, and
+can use only one partition of a partitioned entity.
 """
 
 from __future__ import annotations
@@ -34,38 +33,38 @@ if TYPE_CHECKING:
 
 
 TRANSACTION_BYTES = 2 * 1024
-"""What an open transaction takes by itself."""
+"""The memory that is counted for an open transaction."""
 OPERATION_BYTES = 1024
-"""What a held message or settlement takes besides its body."""
+"""The memory that is counted for a held message or settlement, besides the body."""
 
 
 class TransactionOperation(Protocol):
-    """A part of a transaction, held until all of it can be done."""
+    """An operation of a transaction. It is held until the transaction commits."""
 
     @property
     def operations(self) -> int:
-        """How many messages it concerns."""
+        """The number of messages."""
 
     @property
     def size_bytes(self) -> int:
-        """How much memory it holds."""
+        """The size of the messages."""
 
     @property
     def partition_keys(self) -> Iterable[tuple[int, str]]:
-        """Ids of partitioned entities it concerns, each with the key of a partition there."""
+        """The partitions that it uses: ids of partitioned entities, each with a partition key."""
 
     def check(self) -> None:
-        """Raises if it could not be done now."""
+        """Raises if it cannot be carried out now."""
 
     def run(self, now_ms: int, turn: Turn) -> None:
-        """Do it. Called right after `check`."""
+        """Carry it out. Called directly after `check`."""
 
     def undo(self, now_ms: int, turn: Turn) -> None:
-        """It will never be done."""
+        """The transaction was rolled back."""
 
 
 class Transaction:
-    """Steps in the order they came."""
+    """A transaction and its operations, in order."""
 
     __slots__ = (
         "connection",
@@ -91,18 +90,19 @@ class Transaction:
         self.deadline_ms = deadline_ms
         self.held: list[TransactionOperation] = []
         self.settlements: dict[bytes, TransactionalSettlement] = {}
-        """By the lock they will settle: no other step may."""
+        """Settlements by lock token. No other operation may settle these locks."""
         self.partitions: dict[int, str] = {}
-        """By id of a partitioned entity: the key of the one partition this is about."""
+        """The partition key that the transaction uses, by id of a partitioned entity."""
         self.copies = 0
-        """How many messages its sends may become on all subscriptions."""
+        """How many copies its sends may make on all subscriptions."""
         self.operations = 0
         self.size_bytes = 0
-        """Of the messages that were sent under it."""
+        """The size of the messages that it sends."""
         self.held_bytes = 0
-        """About how much memory it takes."""
+        """The memory that is counted for it."""
         self.refusal: BrokerError | None = None
-        """Why something that was asked under it could not be held."""
+        """Why it can only be rolled back: the error of an operation that was refused. None if it
+        can commit."""
 
     def hold_settlement(self, settlement: TransactionalSettlement) -> None:
         """Reserve the locks that a settlement of this transaction will end."""
@@ -110,7 +110,7 @@ class Transaction:
 
 
 class ConnectionUsage:
-    """What the open transactions of one connection take."""
+    """The number and size of the open transactions of one connection."""
 
     __slots__ = ("count", "held_bytes")
 
@@ -129,12 +129,12 @@ class Transactions:
         self._open: dict[bytes, Transaction] = {}
         self._owned: dict[Peer, dict[Transaction, None]] = {}
         self._usage: dict[object, ConnectionUsage] = {}
-        """By connection."""
+        """The usage of each connection with open transactions."""
         self._held_bytes = 0
-        """By all of them."""
+        """The memory that is counted for all open transactions."""
 
     def declare(self, command: Declare, now_ms: int, turn: Turn) -> None:
-        """Begin one."""
+        """Declare a transaction."""
         limits = self._context.limits
         usage = self._usage.get(command.connection) or ConnectionUsage()
         try:
@@ -165,7 +165,8 @@ class Transactions:
         turn.effects.append(Reply(command.peer, command.request, transaction.id))
 
     def find(self, transaction_id: bytes, connection: object) -> Transaction:
-        """The open transaction. Raises if there is none that this connection has declared."""
+        """Returns an open transaction. Raises `TransactionUnknown` if this connection has not
+        declared it."""
         transaction = self._open.get(transaction_id)
         if transaction is None or transaction.connection is not connection:
             raise TransactionUnknown
@@ -174,7 +175,7 @@ class Transactions:
     def hold(
         self, transaction_id: bytes, connection: object, operation: TransactionOperation
     ) -> None:
-        """Keep a step until discharge. Raises if the transaction is unknown or full."""
+        """Hold an operation until the discharge. Raises if the transaction is unknown or full."""
         transaction = self.find(transaction_id, connection)
         limits = self._context.limits
         if transaction.operations + operation.operations > limits.transaction_max_operations:
@@ -198,8 +199,8 @@ class Transactions:
         self._add_held_bytes(transaction, held_bytes)
 
     def _check_room(self, usage: ConnectionUsage, size_bytes: int) -> None:
-        """Raises if all open transactions together would hold too much. Connections that hold little
-        have a reserve, so that one with large transactions does not shut them out."""
+        """Raises `ServerBusy` if all open transactions would hold too much. Connections that hold
+        little may use a reserve, so that large transactions of others do not block them."""
         limits = self._context.limits
         room_bytes = limits.transactions_max_bytes
         if usage.held_bytes + size_bytes <= limits.transactions_small_max_bytes:
@@ -211,7 +212,7 @@ class Transactions:
             )
 
     def _add_held_bytes(self, transaction: Transaction, size_bytes: int) -> None:
-        """A transaction holds so much more."""
+        """Count memory that a transaction holds, or releases if negative."""
         transaction.held_bytes += size_bytes
         self._usage[transaction.connection].held_bytes += size_bytes
         self._held_bytes += size_bytes
@@ -219,11 +220,11 @@ class Transactions:
     def set_rollback_only(
         self, transaction_id: bytes, connection: object, refusal: BrokerError
     ) -> None:
-        """Something asked under it was refused: it cannot be done as a whole any more.
+        """An operation of the transaction was refused, so the transaction can only be rolled back.
 
-        The client was told, but not every client listens: the Java SDK takes any answer to a send
-        in a transaction for success, and would lose the message with the commit. What was refused
-        to another connection never was part of it.
+        The client has the error, but may ignore it: the Java SDK takes any answer to a send in a
+        transaction as success, and would lose the message with the commit. An operation of another
+        connection is not part of the transaction.
         """
         transaction = self._open.get(transaction_id)
         if transaction is None or transaction.connection is not connection:
@@ -232,12 +233,12 @@ class Transactions:
             transaction.refusal = refusal
 
     def apply_rollback_only(self, command: SetRollbackOnly, now_ms: int, turn: Turn) -> None:
-        """What a client said under it never became a command."""
+        """See `SetRollbackOnly`."""
         del now_ms, turn
         self.set_rollback_only(command.transaction_id, command.connection, command.error)
 
     def discharge(self, command: Discharge, now_ms: int, turn: Turn) -> None:
-        """Do all of it in this turn, or drop all of it."""
+        """Commit or roll back a transaction."""
         error: BrokerError | None = None
         try:
             transaction = self.find(command.transaction_id, command.connection)
@@ -252,13 +253,13 @@ class Transactions:
         turn.effects.append(Reply(command.peer, command.request, error=error))
 
     def roll_back(self, transaction: Transaction, now_ms: int, turn: Turn) -> None:
-        """Drop all of it, though nobody asked for that."""
+        """Roll back a transaction that timed out or lost its link."""
         if transaction.id in self._open:
             self._close(transaction)
             _undo(transaction, now_ms, turn)
 
     def roll_back_owned_by(self, peers: Iterable[Peer], now_ms: int, turn: Turn) -> None:
-        """The links that declared them are gone."""
+        """Roll back the transactions that these links have declared."""
         for peer in peers:
             for transaction in list(self._owned.get(peer, ())):
                 self.roll_back(transaction, now_ms, turn)

@@ -1,4 +1,4 @@
-"""Rules of subscriptions: compiled rules, the index that finds the matching ones, and their SQL (`sql`).
+"""Rules of subscriptions: compiled rules, the index of the rules of a topic, and SQL (`sql`).
 
-Not here: adding and removing rules (`operations/rule_administration.py`), and storing the copies (`entities/topic.py`).
+`operations/rule_administration.py` adds and removes rules. `entities/topic.py` stores the copies.
 """

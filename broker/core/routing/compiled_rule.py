@@ -1,7 +1,7 @@
-"""One rule of a subscription, compiled: what a message must have to match, and what then happens.
+"""A compiled rule of a subscription: its selection and its action.
 
-Owns how correlation, SQL, true and false filters become a `Selection`; which rules a message meets
-is `rule_index.py`'s business. Compiling is the expensive part of creating a rule, and is done once.
+Converts correlation, SQL, true and false filters to a `Selection`. Compiling is the expensive part
+of creating a rule and is done once. `rule_index.py` finds the rules that match a message.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 
 class Selection(NamedTuple):
-    """What a message must have for a rule to match."""
+    """The conditions under which a rule matches a message."""
 
     equalities: Mapping[Field, Hashable]
-    """Fields and their keys; see `key_of`."""
+    """The fields that must have these values, as keys of `key_of`."""
     condition: Condition | None
-    """What must be true besides, or None. With equalities, it cannot fail."""
+    """A further condition, or None. Together with equalities, it cannot fail."""
 
 
 EVERYTHING = Selection({}, None)
 
 
 class CompiledRule(NamedTuple):
-    """A rule ready to run."""
+    """A compiled rule."""
 
     definition: RuleDefinition
     selection: Selection | None
-    """None for a rule that no message matches."""
+    """None if no message matches."""
     action: Action | None
 
 
@@ -108,9 +108,10 @@ def _demand(fields: Mapping[Field, PropertyValue], condition: Condition | None) 
 
 
 def key_of(value: PropertyValue) -> Hashable | None:
-    """What stands for a value in a hash table: equal keys are equal values. None: equals nothing.
+    """Returns a hash key for a value: equal keys mean equal values. None means that it equals
+    nothing.
 
-    Python takes True for 1, messages do not.
+    In Python True equals 1, but not in messages.
     """
     value = operators.plain(value)
     return ("boolean", value) if isinstance(value, bool) else value

@@ -1,9 +1,8 @@
-"""Which subscriptions of a topic take a message, and as how many copies.
+"""The index of all rules of a topic: finds the subscriptions that get a message, and their copies.
 
-Owns the index of all rules of a topic and the message changes that actions make; what one rule selects is in
-`compiled_rule.py`. Rules that demand equalities are found by hash, so thousands of them cost one lookup for
-each set of fields they test; only what cannot be found so is evaluated one by one, over one decoded
-view. Adding or removing a rule touches that rule alone, however many there are.
+Rules with equality conditions are found by hash: one lookup for each set of tested fields, for any
+number of rules. Other rules are evaluated one by one on one decoded view of the message. Adding or
+removing a rule does not touch other rules.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 SubscriptionT = TypeVar("SubscriptionT", bound=Hashable)
 
 RULE_NAME_PROPERTY = "RuleName"
-"""Application property of a copy that an action made: the name of its rule."""
+"""The application property with the name of the rule, on copies that an action has changed."""
 
 
 class RoutedCopies(NamedTuple, Generic[SubscriptionT]):
-    """What one subscription takes of a message."""
+    """The copies of a message for one subscription."""
 
     subscription: SubscriptionT
     copies: Sequence[MessageChanges | None]
-    """One for each copy: the changes it gets, or None for the message as it came."""
+    """The changes of each copy. None for an unchanged copy."""
     error: FilterError | None = None
-    """Why, besides, the message belongs in the subscription's dead-letter queue."""
+    """The error of a filter or action, if the message also goes to the dead-letter queue."""
 
 
 class _SubscriptionRules(Generic[SubscriptionT]):
@@ -64,21 +63,21 @@ class _SubscriptionRules(Generic[SubscriptionT]):
         """By name in lower case."""
         self.next_order = 0
         self.everything_count = 0
-        """Rules that take every message as it came. Beside one, the others without an action add
-        nothing, and are not looked at."""
+        """The number of rules without an action that match every message. If there is one, other
+        rules without an action make no difference and are not evaluated."""
         self.acting_count = 0
-        """Rules with an action."""
+        """The number of rules with an action."""
         self.selective_count = 0
-        """Rules without an action that take some messages."""
+        """The number of rules without an action that match only some messages."""
         self.scanned: dict[_IndexedRule[SubscriptionT], Condition] = {}
-        """Of those, the ones that only evaluation can tell."""
+        """Rules of those that must be evaluated."""
         self.scanned_acting: dict[_IndexedRule[SubscriptionT], Condition] = {}
         self.routed = RoutedCopies(subscription, (None,))
-        """The answer where no rule with an action matches."""
+        """The result if no rule with an action matches."""
 
 
 class _IndexedRule(Generic[SubscriptionT]):
-    """A rule at its place in the index."""
+    """A rule in the index."""
 
     __slots__ = (
         "action",
@@ -102,7 +101,7 @@ class _IndexedRule(Generic[SubscriptionT]):
         self.is_correlation = isinstance(rule.definition.filter, CorrelationFilter)
         self.action = rule.action
         self.order = order
-        """The copies of a message that actions made come in the order of their rules."""
+        """The order of the rule. Copies that actions have changed come in this order."""
         self.selection = rule.selection
         equalities = {} if rule.selection is None else rule.selection.equalities
         self.condition = None if rule.selection is None else rule.selection.condition
@@ -123,7 +122,7 @@ _Bucket = dict[_IndexedRule[SubscriptionT], None]
 
 
 class TopicRules(Generic[SubscriptionT]):
-    """The rules of all subscriptions of a topic. Subscriptions are told apart by any key."""
+    """The rules of all subscriptions of a topic. Any hashable object can identify a subscription."""
 
     def __init__(
         self, encode_property: Callable[[PropertyValue], bytes], new_id: Callable[[], UUID]
@@ -132,17 +131,17 @@ class TopicRules(Generic[SubscriptionT]):
         self._new_id = new_id
         self._rules: dict[SubscriptionT, _SubscriptionRules[SubscriptionT]] = {}
         self._plain: dict[SubscriptionT, RoutedCopies[SubscriptionT]] = {}
-        """Subscriptions that take every message as it came, besides what actions make of it."""
+        """Subscriptions that get an unchanged copy of every message."""
         self._plain_list: list[RoutedCopies[SubscriptionT]] | None = None
         self._evaluated: set[SubscriptionT] = set()
-        """Subscriptions for which a message must be looked at."""
+        """Subscriptions for which a message must be evaluated."""
         self._indexed: dict[tuple[Field, ...], dict[tuple[Hashable, ...], _Bucket[SubscriptionT]]]
         self._indexed = {}
-        """By the fields tested, then by their keys."""
+        """Rules by the tested fields, and then by the keys of their values."""
         self._scanned: dict[
             tuple[SubscriptionT, bool], dict[_IndexedRule[SubscriptionT], Condition]
         ] = {}
-        """Rules that only evaluation can tell, by subscription and whether they have an action."""
+        """Rules that must be evaluated, by subscription and whether they have an action."""
         self.rule_count = 0
         self.correlation_filter_count = 0
 
@@ -246,9 +245,10 @@ class TopicRules(Generic[SubscriptionT]):
     def route(
         self, message: Message, reader: MessageReader
     ) -> Sequence[RoutedCopies[SubscriptionT]]:
-        """Every subscription that takes the message, once each; not to be changed by the caller.
+        """Returns the copies for every subscription that gets the message. The caller must not
+        change the result.
 
-        A message the reader cannot read raises `UndecodableMessage`.
+        Raises `UndecodableMessage` if the message cannot be read.
         """
         plain = self._plain_list
         if plain is None:
@@ -264,7 +264,7 @@ class TopicRules(Generic[SubscriptionT]):
         return [*plain, *{rule.subscription: rule.rules.routed for rule in matched}.values()]
 
     def _look_up(self, view: MessageProperties) -> list[_IndexedRule[SubscriptionT]]:
-        """The indexed rules that match."""
+        """Returns the indexed rules that match."""
         matched: list[_IndexedRule[SubscriptionT]] = []
         for fields, group in self._indexed.items():
             keys: list[Hashable] = []
@@ -285,7 +285,7 @@ class TopicRules(Generic[SubscriptionT]):
     def _scan(
         self, view: MessageProperties, matched: list[_IndexedRule[SubscriptionT]]
     ) -> dict[SubscriptionT, FilterError]:
-        """Add the rules that must be evaluated and match; give the first failure of each."""
+        """Evaluate rules and add those that match. Returns the first error of each subscription."""
         failed: dict[SubscriptionT, tuple[int, FilterError]] = {}
         for (subscription, _), scanned in self._scanned.items():
             for rule, condition in scanned.items():
@@ -304,7 +304,8 @@ class TopicRules(Generic[SubscriptionT]):
         matched: list[_IndexedRule[SubscriptionT]],
         failed: dict[SubscriptionT, FilterError],
     ) -> Iterable[RoutedCopies[SubscriptionT]]:
-        """One copy for all rules without an action, and one for each rule with an action."""
+        """Returns one copy for all matching rules without an action, and one for each with an
+        action."""
         routed = dict(self._plain)
         routed.update((rule.subscription, rule.rules.routed) for rule in matched if not rule.action)
         acting = [rule for rule in matched if rule.action is not None]
@@ -325,7 +326,7 @@ class TopicRules(Generic[SubscriptionT]):
     def _act(
         self, rule: _IndexedRule[SubscriptionT], message: Message, view: MessageProperties
     ) -> MessageChanges:
-        """What the rule's action, and its name, change about the message."""
+        """Returns the changes that the action of a rule makes, including the name of the rule."""
         assert rule.action is not None
         draft = EditableProperties(view)
         rule.action(draft)

@@ -44,7 +44,8 @@ def compile_action(
     max_characters: int = TEXT_MAX_CHARACTERS,
     max_statements: int = STATEMENTS_MAX,
 ) -> Callable[[EditableProperties], None]:
-    """A change to a draft. A draft it failed on is not to be used."""
+    """Returns a function that changes properties. After an error the changed properties must not be
+    used."""
     from broker.core.routing.sql.compiler import compile_statements
     from broker.core.routing.sql.grammar import parse_action
 

@@ -1,7 +1,7 @@
-"""What can be known about a filter without a message.
+"""Finds out what is known about a filter without a message.
 
-Owns nothing that changes what a filter says: everything here is a true statement about it, there to
-spare evaluations. When in doubt it states nothing.
+The results are used to avoid evaluations and never change what a filter matches. In doubt, nothing
+is known.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ _EXACT_IN_A_DOUBLE = 2**53
 
 
 def is_constant(node: Node) -> bool:
-    """Whether the outcome is the same for every message."""
+    """Returns whether the result is the same for every message."""
     return not any(
         isinstance(part, PropertyReference | PropertyCall | NewId) for part in walk(node)
     )
 
 
 def cannot_fail(node: Node) -> bool:
-    """Whether evaluation never raises `FilterError`."""
+    """Returns whether evaluation never raises `FilterError`."""
     return not any(_may_fail(part) for part in walk(node))
 
 
 def demanded_equalities(node: Node) -> dict[Field, PropertyValue]:
-    """What must be equal on a message for the filter to be true; empty if nothing is known.
+    """Returns the properties that must have these values for the filter to be true. Empty if
+    nothing is known.
 
-    A filter whose evaluation may fail demands nothing: not looking at it would hide the failure.
+    Empty also for a filter that can fail: if it were not evaluated, the error would be missed.
     """
     if not cannot_fail(node):
         return {}
@@ -83,7 +84,8 @@ def _may_fail(node: Node) -> bool:
 
 
 def _compares_exactly(value: PropertyValue) -> bool:
-    """Whether equal in SQL is equal in a hash table: not for integers a double cannot hold."""
+    """Returns whether SQL and a hash table agree on equality. They do not for integers that a
+    double cannot represent."""
     if isinstance(value, int | float):
         return abs(value) < _EXACT_IN_A_DOUBLE
     return isinstance(value, str)

@@ -1,8 +1,8 @@
-"""Tree → functions: a filter or action is compiled once and runs for every message.
+"""Compiles a tree to functions that run for every message.
 
-Owns three-valued logic (True, False, and None for unknown) and how expressions look up properties;
-`operators.py` owns what operators do. AND and OR stop at the first operand that settles them.
-A compiled filter gives True, False or None, or raises `FilterError`; it never raises anything else.
+Implements three-valued logic (True, False, and None for unknown) and the lookup of properties.
+`operators.py` implements operators. AND and OR stop at the first operand that decides. A compiled
+filter returns True, False or None, or raises `FilterError`, and never raises anything else.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def compile_condition(node: Node) -> Condition:
-    """The test a tree stands for. A value that is not boolean is unknown."""
+    """Returns the condition of a tree. A value that is not boolean is unknown."""
     match node:
         case And(operands):
             return _settled_by(False, operands)
@@ -76,7 +76,7 @@ def compile_condition(node: Node) -> Condition:
 
 
 def compile_value(node: Value) -> Evaluate:
-    """The value a tree stands for."""
+    """Returns the function for the value of a tree."""
     match node:
         case Constant(value):
             return lambda _: value
@@ -100,7 +100,7 @@ def compile_value(node: Value) -> Evaluate:
 
 
 def _settled_by(dominant: bool, operands: Sequence[Node]) -> Condition:  # noqa: FBT001
-    """AND is settled by False, OR by True; otherwise unknown prevails."""
+    """False decides AND, and True decides OR. Otherwise the result is unknown if an operand is."""
     conditions = [compile_condition(operand) for operand in operands]
 
     def evaluate(source: PropertySource) -> bool | None:
@@ -140,7 +140,7 @@ def _comparison(symbol: str, left: Value, right: Value) -> Condition:
 
 
 def _user_comparison(symbol: str, key: str, constant: Any) -> Condition:
-    """A user property with a constant: what most filters are made of, so in one call."""
+    """A fast path for a user property and a constant, which is the most frequent comparison."""
     operate = operators.COMPARISONS[symbol]
     kind = type(constant) if type(constant) in operators.ALIKE else None
 
@@ -154,7 +154,7 @@ def _user_comparison(symbol: str, key: str, constant: Any) -> Condition:
 
 
 def _in(operand: Evaluate, items: Sequence[Value]) -> Condition:
-    """Unknown only if the left side is: an item that is unknown is not equal to it."""
+    """The result is unknown only if the left side is. An unknown item is not equal to it."""
     constants = [item.value for item in items if isinstance(item, Constant)]
     texts = frozenset(value for value in constants if isinstance(value, str))
     if len(texts) == len(items):
@@ -171,7 +171,7 @@ def _in(operand: Evaluate, items: Sequence[Value]) -> Condition:
 
 
 def _in_texts(operand: Evaluate, texts: frozenset[str]) -> Condition:
-    """What most lists are: as quick for many texts as for one."""
+    """A fast path for lists of texts: one lookup for any number of texts."""
 
     def evaluate(source: PropertySource) -> bool | None:
         value = operand(source)
@@ -248,7 +248,8 @@ def _property_call(name: Evaluate) -> Evaluate:
 
 
 def _exists(operand: PropertyReference | PropertyCall) -> Condition:
-    """A user property exists if it is there, even as null; a system property if it is set."""
+    """A user property exists if the message has it, even as null. A system property exists if it is
+    set."""
     if isinstance(operand, PropertyCall):
         name = compile_value(operand.name)
 
@@ -265,7 +266,7 @@ def _exists(operand: PropertyReference | PropertyCall) -> Condition:
 
 
 def _named(text: str) -> PropertyReference:
-    """What `property('sys.Label')` refers to: the scope is written as it is elsewhere."""
+    """Returns what `property('sys.Label')` refers to. The name may have a scope."""
     scope, dot, name = text.partition(".")
     if dot and scope.lower() in {"sys", "user"}:
         return PropertyReference(name, is_system=scope.lower() == "sys")
@@ -280,7 +281,7 @@ def _no_such_property(name: str) -> FilterError:
 
 
 def compile_statements(statements: Sequence[Statement]) -> Action:
-    """What the statements do, in order, to a draft."""
+    """Returns a function that runs the statements in order on editable properties."""
     steps = [_compile_statement(statement) for statement in statements]
 
     def run(draft: EditableProperties) -> None:

@@ -1,8 +1,7 @@
-"""SQL text → tree: the grammar of subscription filters and rule actions.
+"""Parses SQL text to a tree: the grammar of subscription filters and rule actions.
 
-One method for each rule of the grammar, by hand rather than through a parser generator: it says in
-plain words what was expected where, and costs nothing at start-up. Knows no messages.
-A text is either read whole or refused with a position; nothing here recurses deeper than a bound.
+There is one method for each rule of the grammar. A text is parsed completely or refused with a
+position. The depth of recursion is limited.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import PropertyValue
 
 NESTING_MAX = 50
-"""Parentheses, NOTs and signs inside each other. Keeps every recursion over a tree shallow."""
+"""The limit for nested parentheses, NOTs and signs. It limits every recursion over a tree."""
 
 _COMPARISONS = ("=", "<>", "!=", ">", ">=", "<", "<=")
 _CONSTANT_KEYWORDS: dict[str, PropertyValue] = {"TRUE": True, "FALSE": False, "NULL": None}
@@ -59,14 +58,14 @@ _UINT64_MAX = 2**64 - 1
 
 
 def parse_filter(text: str, parameters: Mapping[str, PropertyValue], max_characters: int) -> Node:
-    """The condition a filter states."""
+    """Returns the tree of a filter."""
     return _Parser(text, parameters, max_characters).filter()
 
 
 def parse_action(
     text: str, parameters: Mapping[str, PropertyValue], max_characters: int, max_statements: int
 ) -> list[Statement]:
-    """The statements of an action, in order."""
+    """Returns the statements of an action, in order."""
     return _Parser(text, parameters, max_characters).action(max_statements)
 
 
@@ -174,7 +173,7 @@ class _Parser(TokenReader):
     # --- values -------------------------------------------------------------------------------
 
     def _operand(self) -> Value:
-        """A value where nothing else will do."""
+        """Parses a value. Raises `SqlSyntaxError` for anything else."""
         start = self.token
         return self._value(self._additive(), start)
 
@@ -195,7 +194,7 @@ class _Parser(TokenReader):
     def _arithmetic(
         self, operators: tuple[str, ...], operand: Callable[[], Node], start: Token, first: Node
     ) -> Node:
-        """The rest of a chain of these operators, whose first operand has been read."""
+        """Parses the rest of a chain of these operators after the first operand."""
         if not self.at(*operators):
             return first
         value = self._value(first, start)
@@ -357,14 +356,15 @@ class _Parser(TokenReader):
     # --- refusals -----------------------------------------------------------------------------
 
     def _require_condition(self, node: Node, start: Token) -> None:
-        """A bare property, parameter or constant will do if it can be true."""
+        """Returns the node as a condition. A property, parameter or constant is one if it can be
+        true."""
         if isinstance(node, Sign | Arithmetic | NewId):
             raise self.refusal("a condition", start, "a value")
         if isinstance(node, Constant) and not isinstance(node.value, bool | None):
             raise self.refusal("a condition", start)
 
     def _value(self, node: Node, start: Token) -> Value:
-        """The node, if it can be compared or calculated with."""
+        """Returns the node if it is a value. Raises `SqlSyntaxError` otherwise."""
         if isinstance(node, Condition):
             raise self.refusal("a value", start, "a condition")
         return node
@@ -385,7 +385,7 @@ def _what_may_follow(node: Node) -> str:
 
 
 def _by_name(parameters: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """By lower-case name without the @, which some clients leave out."""
+    """Parameters by lower-case name without the @, which some clients leave out."""
     named: dict[str, PropertyValue] = {}
     for name, value in parameters.items():
         in_range = not isinstance(value, int) or -INT64_MAX - 1 <= value <= _UINT64_MAX

@@ -1,7 +1,6 @@
-"""SQL text → tokens, and stepping through them.
+"""Splits SQL text into tokens, and steps through them.
 
-Owns what a name, a constant and a parameter look like; knows no grammar.
-Every token keeps its offset, so that whoever refuses it can say where it stands.
+Every token has its offset, for the position in error messages.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ class TokenKind(Enum):
 class Token(NamedTuple):
     kind: TokenKind
     value: str
-    """A name or text without its quotes, a keyword in capitals, anything else as written."""
+    """A name or text without quotes, a keyword in capitals, or anything else as written."""
     position: int
     source: str
 
     @property
     def is_word(self) -> bool:
-        """Whether it is a keyword or a symbol: a name or text may look like one."""
+        """Whether it is a keyword or a symbol. A quoted name or text can look like one."""
         return self.kind is TokenKind.SYMBOL or self.kind is TokenKind.KEYWORD
 
     @property
     def description(self) -> str:
-        """How an error names it."""
+        """Returns its description in error messages."""
         if self.kind is TokenKind.END:
             return "the end of the text"
         shown = self.source if len(self.source) <= 40 else f"{self.source[:37]}..."
@@ -72,7 +71,7 @@ _UNCLOSED = {"'": "a closing '", "[": "a name and a closing ]", '"': 'a name and
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens, the last of them END. Raises `SqlSyntaxError`."""
+    """Returns all tokens. The last is END. Raises `SqlSyntaxError`."""
     tokens: list[Token] = []
     position = 0
     end = len(text)
@@ -101,10 +100,10 @@ class TokenReader:
         self._tokens = tokenize(text)
         self._index = 0
         self.token = self._tokens[0]
-        """The one it stands at."""
+        """The current token."""
 
     def advance(self) -> Token:
-        """Step over a token, and give it. END is never stepped over."""
+        """Returns the current token and steps over it, unless it is END."""
         token = self.token
         self._index += 1
         self.token = self._tokens[self._index]
@@ -114,17 +113,17 @@ class TokenReader:
         return self.token.kind is TokenKind.END
 
     def at(self, *words: str) -> bool:
-        """Whether it stands at one of these keywords or symbols."""
+        """Returns whether the current token is one of these keywords or symbols."""
         token = self.token
         return token.value in words and token.is_word
 
     def followed_by(self, symbol: str) -> bool:
-        """Whether the next token but one is this."""
+        """Returns whether the token after the current one is this keyword or symbol."""
         token = self._tokens[self._index + 1]
         return token.kind is TokenKind.SYMBOL and token.value == symbol
 
     def take(self, word: str) -> bool:
-        """Step over this keyword or symbol, if it stands there."""
+        """Steps over the current token if it is this keyword or symbol. Returns whether it was."""
         token = self.token
         if token.value != word or not token.is_word:
             return False
@@ -133,14 +132,14 @@ class TokenReader:
         return True
 
     def expect(self, word: str, expected: str | None = None) -> None:
-        """Step over this keyword or symbol, or refuse what stands in its place."""
+        """Steps over this keyword or symbol. Raises `SqlSyntaxError` for any other token."""
         if not self.take(word):
             raise self.refusal(expected or f"'{word}'")
 
     def refusal(
         self, expected: str, token: Token | None = None, found: str | None = None
     ) -> SqlSyntaxError:
-        """Why the text cannot be read on from a token, by default the one it stands at."""
+        """Returns the error for a token, by default the current one."""
         token = token or self.token
         return SqlSyntaxError(self._text, token.position, found or token.description, expected)
 

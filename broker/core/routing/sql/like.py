@@ -1,8 +1,8 @@
-"""LIKE patterns → functions over text.
+"""Compiles LIKE patterns to functions over text.
 
-`%` stands for any run of characters, `_` for one; the pattern covers the whole text, case counts.
-Each piece between two `%` takes the leftmost place it fits, which is never wrong, and so matching
-costs at most text times pattern: no pattern, however spiteful, makes it try again.
+`%` matches any characters, `_` matches one character. A pattern must match the whole text, and case
+counts. Each piece between two `%` is matched at the leftmost place, which is always correct. So
+matching takes at most text length times pattern length, also for hostile patterns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ANY_ONE = "_"
 
 @lru_cache(maxsize=1024)
 def like(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
-    """The test for a pattern. Cached for patterns that come out of messages."""
+    """Returns the function for a pattern. Cached for patterns from messages."""
     pieces = _pieces(pattern, escape)
     literals = ["".join(piece) for piece in pieces if None not in piece]  # type: ignore[arg-type]
     if len(literals) == len(pieces):
@@ -37,7 +37,7 @@ def like(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
 
 
 def _pieces(pattern: str, escape: str | None) -> list[list[str | None]]:
-    """What stands between the `%`, each a list of characters; None where `_` stands."""
+    """Returns the pieces between the `%`, as lists of characters. None is `_`."""
     pieces: list[list[str | None]] = [[]]
     characters = iter(pattern)
     for character in characters:

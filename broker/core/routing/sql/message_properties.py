@@ -1,8 +1,7 @@
-"""What filters and actions see of a message: its properties by lower-case name.
+"""The properties of a message that filters and actions use, by lower-case name.
 
-A view decodes the application properties once, and each system property once, when first asked,
-however many rules ask.
-A draft is a private copy for one action, and tells what it changed.
+A view decodes the application properties and each system property once, for all rules.
+`EditableProperties` is a copy for one action, and knows what the action has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PropertySource(Protocol):
-    """What an expression is evaluated on. Names are lower-case."""
+    """The properties for the evaluation of an expression. Names are lower-case."""
 
     @property
     def user(self) -> Mapping[str, PropertyValue]:
@@ -25,15 +24,16 @@ class PropertySource(Protocol):
 
     @property
     def system(self) -> Mapping[str, PropertyValue]:
-        """What `sys.*` gives for every name that exists, set or not: indexing never fails."""
+        """The `sys.*` properties. Indexing with an existing name never fails, also if it is not
+        set."""
 
     @property
     def new_id(self) -> Callable[[], UUID]:
-        """Where `newid()` gets its values."""
+        """Creates the values of `newid()`."""
 
 
 class _ReadOnDemand(dict[str, "PropertyValue"]):
-    """What was asked for so far; what was not is read then."""
+    """A dict that reads missing values on demand."""
 
     __slots__ = ("read",)
 
@@ -45,12 +45,12 @@ class _ReadOnDemand(dict[str, "PropertyValue"]):
 
 
 class MessageProperties:
-    """A view of one message."""
+    """The properties of one message."""
 
     __slots__ = ("_message", "_reader", "application", "new_id", "system", "user")
 
     application: Mapping[str, PropertyValue]
-    """As the message spells the names."""
+    """The application properties with the names as sent."""
     user: Mapping[str, PropertyValue]
     system: Mapping[str, PropertyValue]
 
@@ -73,7 +73,7 @@ class MessageProperties:
 
 
 class EditableProperties:
-    """A message's properties while an action changes them."""
+    """The properties of a message while an action changes them."""
 
     __slots__ = ("_names", "_set_system", "_set_user", "new_id", "system", "user")
 
@@ -88,7 +88,7 @@ class EditableProperties:
         self._set_system: dict[str, None] = {}
 
     def set_user(self, name: str, value: PropertyValue) -> None:
-        """Create or replace an application property; a name that is there keeps its spelling."""
+        """Create or replace an application property. An existing name keeps its case."""
         key = name.lower()
         self.user[key] = value
         self._names.setdefault(key, name)
@@ -102,14 +102,14 @@ class EditableProperties:
             self._set_user[key] = None
 
     def set_system(self, name: str, value: PropertyValue) -> None:
-        """Set a system property, given by its canonical name; None unsets it."""
+        """Set a system property by its canonical name. None removes it."""
         self.system[name] = value
         self._set_system[name] = None
 
     def changed_user(
         self, encode_property: Callable[[PropertyValue], bytes]
     ) -> dict[str, bytes | None]:
-        """The application properties that were set, encoded, or None where removed."""
+        """Returns the changed application properties, encoded. None for removed ones."""
         return {
             self._names[key]: encode_property(self.user[key]) if key in self.user else None
             for key in self._set_user
@@ -118,7 +118,7 @@ class EditableProperties:
     def changed_system(
         self, encode_property: Callable[[PropertyValue], bytes]
     ) -> dict[str, bytes | None]:
-        """The system properties that were set, encoded, or None where unset."""
+        """Returns the changed system properties, encoded. None for removed ones."""
         return {
             name: None if self.system[name] is None else encode_property(self.system[name])
             for name in self._set_system

@@ -1,8 +1,8 @@
-"""What operators do to values: C#'s promotions, as far as messages can carry C#'s types.
+"""Operators on values, with the type promotions of C# for the types that messages can have.
 
-Owns comparison, arithmetic and conversion; knows neither trees nor messages.
-None is null and unknown at once: it comes out wherever it goes in, and so it does where types do
-not fit each other. Only a division by zero or a result out of range raises `FilterError`.
+Implements comparison, arithmetic and conversion. None is null and unknown: an operation on None, or
+on types that do not fit, returns None. Only a division by zero or a result out of range raises
+`FilterError`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TIMES: dict[type, type] = {
     timedelta: timedelta,
     TimeSpanTicks: timedelta,
 }
-"""What is compared with each other, whether it needs ticks or not."""
+"""The kinds of values that can be compared with each other, with or without ticks."""
 _BASES: tuple[type[Any], ...] = (int, float, str, bytes)
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -57,11 +57,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 ALIKE = frozenset({str, int, float})
-"""Two values of one of these types compare as Python compares them; all others: `compare`."""
+"""Two values of one of these types are compared as in Python. All others use `compare`."""
 
 
 def compare(symbol: str, left: Any, right: Any) -> bool | None:
-    """Whether the comparison holds; None if it says nothing about these two."""
+    """Returns the result of a comparison, or None if the values cannot be compared."""
     left, right = plain(left), plain(right)
     kind = type(left)
     if kind is not type(right):
@@ -77,7 +77,7 @@ def compare(symbol: str, left: Any, right: Any) -> bool | None:
 
 
 def plain(value: Any) -> Any:
-    """The value in the type it is compared in; None if it has none. A time without zone is UTC."""
+    """Returns the value in the type for comparisons, or None. A time without zone is UTC."""
     if type(value) not in _EQUATABLE:
         # An enumeration, say: what it is an extension of.
         return next((kind(value) for kind in _BASES if isinstance(value, kind)), None)
@@ -96,7 +96,7 @@ def _ticks(value: Moment | Span) -> int:
 
 
 def add(left: PropertyValue, right: PropertyValue) -> PropertyValue:
-    """Sum; with a text on either side, the texts of both joined."""
+    """Returns the sum. If one side is a text, returns both texts joined."""
     if isinstance(left, str) or isinstance(right, str):
         left, right = to_text(left), to_text(right)
         return None if left is None or right is None else left + right
@@ -112,12 +112,12 @@ def multiply(left: PropertyValue, right: PropertyValue) -> PropertyValue:
 
 
 def divide(left: PropertyValue, right: PropertyValue) -> PropertyValue:
-    """Quotient; of integers, without its fraction."""
+    """Returns the quotient. For integers without the fraction."""
     return _apply(_quotient, left, right)
 
 
 def remainder(left: PropertyValue, right: PropertyValue) -> PropertyValue:
-    """What division leaves, with the sign of the left."""
+    """Returns the remainder, with the sign of the left side."""
     return _apply(_remainder, left, right)
 
 
@@ -133,7 +133,7 @@ _TIME_DIFFERENCES: dict[tuple[type, type], type] = {
     (datetime, timedelta): datetime,
     (timedelta, timedelta): timedelta,
 }
-"""By the kinds of both sides, the kind of the result."""
+"""The kind of the result, by the kinds of both sides."""
 
 
 def sign(symbol: str, value: PropertyValue) -> PropertyValue:
@@ -174,7 +174,7 @@ def _apply_to_ticks(
     right: Any,
     on_times: Mapping[tuple[type, type], type],
 ) -> PropertyValue:
-    """Times of which one is finer than Python counts."""
+    """Calculates with times of which one is finer than a microsecond."""
     left_kind, right_kind = _TIMES.get(type(left)), _TIMES.get(type(right))
     if left_kind is None or right_kind is None or (left_kind, right_kind) not in on_times:
         return None
@@ -208,7 +208,7 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def to_text(value: PropertyValue) -> str | None:
-    """The text C# would show, in the invariant culture; None for what has none."""
+    """Returns the text of a value in C#, in the invariant culture, or None."""
     value = plain(value)
     if isinstance(value, float):
         return repr(value).removesuffix(".0").upper()
@@ -222,7 +222,7 @@ def to_text(value: PropertyValue) -> str | None:
 
 
 def convert(value: PropertyValue, kind: type) -> PropertyValue:
-    """The value in another type. Raises `ValueError` where there is no such conversion."""
+    """Returns the value in another type. Raises `ValueError` if there is no conversion."""
     value = plain(value)
     kind = _TIMES.get(kind, kind)
     if value is None or _TIMES.get(type(value), type(value)) is kind:

@@ -1,7 +1,7 @@
-"""How the SQL of rules fails: when it is read, and when it is evaluated.
+"""Errors of the SQL of rules, in parsing and in evaluation.
 
-A text that cannot be read is refused where the rule is made. A text that reads well may still fail
-on one message: that is no refusal, the message goes to the subscription's dead-letter queue.
+A text that cannot be parsed is refused when the rule is created. A filter or action can also fail
+on one message: then the message goes to the subscription's dead-letter queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from broker.core.contract.errors import ArgumentError
 
 
 class SqlSyntaxError(ArgumentError):
-    """The text is not in the language: where, what was found, what was expected."""
+    """The text cannot be parsed: the position, what was found, and what was expected."""
 
     def __init__(self, text: str, position: int, found: str, expected: str) -> None:
         self.position = position
@@ -26,7 +26,7 @@ class SqlSyntaxError(ArgumentError):
 
 
 class FilterError(Exception):
-    """A filter or action that cannot be evaluated on this message."""
+    """A filter or action cannot be evaluated on this message."""
 
     reason = "FilterException"
-    """The `DeadLetterReason` that goes with it; its text is the description."""
+    """The `DeadLetterReason`. The text of the error is the description."""

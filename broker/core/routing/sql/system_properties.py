@@ -1,7 +1,6 @@
-"""The names behind `sys.`: the public properties of the .NET message class.
+"""The names of `sys.` properties: the public properties of the .NET message class.
 
-Owns which exist, under which names, and what a rule action may put into them.
-A name that is listed here and not set on a message is null; any other name is an error.
+A listed name that is not set on a message is null. Any other name is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SETTABLE: dict[str, type] = {
     "to": str,
     "viapartitionkey": str,
 }
-"""What a rule action may change, and the type it is kept in."""
+"""The properties that a rule action may change, and their types."""
 
 READ_ONLY = frozenset(
     {
@@ -48,11 +47,11 @@ _NEWER_NAMES = {
     "subject": "label",
     "transactionpartitionkey": "viapartitionkey",
 }
-"""Today's SDKs renamed some; both names are understood."""
+"""Current SDKs have renamed some. Both names are accepted."""
 
 _CANONICAL = {**{name: name for name in (*SETTABLE, *READ_ONLY)}, **_NEWER_NAMES}
 
 
 def canonical(name: str) -> str | None:
-    """The lower-case name a property is kept under; None if there is no such property."""
+    """Returns the canonical lower-case name of a property, or None if there is none."""
     return _CANONICAL.get(name.lower())

@@ -1,8 +1,8 @@
-"""What a filter or an action says, as a tree.
+"""The tree of a filter or an action.
 
-Facts without behaviour: `grammar.py` builds them, `compiler.py` turns them into functions.
-Parameters are constants here, `NOT IN` is `Not(In)`, and a chain of one kind of operator is one
-node, so that the depth of a tree is the depth of its parentheses and not the length of its text.
+Values without behaviour: `grammar.py` builds them, `compiler.py` compiles them. Parameters are
+constants here, `NOT IN` is `Not(In)`, and a chain of operators of one precedence is one node. So
+the depth of a tree is the depth of its parentheses, not the length of its text.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Constant:
 @dataclass(frozen=True, slots=True)
 class PropertyReference:
     name: str
-    """As written: names are compared without regard to case, and kept for SET."""
+    """The name as written. Names are compared without case, and SET keeps the case."""
     is_system: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyCall:
-    """`property(name)`: the name is known only when evaluated."""
+    """`property(name)`: the name is known only in evaluation."""
 
     name: Value
 
@@ -137,11 +137,11 @@ _CHILDREN: dict[type, Callable[..., Iterable[Node]]] = {
     And: lambda node: node.operands,
     Or: lambda node: node.operands,
 }
-"""By type, what is directly below a node; types that are not here have nothing below."""
+"""The children of a node, by type. Other types have none."""
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, in any order. Takes no stack, however large the tree."""
+    """Returns the node and everything below it, in any order, without recursion."""
     waiting = [node]
     while waiting:
         one = waiting.pop()
