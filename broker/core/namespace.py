@@ -355,7 +355,7 @@ class Namespace:
                     late.setdefault(at_ms, []).append(message)
             for at_ms in sorted(late):
                 self._admission.activate(late[at_ms], at_ms, turn)
-        self._due.act(now_ms, turn)  # what came late may be over already
+        self._due.act(now_ms, turn)  # messages that were activated late may have expired already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
         for request, read_back in awaiting:
             self._answer(request, now_ms, turn, read_back)

@@ -133,7 +133,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> Or
         place.restore()
         topic = topics.get(place.queue.usage)
         if topic is not None and topic.id != entity_id:
-            # A topic stores nothing of its own: its numbers go on from those of the copies.
+            # A topic stores no messages: its numbers continue from those of the copies.
             topic.main.skip_numbers(place.last_enqueue_sequence_number)
     for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
         entity = by_id.get(entity_id)
@@ -238,7 +238,7 @@ class _Place(Generic[Row]):
         assert queue is not None
         queue.context.payloads.any_paged = True
         queue.context.payloads.message_count -= len(messages)  # the queue counts them again
-        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always they came in order
+        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always in order already
         self._packed.sort(key=_SEQUENCE_NUMBER)
         for message in messages:
             self.last_enqueue_sequence_number = max(

@@ -159,7 +159,7 @@ class Topic(Entity):
             self._number(message)
             before = routed
             routed = self._route(message)
-            if routed is not before:  # where all rules are plain, it is always the same
+            if routed is not before:  # without selective rules it is always the same list
                 count = sum(_copies_of(one) for one in routed)
             if not count:
                 unmatched += 1

@@ -160,7 +160,7 @@ class EntityAdministration:
         before = entity.definition
         if type(command.definition) is not type(before):
             raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
-        # A subscription's rules are not part of its definition here, and so never of an update.
+        # The definition of a subscription has no rules here, so an update does not change rules.
         definition = _keeping(command.definition, before, command.keeps)
         for name, sentence in _FIXED.items():
             if getattr(definition, name, None) != getattr(before, name, None):

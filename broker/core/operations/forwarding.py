@@ -167,7 +167,7 @@ class Forwarder:
             )
             return TOO_MANY_HOPS_REASON, description
         if destination.usage is self._queue.usage:
-            before_bytes = -message.size  # it leaves the same account that it goes to
+            before_bytes = -message.size  # it leaves the entity whose quota it goes to
         error = destination.size_error(message.size, before_bytes)
         if error is not None:
             return type(error).__name__, str(error)
@@ -182,18 +182,18 @@ class Forwarder:
         return None
 
     def _moved(self, messages: Sequence[Message]) -> list[Message]:
-        twins = []
+        copies = []
         before, after = EMPTY, self._one_hop_on(EMPTY)
         for message in messages:
             changes = message.changes or EMPTY
             if changes is not before:
                 before, after = changes, self._one_hop_on(changes)
-            twin = message.copy()
-            twin.changes = after
-            twin.delivery_count = 0
-            twin.expires_at_ms = 0
-            twins.append(twin)
-        return twins
+            copy = message.copy()
+            copy.changes = after
+            copy.delivery_count = 0
+            copy.expires_at_ms = 0
+            copies.append(copy)
+        return copies
 
     def _one_hop_on(self, changes: MessageChanges) -> MessageChanges:
         if self._queue.sub_queue != MAIN and changes.dead_letter_source is None:

@@ -144,7 +144,7 @@ class LinkOperations:
         try:
             counts = self._directory.queue(command.path).counts
         except EntityNotFound:
-            counts = self._context.counts  # names that clients make up get none of their own
+            counts = self._context.counts  # a missing entity has no counts
         turn.count(counts, Outcome.ATTACH_REFUSED, 1)
         turn.effects.append(AttachRefused(command.peer, error.as_value()))
 

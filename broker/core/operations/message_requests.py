@@ -135,7 +135,7 @@ class MessageRequests:
         holder = self._holder(command.peer, queue, messages)
         expired = [message for message in messages if 0 < message.expires_at_ms <= now_ms]
         if expired:
-            expire(queue, expired, turn)  # until it is asked for, it outlives its time
+            expire(queue, expired, turn)  # a deferred message expires when it is received
             raise _not_found()
         self._need_bodies(messages, turn)
         turn.count(queue.counts, Outcome.DELIVERED, len(messages))
@@ -208,9 +208,9 @@ def _as_now(messages: Iterable[Message]) -> list[Message]:
     changes must not show in it."""
     shown = []
     for message in messages:
-        twin = message.copy()
-        twin.locked_until_ms = message.locked_until_ms
-        shown.append(twin)
+        copy = message.copy()
+        copy.locked_until_ms = message.locked_until_ms
+        shown.append(copy)
     return shown
 
 

@@ -285,7 +285,7 @@ def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | Non
         for operation in transaction.held:
             operation.check()
     except BrokerError as error:
-        error.as_value()  # the transaction may hold it, and its frames the transaction
+        error.as_value()  # its traceback refers to the transaction, which may refer to it
         return TransactionRolledBack(f"The transaction was rolled back: {error}")
     for operation in transaction.held:
         operation.run(now_ms, turn)

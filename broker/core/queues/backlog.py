@@ -49,7 +49,7 @@ class PendingMessages:
         self._done = 0
         self.at_ms = at_ms
         self.weight = weight
-        """How many messages each of these stands for."""
+        """How many messages each item counts as."""
 
     def take_in(self, act: Act, messages: Sequence[Any], at_ms: int) -> bool:
         """The same is to happen to these at the same moment; False if it is not, or has begun."""
@@ -59,7 +59,7 @@ class PendingMessages:
         return True
 
     def do_part(self, count: int, turn: Turn) -> int:
-        """Act on as many as stand for so many messages; how many were acted on."""
+        """Process items that count as so many messages. Returns how many items were processed."""
         part = self._messages[self._done : self._done + max(1, count // self.weight)]
         self._done += len(part)
         self._act(self._queue, part, self.at_ms, turn)
@@ -126,7 +126,9 @@ class Backlog:
         merge: bool = False,
     ) -> bool:
         """Process messages now, or later if they are too many or earlier work of their queue waits.
-        Returns False if they have to wait."""
+        Returns False if they have to wait. With a weight, each message counts as so many. With
+        `merge`, they are processed in the order of their numbers together with others that have the
+        same action at the same time."""
         waiting = self._queues.get(queue)
         if waiting is None:
             if self.may_act(weight * len(messages)):

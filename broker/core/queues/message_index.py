@@ -54,7 +54,7 @@ class MessageIndex:
                 self._keys.append(key)
             end = min(count, start + self.block_size - (number & (self.block_size - 1)))
             part = messages if end - start == count else messages[start:end]
-            # The messages' own numbers as keys: equal ones would be other objects.
+            # The number objects of the messages are the keys, so that no equal objects are kept twice.
             block.update(zip(map(_SEQUENCE_NUMBER, part), part, strict=True))
             start = end
 

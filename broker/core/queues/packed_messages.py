@@ -136,7 +136,7 @@ def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
 
 
 def pack_rows(queue: Queue, rows: Sequence[MessageRow]) -> PackedMessages | None:
-    """As `pack`, of messages that the store remembers, given as their rows."""
+    """Does the same as `pack` for the rows of stored messages."""
     columns = list(zip(*rows, strict=True))
     changes = columns[_CHANGES][0]
     if any(columns[_STATE]) or columns[_SESSION_ID].count(None) < len(rows):

@@ -239,8 +239,8 @@ class Queue:
     def restore(
         self, messages: Sequence[Message], packed: Sequence[PackedMessages], packed_bytes: int
     ) -> None:
-        """Take in messages the store remembers, some in the small form, of this size in all; both come
-        in the order of their numbers."""
+        """Add messages and packed blocks from the store, both in the order of their numbers.
+        `packed_bytes` is the size of the packed messages."""
         size = packed_bytes
         packed_count = sum([block.count for block in packed])
         if messages:
@@ -305,7 +305,7 @@ class Queue:
         for message in messages:
             if message.body is not None:
                 payloads.evict(message)
-            message.queue = None  # whoever still has it steps over it
+            message.queue = None  # other references to it are skipped
         if packed.expires_at_ms:
             self._forget_expiry(messages)
             self._watch_expiry((packed,))

@@ -45,8 +45,8 @@ class ReadyMessages:
 
     def __init__(self) -> None:
         self._fresh: list[Message] = []
-        """In the order of their numbers. `PackedMessages` stand in the place of all of theirs, as one
-        message without a body."""
+        """New messages in the order of their numbers. A `PackedMessages` is at the place of all its
+        messages, as one message without a body."""
         self._in_packed = 0
         """How many more messages there are in `PackedMessages` than these take places."""
         self._head = 0
@@ -183,7 +183,7 @@ class ReadyMessages:
         return True
 
     def add_packed(self, waiting: Sequence[Message | PackedMessages]) -> None:
-        """Take messages and blocks of them, numbered higher than any here."""
+        """Add messages and packed blocks with higher numbers than all here."""
         self._fresh += cast("Sequence[Message]", waiting)
         self._in_packed += sum(
             [one.count - 1 for one in waiting if isinstance(one, PackedMessages)]

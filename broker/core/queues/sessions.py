@@ -107,7 +107,7 @@ class Sessions:
             session = by_id.get(session_id) or self.get(session_id)
             if session is None:
                 session = self._open(session_id)
-            message.session_id = session.id  # one string for all of them
+            message.session_id = session.id  # all messages share one string
             session.messages[message.sequence_number] = message
 
     def enter_late(self, messages: Sequence[Message]) -> None:

@@ -77,7 +77,7 @@ def _select(rule_filter: Filter, limits: Limits) -> Selection | None:
 
 
 def _select_by_sql(rule_filter: SqlFilter, limits: Limits) -> Selection | None:
-    # Imported with the first SQL filter: see `broker.core.sql`.
+    # Imported with the first SQL filter: see `broker.core.routing.sql`.
     from broker.core.routing.sql.analysis import cannot_fail, demanded_equalities, is_constant
     from broker.core.routing.sql.compiler import compile_condition
     from broker.core.routing.sql.grammar import parse_filter

@@ -117,7 +117,7 @@ class _IndexedRule(Generic[SubscriptionT]):
         return self.condition is not None and not self.fields
 
 
-# A bucket is a dictionary for its order and for removal at once; its values say nothing.
+# A bucket is a dict without values: it keeps the order and removes a rule in constant time.
 _Bucket = dict[_IndexedRule[SubscriptionT], None]
 
 
@@ -260,7 +260,7 @@ class TopicRules(Generic[SubscriptionT]):
         failed = self._scan(view, matched) if self._scanned else {}
         if failed or any(rule.action is not None for rule in matched):
             return list(self._copies(message, view, matched, failed))
-        # Rules without action: one copy, however many of them match.
+        # All matching rules without an action make one copy together.
         return [*plain, *{rule.subscription: rule.rules.routed for rule in matched}.values()]
 
     def _look_up(self, view: MessageProperties) -> list[_IndexedRule[SubscriptionT]]:

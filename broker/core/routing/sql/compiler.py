@@ -311,7 +311,7 @@ def _assign_user(name: str, evaluate: Evaluate) -> Action:
         value = evaluate(draft)
         existing = draft.user.get(key)
         if existing is not None:
-            # A new value that has no form in the old type brings its own.
+            # A value that cannot be converted to the old type keeps its own type.
             with suppress(ValueError):
                 value = operators.convert(value, type(existing))
         draft.set_user(name, value)

@@ -182,7 +182,7 @@ class _Parser(TokenReader):
         start = self.token
         first = self._sign()
         if not self.at("+", "-", "*", "/", "%"):
-            return first  # nearly always: one value, and no arithmetic around it
+            return first  # the most frequent case: one value without arithmetic
         first = self._arithmetic(("*", "/", "%"), self._sign, start, first)
         return self._arithmetic(("+", "-"), self._multiplicative, start, first)
 

@@ -51,8 +51,8 @@ class Token(NamedTuple):
         return shown if self.kind is TokenKind.TEXT else f"'{shown}'"
 
 
-# A number takes the letters it runs into along, to be refused as a whole rather than split. Quotes
-# match possessively: a doubled one is never given up to close the text early.
+# Letters after a number belong to the token, so that it is refused as a whole. Quotes match
+# possessively, so that a doubled quote never ends the text.
 _TOKEN = re.compile(
     r"""
       (?P<space>      \s+ )
@@ -81,7 +81,7 @@ def tokenize(text: str) -> list[Token]:
         if match is None:
             raise _unreadable(text, position)
         group = match.lastgroup
-        if group == "symbol":  # half of all tokens
+        if group == "symbol":  # the most frequent kind
             symbol = match.group()
             tokens.append(Token(TokenKind.SYMBOL, symbol, position, symbol))
         elif group != "space":

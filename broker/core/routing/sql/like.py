@@ -42,7 +42,7 @@ def _pieces(pattern: str, escape: str | None) -> list[list[str | None]]:
     characters = iter(pattern)
     for character in characters:
         if character == escape:
-            # An escape with nothing after it stands for itself.
+            # An escape character at the end matches itself.
             pieces[-1].append(next(characters, character))
         elif character == _ANY_RUN:
             pieces.append([])

@@ -60,7 +60,7 @@ class MessageProperties:
         self.new_id = new_id
 
     def __getattr__(self, name: str) -> Mapping[str, PropertyValue]:
-        # Reached once for each kind: a slot that is filled is found without asking here.
+        # Python calls this only while the slot is empty, so each kind is read once.
         if name == "user":
             self.application = self._reader.application_properties(self._message)
             self.user = {key.lower(): value for key, value in self.application.items()}
@@ -83,7 +83,7 @@ class EditableProperties:
         self.system.read = source.system.__getitem__
         self.new_id = source.new_id
         self._names = {name.lower(): name for name in source.application}
-        # Dictionaries for their order: the same action makes the same changes every time.
+        # Dicts keep the order, so that the same action always makes the same changes.
         self._set_user: dict[str, None] = {}
         self._set_system: dict[str, None] = {}
 

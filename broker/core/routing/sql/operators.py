@@ -79,7 +79,7 @@ def compare(symbol: str, left: Any, right: Any) -> bool | None:
 def plain(value: Any) -> Any:
     """Returns the value in the type for comparisons, or None. A time without zone is UTC."""
     if type(value) not in _EQUATABLE:
-        # An enumeration, say: what it is an extension of.
+        # A derived type, such as an enumeration, counts as its base type.
         return next((kind(value) for kind in _BASES if isinstance(value, kind)), None)
     if type(value) is datetime:
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
