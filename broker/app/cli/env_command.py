@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.app.exit_codes import ExitCode
 from broker.app.network.client_addresses import (
     address_text,
+    administration_connection_string,
     client_host,
     connection_string,
 )
@@ -57,7 +58,7 @@ def _variables(settings: Settings) -> dict[str, str]:
     http = address_text(host, settings.http_port)
     variables = {
         "SERVICEBUS_CONNECTION_STRING": connection_string(settings, settings.amqp_port),
-        "SERVICEBUS_ADMIN_CONNECTION_STRING": connection_string(settings, settings.http_port),
+        "SERVICEBUS_ADMIN_CONNECTION_STRING": administration_connection_string(settings),
         # SDKs accept no port here: messaging uses 5671, administration 443.
         "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": host,
         "SERVICEBUS_ADMIN_FULLY_QUALIFIED_NAMESPACE": http,

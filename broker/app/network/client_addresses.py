@@ -21,8 +21,17 @@ def client_host(settings: Settings) -> str:
 
 
 def connection_string(settings: Settings, port: int) -> str:
-    """Returns the connection string for a port. Without a port, SDKs connect to 5672."""
-    endpoint = address_text(client_host(settings), port).removesuffix(":5672")
+    """Returns the connection string of messaging clients. Without a port, SDKs connect to 5672."""
+    return _with_key(settings, address_text(client_host(settings), port).removesuffix(":5672"))
+
+
+def administration_connection_string(settings: Settings) -> str:
+    """Returns the connection string of administration clients. Without a port, each SDK has another
+    default, and none of them is 5672."""
+    return _with_key(settings, address_text(client_host(settings), settings.http_port))
+
+
+def _with_key(settings: Settings, endpoint: str) -> str:
     return (
         f"Endpoint=sb://{endpoint};"
         f"SharedAccessKeyName={settings.shared_access_key_name};"

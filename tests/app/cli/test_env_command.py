@@ -64,6 +64,12 @@ def test_the_usual_port_is_left_out(variables):
     assert "Endpoint=sb://localhost;" in variables()["SERVICEBUS_CONNECTION_STRING"]
 
 
+def test_administration_clients_get_the_port_even_if_it_is_the_usual_one(variables):
+    """Their default port is not 5672."""
+    found = variables("--amqp-port", "5671", "--http-port", "5672")
+    assert "sb://localhost:5672;" in found["SERVICEBUS_ADMIN_CONNECTION_STRING"]
+
+
 def test_the_settings_may_come_from_the_brokers_file(variables, tmp_path):
     """The one it is started with."""
     path = tmp_path / "entities.yaml"
