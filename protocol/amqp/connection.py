@@ -96,6 +96,7 @@ class Connection:
             self._commands.submit_later,
             self._grants_changed,
             services.has_entity,
+            services.browsing_slots,
         )
         self._container_id = ""
         """The container id of the client."""
@@ -144,6 +145,10 @@ class Connection:
     def tick(self, now_ms: int) -> int:
         """Checks the idle timeouts. Returns when to call again, or 0 for never."""
         return self._engine.tick(now_ms)
+
+    def output_written(self) -> None:
+        """Called when output was written to the socket, and the socket is not full."""
+        self._nodes.browsing.output_written()
 
     def pause(self) -> None:
         """Stops deliveries and responses, because the write buffer of the socket is full."""

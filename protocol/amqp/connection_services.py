@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from config.model.limits import RELAXED
+from protocol.amqp.browsing_slots import BrowsingSlots, unshared_slots
 from protocol.amqp.held_memory import MemoryBudgets
 
 if TYPE_CHECKING:
@@ -39,3 +40,4 @@ class ConnectionServices:
     peer_name: str = ""
     memory: MemoryBudgets = field(default_factory=lambda: MemoryBudgets(RELAXED))
     """How much memory this connection, and all connections together, may make the broker hold."""
+    browsing_slots: BrowsingSlots = field(default_factory=unshared_slots)

@@ -178,6 +178,20 @@ def unread_copies(abuse: Abuse) -> None:
     abuse.settle()
 
 
+def unread_by_many(abuse: Abuse) -> None:
+    """300 connections with a browsing link each, of which nothing is read."""
+    abuse.fill("orders", 100, 900_000)
+    copies = amqp_frames.described(0x28, "orders", None, None, None, None, None, Symbol("copy"))
+    for _ in range(300):
+        with suppress(ConnectionEnded, OSError):
+            client = abuse.connect(receive_buffer_bytes=4096)
+            attach = amqp_frames.frame(
+                "attach", "look", UInt(0), True, None, None, copies, amqp_frames.target("here")
+            )
+            client.write(attach, amqp_frames.flow(1_000_000, incoming_window=1 << 30))
+    abuse.settle()
+
+
 def unread_messages(abuse: Abuse) -> None:
     """Ten receivers with endless credit, of which nothing is read."""
     abuse.fill("orders", 100, 900_000)
@@ -333,6 +347,7 @@ ABUSES: dict[str, tuple[Callable[[Abuse], None], bool]] = {
     "unfinished-messages": (unfinished_messages, False),
     "unread-peeks": (unread_peeks, False),
     "unread-copies": (unread_copies, False),
+    "unread-by-many": (unread_by_many, False),
     "unread-messages": (unread_messages, False),
     "unread-outcomes": (unread_outcomes, False),
     "unsettled-messages": (unsettled_messages, False),

@@ -16,6 +16,7 @@ from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.network.shared_reading import SharedReading
 from broker.app.network.unread_output import UnreadOutput
 from broker.core.contract.errors import BrokerError
+from protocol.amqp.browsing_slots import BrowsingSlots
 from protocol.amqp.connection import Connection
 from protocol.amqp.connection_services import ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
@@ -64,6 +65,7 @@ class AmqpClients:
         self._memory = MemoryBudgets(settings.limits)
         loop = asyncio.get_running_loop()
         self._unread = UnreadOutput(settings.limits.unread_max_bytes, loop.time, loop.call_later)
+        self._browsing_slots = BrowsingSlots(loop.call_later)
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
         self.connections_total = 0
@@ -105,6 +107,7 @@ class AmqpClients:
                 idle_timeout_ms=self._idle_timeout_ms,
                 sources=self._sources,
                 memory=self._memory,
+                browsing_slots=self._browsing_slots,
                 peer_name=peer_name,
             )
         )

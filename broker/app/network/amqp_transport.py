@@ -229,6 +229,8 @@ class AmqpTransport(asyncio.Protocol):
             stream.write(output)
             if self._is_full:
                 self._owner.note_unread_bytes(self, stream.get_write_buffer_size())
+            else:
+                connection.output_written()
         elif self._socket is not None:
             # There is no output to carry the TCP acknowledgement, so send it at once. Clients with
             # Nagle's algorithm, such as those of Node, write nothing more before it arrives, and the

@@ -18,6 +18,7 @@ log = structlog.get_logger("peeklock.clients")
 
 STALLED_S = 5.0
 """A client that has had unread output for so long may be disconnected."""
+CHECK_SOON_S = 0.1
 
 
 class WrittenConnection(Protocol):
@@ -63,8 +64,13 @@ class UnreadOutput:
             self._by_writer[writer] = UnreadBytes(size_bytes, since_s)
             self.total_bytes += size_bytes
             if self.total_bytes > self._max_bytes and not self._will_check:
-                self._will_check = True
-                self._call_later(STALLED_S, self.check)
+                self._check_later()
+
+    def _check_later(self) -> None:
+        """Checks when the next client has stopped reading for long enough; soon, if one has already."""
+        self._will_check = True
+        oldest_s = min(unread.since_s for unread in self._by_writer.values())
+        self._call_later(max(CHECK_SOON_S, oldest_s + STALLED_S - self._now_s()), self.check)
 
     def check(self) -> None:
         """Disconnects clients that have stopped reading, until the sum is below the limit."""
@@ -78,5 +84,4 @@ class UnreadOutput:
             self.note(largest, 0)
             largest.abort()
         if self.total_bytes > self._max_bytes:
-            self._will_check = True
-            self._call_later(STALLED_S, self.check)
+            self._check_later()

@@ -19,6 +19,7 @@ from protocol.codec import encode_delivery
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message
+    from protocol.amqp.browsing_slots import BrowsingSlots
     from protocol.amqp.engine.engine import Delivery, EngineLink
     from protocol.amqp.engine.outcomes import Outcome
     from protocol.amqp.links.link_context import LinkContext
@@ -27,15 +28,21 @@ ASKED_AT_ONCE_MAX = 100
 BROWSERS_AT_ONCE_MAX = 4
 """How many links of a connection may wait for a peek at the same time. Each answer is about a megabyte, so this
 bounds the memory of a connection before its socket is full."""
+ANSWERS_PER_TURN = 16
+"""How many answers a connection gets before one that waits for a slot, if its client reads them."""
 
 
 class BrowsingTurns:
-    """Limits how many browsing links of a connection peek at a time. The others wait in order."""
+    """Limits how many browsing links of a connection peek at a time. The others wait in order, and
+    connections wait for each other: see `browsing_slots.py`."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: BrowsingSlots) -> None:
+        self._slots = slots
         self._asking: set[BrowsingLink] = set()
         self._waiting: deque[BrowsingLink] = deque()
-        self._is_paused = False
+        self._answers = 0
+        """Since this connection got its slot. They may be in the output that is not written yet."""
+        self.is_paused = False
         """The write buffer of the socket is full."""
 
     def request(self, browser: BrowsingLink) -> None:
@@ -46,6 +53,7 @@ class BrowsingTurns:
     def answered(self, browser: BrowsingLink) -> None:
         """Lets the next link peek, because a link has its answer."""
         self._asking.discard(browser)
+        self._answers += 1
         self._go_on()
 
     def forget(self, browser: BrowsingLink) -> None:
@@ -58,22 +66,40 @@ class BrowsingTurns:
         """Removes all links."""
         self._asking.clear()
         self._waiting.clear()
+        self._slots.release(self)
 
     def pause(self) -> None:
         """Starts no more peeks, because the write buffer of the socket is full."""
-        self._is_paused = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """Continues after `pause`."""
-        self._is_paused = False
-        """The write buffer of the socket is full."""
+        self.is_paused = False
+        self.output_written()
+        self._go_on()
+
+    def output_written(self) -> None:
+        """Lets other connections browse, because the answers are written to the socket."""
+        if self._answers and not self._asking and not self.is_paused:
+            self._answers = 0
+            self._slots.release(self)
+            self._go_on()
+
+    def slot_granted(self) -> None:
+        """Continues after other connections."""
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and not self._is_paused and len(self._asking) < BROWSERS_AT_ONCE_MAX:
+        while self._waiting and not self.is_paused and len(self._asking) < BROWSERS_AT_ONCE_MAX:
+            if self._answers >= ANSWERS_PER_TURN and self._slots.are_wanted:
+                return  # other connections are first
+            if not self._slots.take(self):
+                return
             browser = self._waiting.popleft()
             if browser.ask():
                 self._asking.add(browser)
+        if not self._asking and not self._answers and not self.is_paused:
+            self._slots.release(self)
 
 
 class BrowsingLink:

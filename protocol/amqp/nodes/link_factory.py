@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Declare
     from protocol.amqp.authorization import ConnectionAuthorization
+    from protocol.amqp.browsing_slots import BrowsingSlots
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.engine import EngineLink
     from protocol.amqp.links.link_context import LinkContext
@@ -82,13 +83,14 @@ class LinkFactory:
         submit_later: Callable[[Declare], bool],
         grants_changed: Callable[[bool], None],
         has_entity: Callable[[str, str], bool],
+        browsing_slots: BrowsingSlots,
     ) -> None:
         self._context = context
         self._authorization = authorization
         self._submit_later = submit_later
         self._responses: list[ResponseLink] = []
         self._intake = RequestIntake()
-        self.browsing = BrowsingTurns()
+        self.browsing = BrowsingTurns(browsing_slots)
         self._spells_session_ids = False
         """The client compares session ids by case, see `session_filters.py`. Known from its open on."""
         self._management: dict[str, ManagementNode] = {}
