@@ -1,5 +1,5 @@
-# Everything is set up by the target that needs it, in .venv, and only when something changed:
-# a second run starts at once and needs no network. ARGS is handed on: make run ARGS="--http-port 0".
+# Each target sets up what it needs in .venv, and only if something has changed: a second run starts at once and
+# needs no network. ARGS are arguments for the command: make run ARGS="--http-port 0".
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,46 +14,46 @@ EDITABLE := --config-settings editable_mode=compat --editable
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench clients crash fuzz soak image clean
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672, its administration on 5300
+run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672; administration is on port 5300
 	@# Where PYTHONDONTWRITEBYTECODE is set, a start would compile everything again.
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@exec $(BIN)/peeklock serve $(ARGS)
 
-test: $(VENV)/.developed ## all that CI runs: lint, types, layers, tests
+test: $(VENV)/.developed ## run what CI runs: lint, types, import rules, tests
 	@$(BIN)/python -m tests.check $(ARGS)
 
-check: $(VENV)/.developed ## the fast half of it: lint, types, layers
+check: $(VENV)/.developed ## run only lint, types and import rules
 	@$(BIN)/python -m tests.check --static
 
-bench: $(VENV)/.developed ## throughput, latency, memory, start-up
+bench: $(VENV)/.developed ## measure throughput, latency, memory and start time
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
-clients: $(VENV)/.developed ## every stock client in its own language against a live broker
+clients: $(VENV)/.developed ## run every stock client, in its own language, against a broker
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m tests.clients.run $(ARGS)
 
-crash: $(VENV)/.developed ## kill the broker under load, let its disk fail, cut its power, and count what it kept
+crash: $(VENV)/.developed ## kill the broker under load and make its disk fail; check that it kept what it accepted
 	@$(BIN)/python -m tests.crash.run $(ARGS)
 
-fuzz: $(VENV)/.developed ## hostile bytes at the broker for a minute, or ARGS="--seconds N --seed S"
+fuzz: $(VENV)/.developed ## send invalid bytes to the broker for a minute, or ARGS="--seconds N --seed S"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
-soak: $(VENV)/.developed ## hours of mixed load, watching memory
+soak: $(VENV)/.developed ## run the long tests: 100,000 steps of the model, 10,000 simulations, ten minutes of load
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 
-image: ## the container image peeklock:latest
+image: ## build the container image peeklock:latest
 	docker build --tag peeklock .
 
-clean: ## forget .venv and all caches
+clean: ## delete .venv and all caches
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Each step says what it does: on a fresh clone they take a minute or two together, and pip is quiet.
-# A file marks each step that was finished, so that one that was interrupted is repeated.
+# Each step prints what it does, because on a fresh clone they take a minute or two and pip prints nothing.
+# A file marks each finished step, so an interrupted step is repeated.
 $(VENV)/.created:
 	@echo "Setting up $(VENV), once; this takes a minute or two."
 	@echo "  creating the environment"

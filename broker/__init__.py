@@ -1,9 +1,9 @@
-"""Peeklock: a broker that stands in for Azure Service Bus.
+"""Peeklock: a broker that takes the place of Azure Service Bus in development and tests.
 
-`core` decides: a pure machine that is given commands and the time, and answers with records to
-remember and effects to tell. `app` is the process around it: listeners, turns, commits, logs. The
-edges are packages beside this one: `protocol` turns bytes into commands and effects into bytes,
-`storage` remembers records, `config` says what the operator decided. Only `app` knows them all.
+`core` is a pure state machine: it takes commands and the time, and returns records for the store and effects for
+clients. `app` is the process: listeners, turns, commits, logs. Beside this package, `protocol` translates bytes
+into commands and effects into bytes, `storage` stores records, and `config` has definitions and settings. Only
+`app` imports all of them.
 """
 
 __version__ = "0.1.0"

@@ -1,5 +1,5 @@
-"""The edges of the broker: bytes in, commands to the core; effects from the core, bytes out.
+"""The protocols: translate the bytes of clients into commands for the core, and effects of the core into bytes.
 
-Owns how clients are spoken to (`amqp`, `http`), not what their requests mean: the core decides.
-Nothing here knows a store, and nothing in the core knows a protocol.
+`amqp` and `http` encode and decode; the core decides what a request does. `codec` has the AMQP encoding that both use,
+and `identity` verifies tokens. This package does not import `storage`, and the core does not import this package.
 """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0
 KINDS_MAX = 100
-"""How many kinds of events are told apart in one window."""
+"""How many kinds of events are counted separately in one window."""
 TEXT_MAX_CHARACTERS = 300
 """Of what a client wrote, such as the name of an entity that does not exist."""
 

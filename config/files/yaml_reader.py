@@ -137,7 +137,7 @@ class _YamlForm:
     def _filter(self, node: Node, members: Mapping[str, Node]) -> Filter:
         given = [name for name in _FILTERS if name in members]
         if len(given) > 1:
-            self._report.mistake(node, f"one filter is enough, found {' and '.join(given)}")
+            self._report.mistake(node, f"a rule has one filter, found {' and '.join(given)}")
         parameters = self._parameters(members, "parameters", "sql_filter")
         match given:
             case ["sql_filter", *_]:

@@ -46,7 +46,7 @@ def first_use_address_error(name: str, limits: Limits) -> str | None:
 def _wrong_path(name: str) -> str | None:
     segments = name.split("/")
     if not all(segments):
-        return "'/' may stand between other characters only"
+        return "'/' is allowed only between other characters"
     if any(segment.casefold() == SUBSCRIPTIONS.casefold() for segment in segments):
         return f"'{SUBSCRIPTIONS}' is reserved for the subscriptions of a topic"
     if name.startswith("$"):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.amqp")
 
 KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
-"""Peers that the core knows. It must be told when they are gone."""
+"""Peers that are attached in the core. A `Detach` command must follow when they end."""
 
 
 BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
@@ -182,7 +182,7 @@ class Connection:
             self._lifecycle.apply(ConnectionEvent.FAIL)
 
     def detach_from_core(self) -> None:
-        """Forgets all links without telling the core, because the core has dropped them."""
+        """Removes all links without a `Detach` command, because the core has dropped them."""
         for link in self._peers:
             link.context = None
         self._peers.clear()

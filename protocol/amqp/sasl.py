@@ -49,7 +49,7 @@ class SaslStep(NamedTuple):
     output: bytes
     """Bytes to write."""
     rest: bytes | None
-    """None while the SASL layer goes on. Then the bytes that follow it, from the AMQP header on."""
+    """None until the SASL layer is complete. Then the bytes that follow it, from the AMQP header on."""
     failed: bool
     """True if the socket is to be closed once the output is written."""
 

@@ -92,7 +92,7 @@ def description(body: bytes, name: str) -> Element:
     """Returns the description in an entry, which must have this name. Raises `ArgumentError`."""
     found = any_description(body)
     if found.name != name:
-        raise _Malformed(f"it holds a {found.name} where a {name} is meant")
+        raise _Malformed(f"it contains a {found.name}, but a {name} is required")
     return found
 
 

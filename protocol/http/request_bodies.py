@@ -37,9 +37,7 @@ async def read(request: web.Request, max_bytes: int) -> bytes:
             if len(body) > max_bytes:
                 raise _too_large(max_bytes)
     except TimeoutError:
-        raise RequestTooSlow(
-            f"Nothing more came of the body within {SILENCE_MAX_S:.0f} s."
-        ) from None
+        raise RequestTooSlow(f"No more of the body arrived within {SILENCE_MAX_S:.0f} s.") from None
     except web.RequestPayloadError as error:
         raise ArgumentError(f"The request body could not be read: {error}") from None
     return bytes(body)

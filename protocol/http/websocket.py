@@ -67,7 +67,7 @@ async def serve(
             if not transport.is_closing():
                 sender.cancel()
     except Exception:
-        # A bug of ours. The response has begun, so an error page would corrupt the stream.
+        # A bug of the broker. The response has begun, so an error page would corrupt the stream.
         log.exception("websocket.failed")
         transport.abort()
     finally:

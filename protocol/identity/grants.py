@@ -157,7 +157,7 @@ def path_of(resource: str) -> str:
 
 
 def host_of(resource: str) -> str:
-    """`sb://Host:5672/path` → `host`; without a scheme what stands first is the host."""
+    """`sb://Host:5672/path` → `host`; without a scheme the first segment is the host."""
     rest = resource.partition("://")[2] or resource
     host = rest.partition("/")[0].partition("?")[0].lower()
     if host.startswith("["):  # IPv6

@@ -182,7 +182,7 @@ class Identity:
             if chosen not in namespaces:
                 known = ", ".join(sorted(name for name in namespaces if name))
                 raise TokenRefused(
-                    f"InvalidSignature: The namespaces {known} know this key; "
+                    f"InvalidSignature: This is a key of the namespaces {known}; "
                     "use one of them as host name."
                 )
             fitting = [(rule, key) for rule, key in fitting if rule.namespace == chosen]

@@ -157,8 +157,8 @@ class SqliteStore:
         version, newest = schema_version(writer), self._migrations[-1].version
         if version > newest:
             raise StoreUnusable(
-                f"{self.path} has schema version {version}, and this broker knows no newer than "
-                f"{newest}; use a newer broker or another file"
+                f"{self.path} has schema version {version}, but this broker can read versions up to "
+                f"{newest} only; use a newer broker or another file"
             )
 
     def _shrink_if_drained(self, writer: sqlite3.Connection) -> None:

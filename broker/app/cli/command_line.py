@@ -70,7 +70,7 @@ def _check(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     if loaded.warnings and "strict" in options:
         found = _count(len(loaded.warnings), "warning")
-        print(f"peeklock: {found}, and --strict takes none", file=sys.stderr)
+        print(f"peeklock: {found}; --strict allows no warnings", file=sys.stderr)
         return ExitCode.MISUSED
     print(f"{options['config']}: {_summary(loaded.topology)}")
     return ExitCode.OK

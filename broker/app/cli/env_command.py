@@ -37,7 +37,9 @@ _NEEDS_QUOTES = re.compile(r"[\s#$'\"\\]")
 def run(settings: Settings, form: str) -> int:
     """Prints the variables. Returns the exit code."""
     if 0 in (settings.amqp_port, settings.http_port, settings.tls_port):
-        sys.stderr.write("peeklock: port 0 is whichever is free; name the port the broker has\n")
+        sys.stderr.write(
+            "peeklock: with port 0 the broker chooses a free port; give the port that it has chosen\n"
+        )
         return ExitCode.MISUSED
     try:
         variables = _variables(settings)

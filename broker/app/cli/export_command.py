@@ -48,7 +48,7 @@ def _authority(options: Mapping[str, str]) -> Path | None:
     path = Path(options["authority"]).expanduser()
     if not path.is_file():
         raise ExportFailed(
-            f"--authority: there is no file {path}; `peeklock tls --path` names ours"
+            f"--authority: there is no file {path}; `peeklock tls --path` prints the path of the broker's own"
         )
     return path
 

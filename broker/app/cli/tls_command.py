@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 OWN_CERTIFICATE = """\
-The broker is set to use a certificate of yours:
+The broker is set to use your own certificate:
 
   {certificate}
 
-Clients must trust whoever issued it.
+Clients must trust the authority that issued it.
 """
 
 GUIDE = """\

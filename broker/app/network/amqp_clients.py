@@ -35,7 +35,7 @@ FORCED_CLOSE_TIMEOUT_S = 1.0
 
 
 class ConnectionForced(BrokerError):
-    """The broker closes a connection for a reason of its own."""
+    """The broker closes a connection that did nothing wrong."""
 
     condition = "amqp:connection:forced"
     status = 503

@@ -165,7 +165,7 @@ class AmqpTransport(asyncio.Protocol):
                     break
                 began_s = now_s
         except Exception:
-            # A bug of ours. It ends this connection, and no other.
+            # A bug of the broker. It ends this connection, and no other.
             log.exception("connection.broken")
             self._unprocessed = b""
             if self._stream is not None:

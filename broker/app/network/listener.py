@@ -33,9 +33,9 @@ fits into its window, and the kernel then sends some bytes every 200 ms. The seg
 smaller than this."""
 
 REMEDIES = {
-    errno.EADDRINUSE: "stop whatever uses that port, or choose another (0 picks a free one)",
-    errno.EACCES: "ports below 1024 take a privilege; choose another (0 picks a free one)",
-    errno.EADDRNOTAVAIL: "this machine has no such address; 0.0.0.0 listens on all it has",
+    errno.EADDRINUSE: "another process uses this port: stop it, or choose another port (0 chooses a free one)",
+    errno.EACCES: "ports below 1024 need a privilege; choose another port (0 chooses a free one)",
+    errno.EADDRNOTAVAIL: "this machine has no such address; 0.0.0.0 listens on all its addresses",
 }
 NO_SUCH_HOST = "give an address of this machine, such as 127.0.0.1 or 0.0.0.0"
 

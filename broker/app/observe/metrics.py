@@ -101,7 +101,7 @@ class Metrics:
         return b"".join(parts), CONTENT_TYPE
 
     def _of_broker(self) -> Iterator[MetricFamily]:
-        build = MetricFamily("peeklock_build_info", "gauge", "Which broker this is; always 1.")
+        build = MetricFamily("peeklock_build_info", "gauge", "Version of the broker; always 1.")
         build.add(1, labels_of((("python", platform.python_version()), ("version", __version__))))
         yield build
         refusals = MetricFamily(
@@ -117,7 +117,7 @@ class Metrics:
             (
                 "peeklock_connections_opened_total",
                 "counter",
-                "AMQP connections ever.",
+                "AMQP connections since the start.",
                 self._clients.connections_total,
             ),
             ("peeklock_links", "gauge", "AMQP links.", self._clients.link_count),
@@ -138,19 +138,21 @@ class _EntityFamilies:
 
     def __init__(self) -> None:
         self._depths = MetricFamily("peeklock_messages", "gauge", "Messages in an entity by state.")
-        self._sizes = MetricFamily("peeklock_entity_size_bytes", "gauge", "Bytes an entity holds.")
+        self._sizes = MetricFamily(
+            "peeklock_entity_size_bytes", "gauge", "Bytes of messages in an entity."
+        )
         self._operations = MetricFamily(
             "peeklock_message_operations_total", "counter", "Messages by what happened to them."
         )
         self._dead_letters = MetricFamily(
             "peeklock_dead_letters_total",
             "counter",
-            "Messages that became dead letters, by the entity they died in and why.",
+            "Messages that became dead letters, by entity and cause.",
         )
         self._unmatched = MetricFamily(
             "peeklock_unmatched_messages_total",
             "counter",
-            "Messages sent to a topic of which no subscription wanted them.",
+            "Messages sent to a topic without a matching subscription.",
         )
 
     def pack(self) -> None:

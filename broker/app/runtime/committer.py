@@ -57,7 +57,7 @@ class Committer:
         """Why a commit failed. Nothing is released after that until `restart`."""
         self._running: asyncio.Task[None] | None = None
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
-        """Numbers of turns, ascending, and who waits until so many turns are released."""
+        """Numbers of turns, ascending, and the futures that wait until so many turns are released."""
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
 
     def submit(self, turn: Turn) -> None:
@@ -122,7 +122,7 @@ class Committer:
                 self._store.commit(turn.records)
                 self._observe(time.perf_counter() - started, len(turn.records))
             self._release(turn)
-        except Exception as error:  # noqa: BLE001 -- each is told to the owner
+        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
             self._fail(error)
         self._released = self._submitted
 
@@ -139,7 +139,7 @@ class Committer:
                 self._released += turn_count
                 self._running_weight = 0
                 self._wake()
-        except Exception as error:  # noqa: BLE001 -- each is told to the owner
+        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
             self._fail(error)
         finally:
             self._running = None
@@ -161,7 +161,7 @@ class Committer:
         return batch, turn_count
 
     def _wake(self) -> None:
-        """Wakes those whose turns are released."""
+        """Ends each `settle` whose turns are released."""
         while self._settling and self._settling[0][0] <= self._released:
             _, future = self._settling.pop(0)
             if not future.done():

@@ -91,5 +91,5 @@ class EffectRelease:
         try:
             effect.to.receive(effect)
         except Exception:
-            # A bug of ours with one peer. The others get their effects, and what is durable stays so.
+            # A bug of the broker with one peer. The others get their effects, and what is durable stays so.
             log.exception("effect.failed", effect=type(effect).__name__)

@@ -74,7 +74,7 @@ class RuleCompiler:
         except BrokerError as refusal:
             return refusal
         except Exception:
-            # A bug of ours, or no memory. The client gets a refusal, and nothing has changed.
+            # A bug of the broker, or no memory. The client gets a refusal, and nothing has changed.
             log.exception("rule.not_compiled", rule=rule.name)
             return BrokerError("The rule could not be compiled.")
 

@@ -290,7 +290,7 @@ class TurnLoop:
     def _continue_unfinished(
         self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]
     ) -> None:
-        """Do a part of what is left, one peer after the other: at least one part in a turn, unless
+        """Does a part of each unfinished command, one peer after the other: at least one part in a turn, unless
         the store has enough to do. Then the next part waits until the
         store is no longer loaded, or for `PART_INTERVAL_S`."""
         while self._unfinished and (
@@ -318,7 +318,7 @@ class TurnLoop:
             try:
                 connection.flush()
             except Exception:
-                # A bug of ours on one connection ends that connection, and no other.
+                # A bug of the broker on one connection ends that connection, and no other.
                 log.exception("flush.failed")
                 connection.abort()
 

@@ -157,7 +157,7 @@ class Peek(NamedTuple):
     request: object
     path: str
     from_sequence_number: int
-    count: int  # type: ignore[assignment]  # hides `tuple.count`, which nobody calls
+    count: int  # type: ignore[assignment]  # hides `tuple.count`, which is not used
     session_id: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Effects: what clients are told. Values without behaviour.
+"""Effects: what is sent to clients. Values without behaviour.
 
 Effects leave in order, and only after the records of their turn are durable.
 """

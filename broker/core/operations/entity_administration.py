@@ -141,14 +141,14 @@ class EntityAdministration:
             if len(topic.subscriptions) >= limits.subscriptions_per_topic_max:
                 raise QuotaExceeded(
                     f"The topic '{topic.path}' has {limits.subscriptions_per_topic_max} "
-                    "subscriptions, which is the most it can."
+                    "subscriptions, which is the maximum."
                 )
             rules = self._rules.compile_first(definition.rules, now_ms, command.compiled)
             topic.record_access(now_ms)
         elif self._directory.queue_and_topic_count >= limits.entities_per_namespace_max:
             raise QuotaExceeded(
                 f"The namespace has {limits.entities_per_namespace_max} queues and topics, "
-                "which is the most it can."
+                "which is the maximum."
             )
         self._check_features(definition)
         self._forwarding.check(path, definition, None)
@@ -159,7 +159,9 @@ class EntityAdministration:
         entity = self._directory.entity(command.path)
         before = entity.definition
         if type(command.definition) is not type(before):
-            raise ArgumentError(f"The entity '{entity.path}' is a {entity.kind}, and stays one.")
+            raise ArgumentError(
+                f"The entity '{entity.path}' is a {entity.kind}, and its kind cannot be changed."
+            )
         # The definition of a subscription has no rules here, so an update does not change rules.
         definition = _keeping(command.definition, before, command.keeps)
         for name, sentence in _FIXED.items():

@@ -160,7 +160,7 @@ class LinkOperations:
         limit = self._context.limits.receivers_per_entity_max
         if entity.receiver_count >= limit:
             raise QuotaExceeded(
-                f"The entity '{entity.path}' has {limit} receivers, which is the most it can."
+                f"The entity '{entity.path}' has {limit} receivers, which is the maximum."
             )
 
     # --- credit -----------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _count_failure(queue: Queue, messages: Sequence[Message], turn: Turn) -> Seq
 def _make_ready(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
     """Make unlocked messages ready again. Deferred messages stay deferred."""
     ready = [message for message in messages if message.state is _ACTIVE]
-    # A locked message does not expire. Its time to live goes on, so it may expire after the lock.
+    # A locked message does not expire. Its time to live continues, so it may expire after the lock.
     expired = [message for message in ready if 0 < message.expires_at_ms <= now_ms]
     if expired:
         expire(queue, expired, turn)

@@ -21,7 +21,7 @@ def log_attached(link: EngineLink) -> None:
 
 
 def log_detached(link: EngineLink) -> None:
-    """Log the end of a granted link, whoever ended it."""
+    """Log the end of a granted link. Either side may have ended it."""
     log.debug("link.detached", sent=link.sent, received=link.received, **_fields(link))
 
 

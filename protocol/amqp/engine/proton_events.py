@@ -201,7 +201,7 @@ class ProtonEvents:
         self._dead_sessions.append(pointer)
 
     def fail_session(self, session: EngineSession, violation: ProtocolViolation) -> None:
-        """Ends a session because the client violated the protocol in it. The connection goes on."""
+        """Ends a session because the client violated the protocol in it. The connection continues."""
         if self._lifecycle.is_ending:
             return
         error = WireError(*violation, self._error_info)

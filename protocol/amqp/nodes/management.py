@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 PREFIX = "com.microsoft:"
 ALL_SESSIONS_SENTINEL_MS = 253_402_300_800_000
-"""`last-updated-time` of year 10000 asks for all sessions, whenever their state changed."""
+"""`last-updated-time` of year 10000 requests all sessions, regardless of when their state changed."""
 PEEK_REPLY_MAX_BYTES = 900_000
 """A reply is one message, and clients limit its size."""
 

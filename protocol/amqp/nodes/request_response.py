@@ -264,7 +264,7 @@ class ResponseLink:
     def on_outcomes(
         self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
     ) -> None:
-        """Settles responses, whatever the outcome is."""
+        """Settles responses. The outcome does not matter."""
         self._engine.settle(self.link, deliveries, None if settled else outcome)
 
     def on_detach(self) -> None:

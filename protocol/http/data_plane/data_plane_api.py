@@ -216,7 +216,7 @@ class RequestPeer:
     async def expect(self, kind: type[Expected]) -> Expected:
         """Returns the next event, which must be of this kind."""
         event = await self.next()
-        assert isinstance(event, kind), f"expected {kind.__name__}, the core said {event!r}"
+        assert isinstance(event, kind), f"expected {kind.__name__}, got {event!r}"
         return event
 
 

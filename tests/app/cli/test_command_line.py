@@ -148,7 +148,7 @@ def test_a_strict_check_fails_on_what_is_only_doubtful(tmp_path, capsys):
     warning, last = printed.err.splitlines()
     assert warning.startswith("warning: ")
     assert "Tpics" in warning
-    assert "peeklock: 1 warning, and --strict takes none" == last
+    assert "peeklock: 1 warning; --strict allows no warnings" == last
     path.write_text('{"UserConfig": {"Namespaces": [{"Name": "a", "Queues": [{"Name": "q"}]}]}}')
     assert 0 == main(["check", "--strict", str(path)])
 

@@ -350,7 +350,7 @@ RULE_AT = "1: topics.t.subscriptions.s.rules.r"
         ("1: namespaces.a.settings: there is no such property", "namespaces: {a: {settings: }}"),
         ("1: namespaces.a_b: 'a_b' is not a valid name: letters, digits, hyphens and dots are allowed, a letter or digit first and last", "namespaces: {a_b: }"),
         (f"{RULE_AT}.sql: there is no such property; did you mean 'sql_filter'?", SUBSCRIPTION % "{sql: x}"),
-        (f"{RULE_AT}: one filter is enough, found sql_filter and true_filter", SUBSCRIPTION % "{true_filter: , sql_filter: x}"),
+        (f"{RULE_AT}: a rule has one filter, found sql_filter and true_filter", SUBSCRIPTION % "{true_filter: , sql_filter: x}"),
         (f"{RULE_AT}.sql_filter: expected text, found 1", SUBSCRIPTION % "{sql_filter: 1}"),
         (f"{RULE_AT}.parameters: parameters are for sql_filter; there is none", SUBSCRIPTION % "{parameters: {a: 1}}"),
         (f"{RULE_AT}.action_parameters: parameters are for action; there is none", SUBSCRIPTION % "{action_parameters: {a: 1}}"),
