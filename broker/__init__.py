@@ -6,4 +6,4 @@ into commands and effects into bytes, `storage` stores records, and `config` has
 `app` imports all of them.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
