@@ -34,7 +34,7 @@ from broker.core.restore import restore_messages, restore_session_states
 from config.model.definitions import EntityKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from broker.core.contract.commands import Command
@@ -68,6 +68,10 @@ _ABOUT_MESSAGES = frozenset(
     }
 )
 """Requests that wait while their queue has work in the backlog."""
+PACKS_PER_TURN = 32
+MESSAGES_PER_PACK = 32
+"""How many blocks of messages one turn packs: so many, and one more for so many messages. That is twice as many blocks
+as the messages fill, so those that are left to later turns become fewer."""
 
 
 class Namespace:
@@ -242,7 +246,7 @@ class Namespace:
                 dispatcher.dispatch(now_ms, turn)
         if context.arrived:
             arrived, context.arrived = context.arrived, []
-            self._evict(message for message in arrived if message.lock_token is None)
+            self._evict([message for message in arrived if message.lock_token is None])
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, or None."""
@@ -360,9 +364,11 @@ class Namespace:
         for request, read_back in awaiting:
             self._answer(request, now_ms, turn, read_back)
 
-    def _evict(self, messages: Iterable[Message]) -> None:
-        """Over the memory budget, remove bodies from memory and pack full blocks of messages."""
+    def _evict(self, messages: Sequence[Message]) -> None:
+        """Over the memory budget, remove bodies from memory and pack full blocks of messages. One message
+        to a topic may fill a block of every subscription: most of these are packed in later turns."""
         payloads = self._context.payloads
+        packs_left = PACKS_PER_TURN + len(messages) // MESSAGES_PER_PACK
         for message in messages:
             if not payloads.over_budget:
                 return
@@ -371,4 +377,10 @@ class Namespace:
                 continue
             if message.body is not None:
                 payloads.evict(message)
-            queue.pack(message.sequence_number)
+            if not queue.index.ends_block(message.sequence_number):
+                continue
+            if packs_left:
+                packs_left -= 1
+                queue.pack(message.sequence_number)
+            else:
+                self._context.arrived.append(message)

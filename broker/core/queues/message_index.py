@@ -119,10 +119,14 @@ class MessageIndex:
             packed.queue.unpack(packed)
         return self.blocks.get(key)
 
+    def ends_block(self, number: int) -> bool:
+        """Whether this is the last number of a block."""
+        return not (number + 1) & (self.block_size - 1)
+
     def full_block(self, last_number: int) -> list[Message] | None:
         """Returns the messages of the block that ends with this number. Returns None if the number
         does not end a block, or the block has gaps or is packed."""
-        if (last_number + 1) & (self.block_size - 1):
+        if not self.ends_block(last_number):
             return None
         block = self.blocks.get(last_number >> self.block_bits)
         return None if block is None or len(block) < self.block_size else list(block.values())

@@ -309,3 +309,18 @@ def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_m
     packed = pack(queue, messages)
     assert packed is not None
     assert rows_of(messages) == rows_of(packed.unpack())
+
+
+def test_one_turn_packs_few_of_the_blocks_that_a_message_to_a_topic_fills(monkeypatch):
+    """The others follow in later turns."""
+    monkeypatch.setattr("broker.core.namespace.PACKS_PER_TURN", 2)
+    paths = [f"t/Subscriptions/s{n}" for n in range(10)]
+    subscriptions = {path: SubscriptionDefinition() for path in paths}
+    dialogue = new_dialogue(entities={"t": TopicDefinition(), **subscriptions}, attach=False)
+    dialogue.run(AttachSender(S, "t"))
+    packed = []
+    for text in SENT[: 2 * BLOCK_SIZE + 9]:
+        dialogue.serve(send(text))
+        packed.append(sum(packed_count(dialogue, path) for path in paths) // BLOCK_SIZE)
+    first = packed.index(2)
+    assert [2, 4, 6, 8, 10, 10] == packed[first : first + 6]
