@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from broker.core.contract.errors import EntityNotFound
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class Refusals:
             error = EntityNotFound(f"sb://{host}/{error.path}")
         self.counts[error.condition] += 1
         reason = str(error)
-        tracking_id = repeats.note(
+        tracking_id = repeated_events.note(
             log.info,
             "refused",
             (entity.lower(), operation, error.condition, _DIGITS.sub("#", reason)),

@@ -24,30 +24,36 @@ TEXT_MAX_CHARACTERS = 300
 _NODE_BITS = 48
 
 
-class Say(Protocol):
+class LogMethod(Protocol):
     """A method of a logger."""
 
     def __call__(self, event: str, **fields: object) -> object: ...
 
 
-class Repeated:
+class RepeatedEvent:
     """Similar events since the first of them."""
 
     __slots__ = (
         "_base",
         "_event",
         "_fields",
-        "_say",
         "_various",
+        "_write_line",
         "count",
         "since_s",
         "written",
     )
 
     def __init__(
-        self, say: Say, event: str, since_s: float, base: uuid.UUID, *, various: bool = False
+        self,
+        write_line: LogMethod,
+        event: str,
+        since_s: float,
+        base: uuid.UUID,
+        *,
+        various: bool = False,
     ) -> None:
-        self._say = say
+        self._write_line = write_line
         self._event = event
         self._various = various
         self._fields: dict[str, object] = {}
@@ -71,7 +77,7 @@ class Repeated:
             fields["tracking_id"] = tracking_id
         if self.written < at_once_max:
             self.written += 1
-            self._say(self._event, **fields)
+            self._write_line(self._event, **fields)
         self._fields = fields
         return tracking_id
 
@@ -79,7 +85,7 @@ class Repeated:
         """Log how many events were not written, and the last of them."""
         if self.count > self.written:
             various = {"various": True} if self._various else {}
-            self._say(
+            self._write_line(
                 f"{self._event}.repeated",
                 count=self.count - self.written,
                 seconds=round(now_s - self.since_s, 1),
@@ -88,7 +94,7 @@ class Repeated:
             )
 
 
-class Repeats:
+class RepeatedEvents:
     """All events that are being counted."""
 
     def __init__(
@@ -98,7 +104,7 @@ class Repeats:
     ) -> None:
         self._now_s = now_s
         self._new_uuid = new_uuid
-        self._events: dict[str, dict[Hashable, Repeated]] = {}
+        self._events: dict[str, dict[Hashable, RepeatedEvent]] = {}
         """By event, of which there are few, and kind; the oldest kind first."""
 
     def configure(
@@ -113,7 +119,7 @@ class Repeats:
 
     def note(
         self,
-        say: Say,
+        write_line: LogMethod,
         event: str,
         kind: Hashable,
         *,
@@ -134,7 +140,9 @@ class Repeats:
                 kind = ("various", wider_kind)
                 known = kinds.get(kind)
             if known is None:
-                known = kinds[kind] = Repeated(say, event, now_s, self._new_uuid(), various=various)
+                known = kinds[kind] = RepeatedEvent(
+                    write_line, event, now_s, self._new_uuid(), various=various
+                )
         return known.note(fields, at_once_max=at_once_max, tracked=tracked, more=more)
 
     def write_summaries(self, now_s: float | None = None) -> None:
@@ -158,7 +166,7 @@ class Repeats:
                 repeated.write_summary(now_s)
 
 
-repeats = Repeats()
+repeated_events = RepeatedEvents()
 """The events of this process. Like the configuration of logging, there is one for each process: Proton reports to it
 from a callback that belongs to no connection. `configure` injects its sources."""
 

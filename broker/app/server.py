@@ -28,7 +28,7 @@ from broker.app.runtime.durable_core import DurableCore
 from broker.app.runtime.garbage_collection import GarbageCollection
 from broker.app.security import tls
 from broker.app.security.access import Access
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 from protocol.sources import make_sources
 from storage.contract import StorageError
 
@@ -140,7 +140,7 @@ class Server:
             self._watch.cancel()
         await self._http.stop()
         await self._core.close()
-        repeats.write_all()
+        repeated_events.write_all()
         log.info("stopped")
 
     def _announce(self) -> None:
@@ -249,7 +249,7 @@ class Server:
         now_s = loop.time()
         self._metrics.event_loop_lag_seconds = max(0.0, now_s - scheduled_from_s - CHECK_INTERVAL_S)
         self._core.check_disk_space()
-        repeats.write_summaries()
+        repeated_events.write_summaries()
         turn_count = self._core.turn_count
         self._garbage.collect_if_due(now_s, is_calm=turn_count == self._turn_count)
         self._turn_count = turn_count

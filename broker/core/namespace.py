@@ -168,13 +168,13 @@ class Namespace:
         """Delete an entity with its messages, if it exists."""
         self._administration.delete_if_exists(path, now_ms, turn)
 
-    def restore(self, remembered: StoredState, now_ms: int) -> None:
+    def restore(self, stored_state: StoredState, now_ms: int) -> None:
         """Restore the state from a store that has only this namespace."""
-        Namespace.restore_all({self.name: self}, remembered, now_ms)
+        Namespace.restore_all({self.name: self}, stored_state, now_ms)
 
     @staticmethod
     def restore_all(
-        namespaces: Mapping[str, Namespace], remembered: StoredState, now_ms: int
+        namespaces: Mapping[str, Namespace], stored_state: StoredState, now_ms: int
     ) -> None:
         """Restore the state of several namespaces, which share their ids.
 
@@ -183,23 +183,23 @@ class Namespace:
         """
         by_id: dict[int, Entity] = {}
         rules: dict[int, list[RuleRow]] = {}
-        for row in sorted(remembered.rules):
+        for row in sorted(stored_state.rules):
             rules.setdefault(row.entity_id, []).append(row)
         # A topic comes before its subscriptions.
         for stored in sorted(
-            remembered.entities, key=lambda stored: stored.kind == EntityKind.SUBSCRIPTION
+            stored_state.entities, key=lambda stored: stored.kind == EntityKind.SUBSCRIPTION
         ):
             namespace = namespaces[stored.namespace]
             by_id[stored.entity_id] = namespace.restore_entity(
                 stored, rules.get(stored.entity_id, ()), now_ms
             )
-        orphans = restore_messages(by_id, remembered)
+        orphans = restore_messages(by_id, stored_state)
         highest_entity_id = max(by_id.keys() | orphans.entity_ids, default=0)
         for namespace in namespaces.values():
-            namespace.skip_ids(remembered.highest_message_id, highest_entity_id)
+            namespace.skip_ids(stored_state.highest_message_id, highest_entity_id)
         if orphans:
             next(iter(namespaces.values())).add_background_work(orphans)
-        restore_session_states(by_id, remembered.session_states)
+        restore_session_states(by_id, stored_state.session_states)
 
     def restore_entity(self, stored: EntityStored, rules: Sequence[RuleRow], now_ms: int) -> Entity:
         """Restore one entity without messages."""

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
 
 Row = TypeVar("Row", MessageRow, SentRow)
-MadeOf = Callable[[list[Row]], "list[Message]"]
-PackedOf = Callable[["Queue", list[Row]], "PackedMessages | None"]
+RowsToMessages = Callable[[list[Row]], "list[Message]"]
+RowsToPacked = Callable[["Queue", list[Row]], "PackedMessages | None"]
 
 CHUNK_ROWS = 4_096
-_PLACE = itemgetter(1, 2)
+_QUEUE_KEY = itemgetter(1, 2)
 """Entity id and sub-queue of a row."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
@@ -115,27 +115,31 @@ class OrphanedMessages:
         return bool(self._ids)
 
 
-def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> OrphanedMessages:
+def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> OrphanedMessages:
     """Restore the messages and the duplicate windows of entities. Returns the messages of no
     entity."""
     orphans = OrphanedMessages()
-    for (entity_id, sub_queue), number in remembered.sequence_numbers.items():
+    for (entity_id, sub_queue), number in stored_state.sequence_numbers.items():
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].skip_numbers(number)
-    places: dict[tuple[int, int], _Place[Any]] = {}
-    _put(places, by_id, remembered.messages_as_sent, messages_as_sent, pack_rows_as_sent)
-    _put(places, by_id, remembered.messages, messages_from, pack_rows)
+    by_queue: dict[tuple[int, int], _QueueRows[Any]] = {}
+    _collect_rows(
+        by_queue, by_id, stored_state.messages_as_sent, messages_as_sent, pack_rows_as_sent
+    )
+    _collect_rows(by_queue, by_id, stored_state.messages, messages_from, pack_rows)
     topics = {entity.usage: entity for entity in by_id.values() if isinstance(entity, Topic)}
-    for (entity_id, _), place in places.items():
-        if place.queue is None:
-            orphans.add(entity_id, place.messages)
+    for (entity_id, _), queue_rows in by_queue.items():
+        if queue_rows.queue is None:
+            orphans.add(entity_id, queue_rows.messages)
             continue
-        place.restore()
-        topic = topics.get(place.queue.usage)
+        queue_rows.restore()
+        topic = topics.get(queue_rows.queue.usage)
         if topic is not None and topic.id != entity_id:
             # A topic stores no messages: its numbers continue from those of the copies.
-            topic.main.skip_numbers(place.last_enqueue_sequence_number)
-    for entity_id, message_id, until_ms in sorted(remembered.message_ids, key=lambda seen: seen[2]):
+            topic.main.skip_numbers(queue_rows.last_enqueue_sequence_number)
+    for entity_id, message_id, until_ms in sorted(
+        stored_state.message_ids, key=lambda seen: seen[2]
+    ):
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:
             entity.duplicates.restore(message_id, until_ms)
@@ -143,7 +147,7 @@ def restore_messages(by_id: Mapping[int, Entity], remembered: StoredState) -> Or
     return orphans
 
 
-class _Place(Generic[Row]):
+class _QueueRows(Generic[Row]):
     """The stored messages of one queue, collected row by row."""
 
     __slots__ = (
@@ -174,9 +178,9 @@ class _Place(Generic[Row]):
             and queue.context.payloads.packs
         )
 
-    def add(self, rows: list[Row], made_of: MadeOf[Row]) -> None:
+    def add(self, rows: list[Row], to_messages: RowsToMessages[Row]) -> None:
         """Convert rows to messages."""
-        messages = made_of(rows)
+        messages = to_messages(rows)
         self.messages += messages
         if self.queue is None:
             return
@@ -187,7 +191,7 @@ class _Place(Generic[Row]):
                 payloads.share(message.payload_id, 1)
 
     def add_to_blocks(
-        self, rows: list[Row], made_of: MadeOf[Row], packed_of: PackedOf[Row]
+        self, rows: list[Row], to_messages: RowsToMessages[Row], to_packed: RowsToPacked[Row]
     ) -> None:
         """Convert rows to packed blocks where the rows of a block are consecutive, and others to
         messages."""
@@ -196,18 +200,18 @@ class _Place(Generic[Row]):
         begun = self._rows
         for row in rows:
             number = row.sequence_number
-            place = number & (size - 1)
-            if place != len(begun) or (begun and begun[0].sequence_number + place != number):
-                self.end_block(made_of)
+            offset = number & (size - 1)
+            if offset != len(begun) or (begun and begun[0].sequence_number + offset != number):
+                self.end_block(to_messages)
                 begun = self._rows
-            if place != len(begun):
-                self.add([row], made_of)
+            if offset != len(begun):
+                self.add([row], to_messages)
                 continue
             begun.append(row)
             if len(begun) == size:
-                packed = packed_of(self.queue, begun)
+                packed = to_packed(self.queue, begun)
                 if packed is None:
-                    self.end_block(made_of)
+                    self.end_block(to_messages)
                 else:
                     self._note_packed(begun, packed)
                 begun = self._rows = []
@@ -226,11 +230,11 @@ class _Place(Generic[Row]):
                 self.last_enqueue_sequence_number, row.enqueue_sequence_number
             )
 
-    def end_block(self, made_of: MadeOf[Row]) -> None:
+    def end_block(self, to_messages: RowsToMessages[Row]) -> None:
         """A block is not full: its rows become messages."""
         rows, self._rows = self._rows, []
         if rows:
-            self.add(rows, made_of)
+            self.add(rows, to_messages)
 
     def restore(self) -> None:
         """Fill the queue."""
@@ -247,31 +251,31 @@ class _Place(Generic[Row]):
         queue.restore(messages, self._packed, self._packed_bytes)
 
 
-def _put(
-    places: dict[tuple[int, int], _Place[Any]],
+def _collect_rows(
+    by_queue: dict[tuple[int, int], _QueueRows[Any]],
     by_id: Mapping[int, Entity],
     rows: Iterable[Row],
-    made_of: MadeOf[Row],
-    packed_of: PackedOf[Row],
+    to_messages: RowsToMessages[Row],
+    to_packed: RowsToPacked[Row],
 ) -> None:
     """Convert rows to messages in chunks, because rows take more memory than messages."""
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK_ROWS)):
         remaining = iter(chunk)
-        for key, alike in groupby(map(_PLACE, chunk)):
-            place = places.get(key)
-            if place is None:
+        for key, same_queue in groupby(map(_QUEUE_KEY, chunk)):
+            queue_rows = by_queue.get(key)
+            if queue_rows is None:
                 entity_id, sub_queue = key
                 entity = by_id.get(entity_id)
                 queue = None if entity is None else entity.queues[sub_queue]
-                place = places[key] = _Place(queue)
-            run = list(islice(remaining, len(list(alike))))
-            if place.may_pack:
-                place.add_to_blocks(run, made_of, packed_of)
+                queue_rows = by_queue[key] = _QueueRows(queue)
+            run = list(islice(remaining, len(list(same_queue))))
+            if queue_rows.may_pack:
+                queue_rows.add_to_blocks(run, to_messages, to_packed)
             else:
-                place.add(run, made_of)
-    for place in places.values():
-        place.end_block(made_of)
+                queue_rows.add(run, to_messages)
+    for queue_rows in by_queue.values():
+        queue_rows.end_block(to_messages)
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:

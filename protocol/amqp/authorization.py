@@ -49,7 +49,7 @@ class ConnectionAuthorization:
 
     def authenticate(self, user: str, password: str) -> bool:
         """Keeps the name and key of a rule as credentials of the connection. Returns False if they are wrong."""
-        if not self._identity.knows(user, password):
+        if not self._identity.is_key_of_rule(user, password):
             return False
         self._credentials = (user, password)
         return True
@@ -148,7 +148,7 @@ class ConnectionAuthorization:
     @property
     def has_any(self) -> bool:
         """Whether the client has a valid token or key, or none is required."""
-        return not self._identity.strict or self._grants.any_holds(self._now_ms())
+        return not self._identity.strict or self._grants.has_valid(self._now_ms())
 
     # --- expiry -------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from protocol.amqp.nodes.management import ManagementNode
 from protocol.amqp.nodes.request_response import ResponseLink
 from protocol.amqp.sasl import SaslServer
 from protocol.identity import NEVER_MS
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -210,7 +210,7 @@ class Connection:
         if mechanism != "PLAIN" or self._authorization.authenticate(user or "", password or ""):
             return True
         client = self._services.peer_name
-        repeats.note(log.info, "sasl.refused", None, user=user, client=client)
+        repeated_events.note(log.info, "sasl.refused", None, user=user, client=client)
         return False
 
     def _grants_changed(self, fewer: bool) -> None:
@@ -335,7 +335,7 @@ class Connection:
 
     def on_session_error(self, condition: str, description: str) -> None:
         """Logs that a session was ended because the client violated the protocol in it."""
-        repeats.note(
+        repeated_events.note(
             log.warning,
             "session.failed",
             condition,
@@ -354,7 +354,7 @@ class Connection:
         nothing was lost, so the level is debug.
         """
         say = log.warning if self._peers else log.debug
-        repeats.note(
+        repeated_events.note(
             say,
             "connection.failed",
             (condition, bool(self._peers)),

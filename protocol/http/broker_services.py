@@ -30,7 +30,7 @@ class ByteReceiver(Protocol):
     def resume_writing(self) -> None: ...
 
 
-def _allow_everybody(header: str | None, host: str) -> None:
+def _require_no_token(header: str | None, host: str) -> None:
     """Requires no token."""
     del header, host
 
@@ -76,9 +76,9 @@ class BrokerServices:
     is_strict: bool = False
     """Whether claims are enforced. If not, a request without a token is accepted, but a wrong token is
     refused."""
-    authorize_metrics: Callable[[str | None, str], None] = _allow_everybody
+    authorize_metrics: Callable[[str | None, str], None] = _require_no_token
     """Takes the Authorization header and the host. Raises `Unauthorized` if metrics may not be read."""
-    authorize_clock: Callable[[str | None, str], None] = _allow_everybody
+    authorize_clock: Callable[[str | None, str], None] = _require_no_token
     """Takes the Authorization header and the host. Raises `Unauthorized` if the clock may not be moved."""
     topology: Callable[[str | None, str], object] | None = None
     """Takes the Authorization header and the form. Returns all entities of the broker as a config file.

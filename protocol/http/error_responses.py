@@ -14,7 +14,7 @@ from aiohttp import http_exceptions, web
 
 from broker.core.contract.errors import BrokerError, EntityNotFound
 from protocol.http import atom
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     import logging
@@ -121,7 +121,7 @@ def log_unreadable_request(record: logging.LogRecord) -> bool:
     if not isinstance(error, http_exceptions.HttpProcessingError):
         return True
     words = error.message.partition("\n")[0].partition(":")[0]
-    repeats.note(log.info, "http.unreadable", words, error=words)
+    repeated_events.note(log.info, "http.unreadable", words, error=words)
     return False
 
 

@@ -95,7 +95,7 @@ class Verifier:
         not_before = claims.get("nbf")
         if isinstance(not_before, int | float) and not_before * 1000 > now_ms:
             raise TokenRefused("InvalidToken: The token is not valid yet.")
-        granted = frozenset[str]().union(*(RIGHTS.get(word, ()) for word in _words(claims)))
+        granted = frozenset[str]().union(*(RIGHTS.get(word, ()) for word in _scope_values(claims)))
         if not granted:
             raise TokenRefused(
                 "InvalidToken: The token grants nothing: its roles, scp or scope must name "
@@ -192,7 +192,7 @@ def _pem_key(block: bytes) -> Key:
     raise ValueError(f"it holds a {type(key).__name__}, which signs no JWT")
 
 
-def _words(claims: Mapping[str, Any]) -> Iterator[str]:
+def _scope_values(claims: Mapping[str, Any]) -> Iterator[str]:
     """Yields the values of `roles` (a list), `scp` and `scope` (separated by spaces), in lower case."""
     for name in ("roles", "scp", "scope"):
         given = claims.get(name)

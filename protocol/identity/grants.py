@@ -46,7 +46,7 @@ class KeyRule(NamedTuple):
         """The claims of its keys."""
         return ALL_CLAIMS if MANAGE in self.rule.rights else self.rule.rights
 
-    def holds_on(self, path: str) -> bool:
+    def is_valid_on(self, path: str) -> bool:
         """Whether it is valid for a path in lower case: that of the entity that declares it, its sub-queues and nodes,
         and the subscriptions of a topic. `orders/eu` is another entity."""
         if not self.path or path == self.path:
@@ -79,10 +79,12 @@ class Grant:
         """The namespace in which it is valid. None: any."""
         return None if self.key_rule is None else self.key_rule.namespace
 
-    def reaches(self, path: str) -> bool:
+    def is_valid_for(self, path: str) -> bool:
         """Whether it is valid for a path in lower case: its own path or one below it, and for a key only within the
         entity that declares the rule."""
-        return covers(self.path, path) and (self.key_rule is None or self.key_rule.holds_on(path))
+        return covers(self.path, path) and (
+            self.key_rule is None or self.key_rule.is_valid_on(path)
+        )
 
 
 class Grants:
@@ -116,7 +118,7 @@ class Grants:
             for grant in self._covering(path)
         )
 
-    def any_holds(self, now_ms: int) -> bool:
+    def has_valid(self, now_ms: int) -> bool:
         """Whether any grant has not expired."""
         grants = (*self._connection_grants, *self._tokens.values())
         return any(grant.expires_at_ms > now_ms for grant in grants)
@@ -134,11 +136,11 @@ class Grants:
 
     def _covering(self, path: str) -> Iterator[Grant]:
         path = path.lower()
-        yield from (grant for grant in self._connection_grants if grant.reaches(path))
+        yield from (grant for grant in self._connection_grants if grant.is_valid_for(path))
         above = path if len(path) <= RESOURCE_MAX_CHARACTERS else ""
         while True:
             grant = self._tokens.get(above)
-            if grant is not None and grant.reaches(path):
+            if grant is not None and grant.is_valid_for(path):
                 yield grant
             if not above:
                 return

@@ -60,7 +60,7 @@ class ManagedIdentity:
         """The value of `IDENTITY_HEADER`."""
         self._verifier = Verifier([Key(self._signing_key, ("HS256",), KEY_ID)], ISSUER)
 
-    def knows(self, secret: str) -> bool:
+    def is_secret(self, secret: str) -> bool:
         """Whether a secret is the right one."""
         # A header may contain any bytes. Those that are not UTF-8 arrive as surrogates.
         shown = secret.encode("utf-8", "surrogateescape")

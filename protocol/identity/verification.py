@@ -103,7 +103,7 @@ class Identity:
             (rule, key)
             for rule in self._key_rules.named(read.key_name, namespace)
             for key in rule.keys
-            if rule.holds_on(about) and read.is_signed_with(key)
+            if rule.is_valid_on(about) and read.is_signed_with(key)
         ]
         if not fitting:
             raise TokenRefused(
@@ -132,7 +132,7 @@ class Identity:
         namespace = self.namespace_of_host(named)
         return namespace is not None and namespace == self.namespace_of_host(called)
 
-    def knows(self, user: str, password: str) -> bool:
+    def is_key_of_rule(self, user: str, password: str) -> bool:
         """Whether these are the name and a key of a rule in any namespace."""
         return bool(self._fitting(user, password, None))
 

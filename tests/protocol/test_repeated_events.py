@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from protocol.repeated_events import KINDS_MAX, TEXT_MAX_CHARACTERS, WINDOW_S, Repeats
+from protocol.repeated_events import KINDS_MAX, TEXT_MAX_CHARACTERS, WINDOW_S, RepeatedEvents
 
 
 class Log:
@@ -38,8 +38,8 @@ def time() -> Time:
 
 
 @pytest.fixture
-def repeats(time: Time) -> Repeats:
-    return Repeats(time)
+def repeats(time: Time) -> RepeatedEvents:
+    return RepeatedEvents(time)
 
 
 def test_the_first_is_written_at_once_and_the_others_as_a_number(log, time, repeats):

@@ -14,7 +14,7 @@ from unittest import mock
 
 from broker.app.network import amqp_transport, shared_reading
 from broker.app.runtime.clock import Clock
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
     def new_uuid() -> uuid.UUID:
         return uuid.UUID(bytes=chance.randbytes(16), version=4)
 
-    repeats.configure(lambda: clock.real_ms() / 1000, new_uuid)
+    repeated_events.configure(lambda: clock.real_ms() / 1000, new_uuid)
     replaced: list[tuple[object, str, object]] = [
         (uuid, "uuid4", new_uuid),  # of the clients' library
         (amqp_transport, "perf_counter", clock.stopwatch_s),
@@ -62,5 +62,5 @@ def seeded(chance: Random, clock: VirtualClock) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, value in replaced:
             stack.enter_context(mock.patch.object(owner, name, value))
-        stack.callback(repeats.configure)
+        stack.callback(repeated_events.configure)
         yield

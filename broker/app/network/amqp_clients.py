@@ -20,7 +20,7 @@ from protocol.amqp.browsing_slots import BrowsingSlots
 from protocol.amqp.connection import Connection
 from protocol.amqp.connection_services import ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from broker.app.runtime.durable_core import DurableCore
@@ -90,7 +90,9 @@ class AmqpClients:
     def _connect(self, transport: AmqpTransport, peer_name: str) -> Connection | None:
         if len(self._transports) > self._limits.connections_max:
             most = self._limits.connections_max
-            repeats.note(log.warning, "connections.too_many", "amqp", client=peer_name, max=most)
+            repeated_events.note(
+                log.warning, "connections.too_many", "amqp", client=peer_name, max=most
+            )
             return None
         return Connection(
             ConnectionServices(

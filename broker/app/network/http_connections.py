@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ class HttpConnections:
     def opened(self, connection: TimedConnection, handler: object) -> bool:
         """Counts a connection. Returns False if there are too many."""
         if self._is_full(self.count + 1):
-            repeats.note(log.warning, "connections.too_many", "http", protocol="http")
+            repeated_events.note(log.warning, "connections.too_many", "http", protocol="http")
             return False
         self._by_handler[handler] = connection
         return True

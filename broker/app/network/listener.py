@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.app.network.client_addresses import address_text
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     import ssl
@@ -143,7 +143,7 @@ class Listener:
                 ssl_handshake_timeout=self._first_byte_timeout_s if tls else None,
             )
         except (OSError, TimeoutError) as error:
-            repeats.note(log.info, "listener.handshake_failed", None, error=str(error))
+            repeated_events.note(log.info, "listener.handshake_failed", None, error=str(error))
             client.close()
 
     def _drop(self, client: socket.socket) -> None:

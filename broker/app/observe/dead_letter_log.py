@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
         namespace, path = dead_lettered.namespace, dead_lettered.path
         untold = dead_lettered.message_count - len(dead_lettered.first)
         for message in dead_lettered.first:
-            repeats.note(
+            repeated_events.note(
                 log.info,
                 "dead_lettered",
                 (namespace, path),

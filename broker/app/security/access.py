@@ -166,7 +166,7 @@ class Access:
                 "Tokens are issued to clients on the broker's own machine; "
                 "identity_clients=any lets others fetch them."
             )
-        if request.secret is None or not self.managed_identity.knows(request.secret):
+        if request.secret is None or not self.managed_identity.is_secret(request.secret):
             raise Unauthorized(
                 "The X-IDENTITY-HEADER is not this broker's; `peeklock env` prints IDENTITY_HEADER."
             )

@@ -323,7 +323,7 @@ class Entity:
         """Returns when it was used last, or when it was created or restored."""
         return max(self.accessed_time_ms, self._present_since_ms)
 
-    # --- how it is shown and remembered -----------------------------------------------------
+    # --- view and record ------------------------------------------------------------------
 
     def view(self) -> EntityView:
         """Returns the definition and the counts, for administration."""

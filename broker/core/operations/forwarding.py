@@ -43,7 +43,7 @@ KEPT_MAX_MESSAGES = 10_000
 """How many dead letters that cannot be forwarded are skipped in one dispatch to reach others."""
 
 
-class ForwardedLater:
+class RemainingForwarding:
     """Queues with more messages than one turn may forward. They continue in the next tick."""
 
     __slots__ = ("_backlog", "_dispatchers")
@@ -79,7 +79,7 @@ class Forwarder:
         destination: str,
         directory: Directory,
         admission: Admission,
-        later: ForwardedLater,
+        later: RemainingForwarding,
     ) -> None:
         self._path = path
         """The path of the entity that the queue belongs to."""
@@ -221,7 +221,7 @@ class Forwarding:
     def __init__(self, directory: Directory, admission: Admission, backlog: Backlog) -> None:
         self._directory = directory
         self._admission = admission
-        self._later = ForwardedLater(backlog)
+        self._later = RemainingForwarding(backlog)
         self._dispatchers: dict[Dispatcher, None] = {}
         """Dispatchers of queues that forward. They are retried when an entity is created or
         changed."""

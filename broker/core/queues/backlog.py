@@ -51,8 +51,9 @@ class PendingMessages:
         self.weight = weight
         """How many messages each item counts as."""
 
-    def take_in(self, act: Act, messages: Sequence[Any], at_ms: int) -> bool:
-        """The same is to happen to these at the same moment; False if it is not, or has begun."""
+    def merge(self, act: Act, messages: Sequence[Any], at_ms: int) -> bool:
+        """Add messages with the same action at the same time. Returns False if the action or the time differs, or a
+        part is done already."""
         if act is not self._act or at_ms != self.at_ms or self._done:
             return False
         self._messages = sorted([*self._messages, *messages], key=_SEQUENCE_NUMBER)
@@ -137,7 +138,7 @@ class Backlog:
             waiting = self._queues[queue] = deque()
         queue.overdue_ms = max(queue.overdue_ms, at_ms)
         position = bisect_right(waiting, at_ms, key=_MOMENT)
-        if not (merge and position and waiting[position - 1].take_in(act, messages, at_ms)):
+        if not (merge and position and waiting[position - 1].merge(act, messages, at_ms)):
             waiting.insert(position, PendingMessages(act, queue, messages, at_ms, weight))
         return False
 

@@ -38,16 +38,16 @@ class DuplicateWindow:
         seen = self._seen
         until_ms = now_ms + self.window_ms
         fresh: list[bool] = []
-        remembered: list[tuple[str, int]] = []
+        new_ids: list[tuple[str, int]] = []
         for message_id in message_ids:
             is_new = message_id is None or seen.get(message_id, 0) <= now_ms
             fresh.append(is_new)
             if is_new and message_id is not None:
                 seen[message_id] = until_ms
                 seen.move_to_end(message_id)
-                remembered.append((message_id, until_ms))
-        if remembered:
-            turn.records.append(MessageIdsSeen(self._entity_id, remembered))
+                new_ids.append((message_id, until_ms))
+        if new_ids:
+            turn.records.append(MessageIdsSeen(self._entity_id, new_ids))
             self._schedule_sweep(until_ms)
         return fresh
 

@@ -87,7 +87,7 @@ def return_locked(
     session was closed. If there are many messages, the last are returned in later ticks.
     `Queue.live_tokens` does not count their locks any more."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
-    act = _return_failed if failed else _return_unharmed
+    act = _return_failed if failed else _return_without_failure
     queue.context.backlog.act(act, queue, locked, now_ms, turn)
 
 
@@ -110,7 +110,9 @@ def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn:
     queue.offer_for_eviction(back)
 
 
-def _return_unharmed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+def _return_without_failure(
+    queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn
+) -> None:
     """Return messages without a failed delivery."""
     back = queue.locks.end(_still_locked(queue, messages))
     turn.count(queue.counts, Outcome.RELEASED, len(back))

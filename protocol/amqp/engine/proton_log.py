@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from cproton_ffi import ffi, lib
 
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 log = structlog.get_logger("peeklock.proton")
 
@@ -19,9 +19,9 @@ def _log_message(_: Any, message: Any) -> None:
     text = ffi.string(message, _MESSAGE_MAX_BYTES).decode("utf-8", "replace")
     level, _, reason = text.partition(": ")
     if level in ("CRITICAL", "ERROR"):
-        repeats.note(log.error, "proton.error", reason, reason=reason)
+        repeated_events.note(log.error, "proton.error", reason, reason=reason)
     elif level == "WARNING":
-        repeats.note(log.warning, "proton.warning", reason, reason=reason)
+        repeated_events.note(log.warning, "proton.warning", reason, reason=reason)
     else:
         log.debug("proton.trace", level=level, reason=reason)
 

@@ -31,7 +31,7 @@ from protocol.amqp.nodes.request_intake import RequestIntake
 from protocol.amqp.nodes.request_response import Request, RequestLink, ResponseLink
 from protocol.codec import REJECTED_SYMBOL
 from protocol.identity import LISTEN, SEND
-from protocol.repeated_events import repeats
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -278,7 +278,7 @@ class LinkFactory:
             chosen[-1].respond(request, response)
         else:
             self._intake.answer_sent(request)
-            repeats.note(log.info, "response.dropped", node, node=node)
+            repeated_events.note(log.info, "response.dropped", node, node=node)
 
 
 def _check_filters(attach: Attach) -> None:
