@@ -1,4 +1,4 @@
-"""A restart: what the store remembers is there again, and locks are not."""
+"""A restart: the stored state is restored. Locks are lost."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_sessions_and_their_states_are_kept():
 
 
 def test_a_session_is_delivered_after_a_restart():
-    """In order, to whoever accepts it."""
+    """In order, to any receiver that accepts it."""
     dialogue = CoreDialogue(QueueDefinition(requires_session=True))
     dialogue.run(send(*[message(t, session="x") for t in "abc"]))
     later = dialogue.restarted()

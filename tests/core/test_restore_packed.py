@@ -1,4 +1,5 @@
-"""A restart with very many waiting messages: they are restored in the small form; nobody can tell."""
+"""A restart with very many waiting messages: they are restored as packed messages, without a
+visible difference."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ COUNT = 4 * BLOCK_SIZE
 SENT = [f"{number:05}" for number in range(COUNT)]
 
 
-def told_apart(snapshot):
-    """The same snapshot with the messages to which nothing has happened as a store tells them apart."""
+def with_messages_as_sent(snapshot):
+    """Returns the same snapshot, with the messages that have not changed since they were sent in
+    `messages_as_sent`."""
     as_sent, others = [], []
     for row in snapshot.messages:
         sent = SentRow(*[getattr(row, name) for name in SentRow._fields])
@@ -53,7 +55,7 @@ def restarted(dialogue: CoreDialogue, messages_max: int = -1, shuffle: bool = Fa
     later._tokens = dialogue._tokens
     later.namespace = Namespace("ns", ids=later.ids, **later.options)
     later.namespace._context.payloads.messages_max = messages_max
-    snapshot = told_apart(later.store.load())
+    snapshot = with_messages_as_sent(later.store.load())
     if shuffle:
         snapshot.messages = list(snapshot.messages)[::-1]
         snapshot.messages_as_sent = list(snapshot.messages_as_sent)[::-1]
@@ -127,7 +129,8 @@ def test_packed_messages_expire_after_a_restart():
 
 
 def test_copies_are_packed_and_share_their_bodies_after_a_restart():
-    """The topic goes on with its numbers, and a body stays until the last copy is gone."""
+    """The sequence numbers of the topic continue, and a body stays until its last copy is
+    deleted."""
     paths = [f"t/Subscriptions/s{n}" for n in range(2)]
     before = CoreDialogue(
         entities={"t": TopicDefinition(), **{path: SubscriptionDefinition() for path in paths}},

@@ -166,7 +166,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("request_name", REFUSALS)
-def test_who_may_not_manage_is_told_so_in_the_services_words(
+def test_a_client_without_manage_gets_the_sentence_of_the_service(
     broker: BrokerProcess, request_name: str
 ):
     """Tests of the Go SDK look for these sentences."""

@@ -43,7 +43,7 @@ def repeats(time: Time) -> RepeatedEvents:
 
 
 def test_the_first_is_written_at_once_and_the_others_as_a_number(log, time, repeats):
-    """When the window ends, with what the last of them said."""
+    """The summary at the end of the window has the fields of the last event."""
     for number in range(1_000):
         repeats.note(log.info, "refused", "orders", entity="orders", number=number)
     assert [("refused", {"entity": "orders", "number": 0})] == log.lines
@@ -65,8 +65,8 @@ def test_what_happened_once_has_one_line(log, time, repeats):
     assert 1 == len(log.lines)
 
 
-def test_a_window_that_is_over_is_told_with_the_next_event(log, time, repeats):
-    """Even if nobody looks at the time in between."""
+def test_the_summary_of_an_ended_window_is_written_with_the_next_event(log, time, repeats):
+    """Also if `write_summaries` is not called in between."""
     for _ in range(3):
         repeats.note(log.info, "refused", "orders")
     time.now_s += WINDOW_S
@@ -74,7 +74,7 @@ def test_a_window_that_is_over_is_told_with_the_next_event(log, time, repeats):
     assert ["refused", "refused.repeated", "refused"] == [event for event, _ in log.lines]
 
 
-def test_the_end_of_the_process_tells_the_rest(log, repeats):
+def test_write_all_writes_the_remaining_summaries(log, repeats):
     """Nothing that was counted is lost with an orderly stop."""
     for _ in range(3):
         repeats.note(log.info, "refused", "orders")
@@ -83,7 +83,7 @@ def test_the_end_of_the_process_tells_the_rest(log, repeats):
 
 
 def test_kinds_that_clients_make_up_are_bounded(log, time, repeats):
-    """In lines and in memory; other events are told apart as before."""
+    """Lines and memory are bounded. Other events are still counted separately."""
     for number in range(41_000):
         repeats.note(log.info, "refused", number, wider_kind="amqp:not-found", entity=number)
     assert KINDS_MAX + 1 == len(log.lines)

@@ -1,1 +1,2 @@
-"""What tests of several areas share: the broker as a process, clients, clocks."""
+"""Shared by tests of several areas: the broker as a process and in memory, clients, clocks,
+stores."""

@@ -48,7 +48,7 @@ _NAMES = {code: name for name, code in PERFORMATIVES.items()}
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame, taken apart."""
+    """A decoded frame."""
 
     name: str
     fields: list[Any]
@@ -56,12 +56,12 @@ class Frame:
     channel: int = 0
 
     def __getitem__(self, index: int) -> Any:
-        """A field by its number, None where the list is shorter."""
+        """Returns a field by its number, or None if the list is shorter."""
         return self.fields[index] if index < len(self.fields) else None
 
 
 def frame(name: str, *fields: object, payload: bytes = b"", channel: int = 0) -> bytes:
-    """A frame of any performative; None stands for a null field."""
+    """Returns a frame of any performative. None is a null field."""
     values = list(fields)
     while values and values[-1] is None:
         values.pop()
@@ -69,12 +69,12 @@ def frame(name: str, *fields: object, payload: bytes = b"", channel: int = 0) ->
 
 
 def raw_frame(body: bytes, channel: int = 0, kind: int = 0) -> bytes:
-    """A frame with any body."""
+    """Returns a frame with any body."""
     return struct.pack(">IBBH", len(body) + 8, 2, kind, channel) + body
 
 
 def frames(data: bytes) -> list[Frame]:
-    """All frames in some output; protocol headers and empty frames are left out."""
+    """Returns all frames in an output, without protocol headers and empty frames."""
     found = []
     position = 0
     while position < len(data):
@@ -94,18 +94,18 @@ def frames(data: bytes) -> list[Frame]:
 
 
 def described(code: int, *fields: object) -> Described:
-    """A described list, such as an outcome."""
+    """Returns a described list, such as an outcome."""
     return Described(ULong(code), list(fields))
 
 
 def source(address: str | None, filters: dict[Any, object] | None = None) -> Described:
-    """A source terminus."""
+    """Returns a source terminus."""
     fields: list[object] = [address, None, None, None, None, None, None, filters]
     return described(0x28, *(fields if filters is not None else fields[:1]))
 
 
 def target(address: str | None) -> Described:
-    """A target terminus."""
+    """Returns a target terminus."""
     return described(0x29, address)
 
 
@@ -131,7 +131,7 @@ def attach_sender(
     channel: int = 0,
     properties: dict[Any, object] | None = None,
 ) -> bytes:
-    """The client attaches a link on which it sends."""
+    """Returns the attach of a link on which the client sends."""
     return frame(
         "attach",
         name,
@@ -163,7 +163,7 @@ def attach_receiver(
     channel: int = 0,
     properties: dict[Any, object] | None = None,
 ) -> bytes:
-    """The client attaches a link on which it receives."""
+    """Returns the attach of a link on which the client receives."""
     return frame(
         "attach",
         name,
@@ -185,7 +185,7 @@ def attach_receiver(
 
 
 def attach_coordinator(handle: int, name: str | None = None) -> bytes:
-    """The client attaches a link on which it declares and discharges transactions."""
+    """Returns the attach of a link on which the client declares and discharges transactions."""
     modes = (None, None)
     ends = (source("here"), described(0x30), None, None)
     link = name or f"coordinator-{handle}"
@@ -205,7 +205,7 @@ def transfer(
     aborted: bool | None = None,
     channel: int = 0,
 ) -> bytes:
-    """A message, or part of one."""
+    """Returns the transfer of a message, or of a part of one."""
     if delivery_id is None:
         start: tuple[object, ...] = (None, tag, None)
     else:
@@ -229,7 +229,7 @@ def transfer(
 def transfers(
     delivery_id: int, payload: bytes, *, part_bytes: int = PART_BYTES, **options: Any
 ) -> list[bytes]:
-    """The transfers of one message, in parts that fit into a frame."""
+    """Returns the transfers of one message, in parts that fit into a frame."""
     starts = range(0, len(payload), part_bytes)
     return [
         transfer(
@@ -253,7 +253,7 @@ def flow(
     next_incoming_id: int = 0,
     channel: int = 0,
 ) -> bytes:
-    """Credit for a link, or only a session's window."""
+    """Returns a flow: credit of a link, or only the window of a session."""
     session = (UInt(next_incoming_id), UInt(incoming_window), UInt(0), UInt(1 << 20))
     if credit is None:
         return frame("flow", *session, *[None] * 5, echo, channel=channel)
@@ -270,7 +270,7 @@ def disposition(
     channel: int = 0,
     receiver: bool = True,
 ) -> bytes:
-    """What a client says about deliveries; by default as their receiver."""
+    """Returns a disposition of deliveries, by default with the role receiver."""
     last_id = None if last is None else UInt(last)
     return frame("disposition", receiver, UInt(first), last_id, settled, state, channel=channel)
 
@@ -292,7 +292,8 @@ def rejected(condition: str, description: str, info: dict[Any, object] | None) -
 
 @dataclass
 class Recorder:
-    """A handler that notes every call and, unless told otherwise, grants every link."""
+    """A handler that records every call. It grants every link, unless a test sets it to do
+    otherwise."""
 
     grants: bool = True
     accepts: bool = True
@@ -303,15 +304,15 @@ class Recorder:
     engine: Engine = field(init=False)
 
     def names(self) -> list[str]:
-        """The calls by name."""
+        """The names of the calls, in order."""
         return [call[0] for call in self.calls]
 
     def of(self, name: str) -> list[tuple[Any, ...]]:
-        """The arguments of all calls of one name."""
+        """Returns the arguments of all calls of one name."""
         return [call[1:] for call in self.calls if call[0] == name]
 
     def payloads(self) -> list[bytes]:
-        """All messages that arrived."""
+        """The payloads of all messages that arrived."""
         return [payload for _, _, payloads, _ in self.of("transfers") for payload in payloads]
 
     def on_open(self, hostname: str, container_id: str, properties: dict[str, object]) -> None:
@@ -371,7 +372,7 @@ class Recorder:
 
 
 def served(handler: Recorder | None = None, **settings: Any) -> tuple[Engine, Recorder]:
-    """An engine and the handler that records what it does."""
+    """Returns an engine and the handler that records its calls."""
     recorder = handler or Recorder()
     recorder.engine = Engine(recorder, container_id="broker", **settings)
     return recorder.engine, recorder
@@ -380,21 +381,22 @@ def served(handler: Recorder | None = None, **settings: Any) -> tuple[Engine, Re
 def opened(
     *inputs: bytes, handler: Recorder | None = None, **settings: Any
 ) -> tuple[Engine, Recorder]:
-    """An engine past open and begin, fed with more; its output so far is dropped."""
+    """Returns an engine that has received open, begin and these bytes. Its output so far is
+    dropped."""
     engine, recorder = served(handler, **settings)
     say(engine, HEADER + open_frame() + begin_frame(), *inputs)
     return engine, recorder
 
 
 def say(engine: Engine, *inputs: bytes) -> list[Frame]:
-    """Feed the engine and read its answer."""
+    """Feed bytes to the engine and return the frames of its answer."""
     for data in inputs:
         engine.feed(data)
     return frames(engine.take_output())
 
 
 def pieces(data: bytes, cuts: Callable[[], int]) -> Iterator[bytes]:
-    """Some data in pieces of the sizes that `cuts` gives."""
+    """Returns data in pieces of the sizes in `cuts`."""
     position = 0
     while position < len(data):
         size = cuts()

@@ -47,14 +47,15 @@ def encoded(*sections):
 
 
 def bare(*sections):
-    """Sections as they are kept: behind a short descriptor."""
+    """Returns sections as they are stored: with a short descriptor."""
     return b"".join(
         b"\x00\x53" + bytes((section.descriptor,)) + encode(section.value) for section in sections
     )
 
 
 def sections_of(data):
-    """The values of the sections of an encoding by their codes; each may come once."""
+    """Returns the values of the sections of an encoding by their codes. Each section may occur
+    once."""
     found: dict[int, Any] = {}
     position = 0
     while position < len(data):
@@ -68,7 +69,7 @@ def sections_of(data):
 
 
 def taken(data=None, **fields):
-    """A message as a queue holds it."""
+    """Returns a message as a queue holds it, at a fixed time and with a fixed lock."""
     message = read_message(encoded(PROPERTIES, DATA) if data is None else data)
     message.sequence_number = 12
     message.enqueue_sequence_number = 11
@@ -84,7 +85,7 @@ def delivered(message, token=TOKEN, **options):
 
 
 def sdk_encoded(message):
-    """What the Python SDK puts on the wire for a message."""
+    """Returns the bytes that the Python SDK sends for a message."""
     output = bytearray()
     raw = getattr(message, "raw_amqp_message", message)
     encode_payload(output, PyamqpTransport.to_outgoing_amqp_message(raw))

@@ -95,7 +95,8 @@ values = st.recursive(
 
 
 def typed(value: object) -> object:
-    """A value with its types spelled out, so that `==` also compares those, and NaN with itself."""
+    """Returns a value together with its types, so that `==` compares the types as well, and NaN
+    equals itself."""
     if isinstance(value, dict):
         return [(typed(key), typed(item)) for key, item in value.items()]
     if isinstance(value, list):

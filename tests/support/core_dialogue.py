@@ -51,15 +51,15 @@ class NamedPeer:
 
 
 S = NamedPeer("S")
-"""A sender, attached to `q` unless told otherwise."""
+"""A sender. By default it is attached to `q`."""
 R = NamedPeer("R")
-"""A receiver, attached to `q` in peek-lock mode unless told otherwise."""
+"""A receiver. By default it is attached to `q` in peek-lock mode."""
 CLIENT = NamedPeer("CLIENT")
-"""Whoever makes requests."""
+"""The peer of requests."""
 
 
 def token(number: int) -> bytes:
-    """The n-th lock token that is given out."""
+    """Returns the n-th lock token that the core assigns."""
     return b"token%011d" % number
 
 
@@ -79,7 +79,7 @@ def message(
     at_ms: int = 0,
     **properties: str,
 ) -> Message:
-    """A message whose body the `PlainReader` can read."""
+    """Returns a message whose body the `PlainReader` can read."""
     parts = [text]
     if session is not None:
         parts.append(f"session={session}")
@@ -99,7 +99,7 @@ class PlainReader:
 
     @staticmethod
     def fields(body: bytes) -> dict[str, str]:
-        """Returns what the body says, without the text."""
+        """Returns the fields in the body, without the text."""
         if body.startswith(b"undecodable"):
             raise UndecodableMessage("The message cannot be read.")
         parts = (part.partition("=") for part in body.decode().split(";")[1:])
@@ -133,7 +133,7 @@ class PlainReader:
 
 
 def text_of(message: Message) -> str:
-    """What was passed as text."""
+    """Returns the text with which a message was created."""
     assert message.body is not None
     return message.body.decode().split(";")[0]
 
@@ -143,19 +143,19 @@ def text_of(message: Message) -> str:
 
 @dataclass(frozen=True)
 class Advance:
-    """Time passes."""
+    """Moves the clock ahead."""
 
     ms: int
 
 
 def send(*messages: str | Message, to: NamedPeer = S) -> Send:
-    """Send messages; each is its own handle, by text."""
+    """Returns a command that sends messages. The handle of each is its text."""
     built = [message(item) if isinstance(item, str) else item for item in messages]
     return Send(to, built, [text_of(item) for item in built])
 
 
 def credit(limit: int, *, to: NamedPeer = R, drain: bool = False) -> Credit:
-    """A receiver takes so many in all."""
+    """Returns a command that grants a receiver so many messages in total."""
     return Credit(to, limit, drain)
 
 
@@ -209,22 +209,22 @@ class Deleted(NamedTuple):
 
 
 def stored(*ids: int, payloads: tuple[int, ...] | None = None) -> Stored:
-    """Messages are new in the store, each with its payload unless told otherwise."""
+    """Messages were added to the store, each with its payload unless a test says otherwise."""
     return Stored(ids, ids if payloads is None else payloads)
 
 
 def updated(*ids: int) -> Updated:
-    """Messages have changed in the store."""
+    """Messages were updated in the store."""
     return Updated(ids)
 
 
 def deleted(*ids: int) -> Deleted:
-    """Messages are gone from the store."""
+    """Messages were deleted from the store."""
     return Deleted(ids)
 
 
 def shorten(outcome: object) -> object:
-    """An outcome as a test writes it."""
+    """Returns a record or effect in the short form that tests write."""
     if isinstance(outcome, records.MessagesStored):
         ids = tuple(row.id for row in outcome.rows)
         return Stored(ids, tuple(payload.id for payload in outcome.payloads))
@@ -247,7 +247,8 @@ def shorten(outcome: object) -> object:
 
 
 class CoreDialogue:
-    """A namespace to talk to. Unless told otherwise, it has a queue `q` with `S` and `R`."""
+    """A namespace with a clock that the test moves. By default it has a queue `q` with the links
+    `S` and `R`."""
 
     def __init__(
         self,
@@ -295,7 +296,7 @@ class CoreDialogue:
     # --- plain use --------------------------------------------------------------------------
 
     def run(self, *steps: Command | Advance) -> Turn:
-        """Do steps in one turn."""
+        """Run steps in one turn."""
         turn = Turn()
         for step in steps:
             if isinstance(step, Advance):
@@ -308,12 +309,12 @@ class CoreDialogue:
         return turn
 
     def tell(self, *steps: Command | Advance) -> list[object]:
-        """What comes of steps, in short."""
+        """Run steps in one turn. Returns their records and effects in short form."""
         turn = self.run(*steps)
         return [shorten(outcome) for outcome in (*turn.records, *turn.effects)]
 
     def ask(self, command: Command) -> Any:
-        """The value of the reply to a request; raises the refusal."""
+        """Returns the value of the reply to a request. Raises the refusal."""
         for effect in self.run(command).effects:
             if isinstance(effect, Reply):
                 if effect.error is not None:
@@ -322,7 +323,7 @@ class CoreDialogue:
         raise AssertionError(f"no reply to {command}")
 
     def deliveries(self, *steps: Command | Advance) -> list[Message]:
-        """The messages delivered by steps, to whomever, in order."""
+        """Run steps. Returns the messages that are delivered to any receiver, in order."""
         return [
             message
             for effect in self.run(*steps).effects
@@ -333,14 +334,15 @@ class CoreDialogue:
     # --- with a store -----------------------------------------------------------------------
 
     def commit(self) -> FakeStore:
-        """Commit all turns so far; returns the store."""
+        """Commit all turns so far. Returns the store."""
         for turn in self.turns[self._committed :]:
             self.store.commit(turn.records)
         self._committed = len(self.turns)
         return self.store
 
     def serve(self, *steps: Command | Advance) -> list[Any]:
-        """Do steps, and read back whatever bodies they ask for: all effects, in order."""
+        """Run steps and load the bodies that they need from the store. Returns all effects, in
+        order."""
         told: list[Any] = list(self.run(*steps).effects)
         for effect in told:  # which grows meanwhile
             if isinstance(effect, PayloadsNeeded):
@@ -350,12 +352,13 @@ class CoreDialogue:
         return told
 
     def receive(self, *steps: Command | Advance) -> list[Message]:
-        """The messages delivered by steps, once their bodies are there."""
+        """Run steps. Returns the delivered messages, after their bodies are loaded."""
         effects = self.serve(*steps)
         return [message for e in effects if isinstance(e, Deliver) for message in e.messages]
 
     def restarted(self, after_ms: int = 0) -> CoreDialogue:
-        """The same broker after a restart: a new namespace over what was committed."""
+        """Returns a new namespace that is restored from the committed records, as after a
+        restart."""
         later = CoreDialogue(entities={}, attach=False)
         later.store = self.commit()
         later.now_ms = self.now_ms + after_ms

@@ -1,7 +1,7 @@
-"""What the .NET SDK puts on the wire, frame by frame, over a socket: there is no .NET to run here.
+"""A client that sends the frames of the .NET SDK over a socket, because .NET itself may not be installed.
 
-It signs on with MSSBCBS, waits for every answer, begins one AMQP session a link and puts tokens for the
-whole namespace, as Azure.Messaging.ServiceBus and Microsoft.Azure.Amqp do.
+It authenticates with MSSBCBS, waits for every answer, begins one AMQP session for each link and
+puts tokens for the whole namespace, as Azure.Messaging.ServiceBus and Microsoft.Azure.Amqp do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 
 class DotNetClient(FrameClient):
-    """A connection, as `ServiceBusClient` opens one when it is first needed."""
+    """A connection, as `ServiceBusClient` opens it for its first operation."""
 
     def __init__(self, port: int, host: str = "localhost", product: str = PRODUCT) -> None:
         self._host = host
@@ -70,7 +70,7 @@ class DotNetClient(FrameClient):
             self.close()
 
     def _sign_on(self) -> None:
-        """The SDK waits for every answer before it goes on."""
+        """Opens the connection. The SDK waits for every answer before it sends the next frame."""
         self.write(SASL_HEADER)
         self.expect_header(SASL_HEADER)
         mechanisms = self.expect("sasl-mechanisms")[0]
@@ -92,7 +92,8 @@ class DotNetClient(FrameClient):
         assert self.expect("open")[0]
 
     def receive(self) -> list[bytes]:
-        """Counts the transfers of each AMQP session, as flows have to name their number."""
+        """Reads frames, and counts the transfers of each AMQP session: flows must contain their
+        number."""
         arrived = super().receive()
         for data in arrived:
             if name_of(data) == "transfer":
@@ -102,7 +103,7 @@ class DotNetClient(FrameClient):
     # ---- sessions, claims, links ------------------------------------------------------------------
 
     def begin(self, incoming_window: int = UNLIMITED) -> int:
-        """An AMQP session; its channel."""
+        """Begins an AMQP session and returns its channel."""
         channel = len(self._next_delivery_ids)
         self._next_delivery_ids.append(0)
         self._next_incoming_ids.append(0)
@@ -112,7 +113,7 @@ class DotNetClient(FrameClient):
         return channel
 
     def next_delivery_id(self, channel: int) -> int:
-        """The links of an AMQP session share one count."""
+        """Returns the next delivery id. The links of an AMQP session share one count."""
         delivery_id = self._next_delivery_ids[channel]
         self._next_delivery_ids[channel] += 1
         return delivery_id
@@ -121,12 +122,13 @@ class DotNetClient(FrameClient):
         return self._next_incoming_ids[channel]
 
     def number(self) -> int:
-        """The next of the numbers that objects are named by."""
+        """Returns the next number for a name."""
         self._numbers += 1
         return self._numbers
 
     def claim(self, path: str, key: str = KEY) -> dict[str, Any]:
-        """Put a token for an entity. It is signed for the whole namespace, whatever is claimed."""
+        """Puts a token for an entity. The token is signed for the whole namespace, as in the
+        SDK."""
         if self._cbs is None:
             self._cbs = Requests(self, "$cbs", OPERATION_TIMEOUT)
         expiry_s = int(time.time()) + 1200
@@ -166,7 +168,8 @@ class DotNetClient(FrameClient):
         return Receiver(self, path, channel, filters, wait_ms, deletes=deletes)
 
     def requests(self, path: str) -> Requests:
-        """The management link of an entity: its address is no URI, so nothing is escaped."""
+        """Returns a pair of links to the management node of an entity. Its address is not a URI, so
+        nothing is escaped."""
         self.claim(f"{path}/$management")
         kind = {Symbol("com.microsoft:entity-type"): "entity-mgmt"}
         return Requests(self, f"{path}/$management", {**OPERATION_TIMEOUT, **kind})
@@ -182,7 +185,8 @@ class DotNetClient(FrameClient):
         settle_modes: tuple[UByte | None, UByte | None] = (None, None),
         properties: Mapping[Any, object] | None = None,
     ) -> Link:
-        """Attach a link and wait for the answer; a refusal has a null end and is then told why."""
+        """Attaches a link and waits for the answer. A refusal is an attach with a null terminus,
+        and a detach with the error follows."""
         handle = self.number()
         first = None if receives else UInt(0)
         fields = [name, UInt(handle), receives, *settle_modes, source, target]

@@ -1,7 +1,8 @@
-"""The links of the .NET SDK: what each kind asks for, sends, and waits for.
+"""The links of the .NET SDK: what each kind sends and which answers it waits for.
 
-Owns messages, outcomes, and the senders, receivers, request pairs and controllers of
-`dotnet_client`; not the connection. What that SDK would throw at is asserted where it arrives.
+Has messages, outcomes, and the senders, receivers, request pairs and controllers of
+`dotnet_client`, but not the connection. An answer for which that SDK would raise an exception fails
+an assertion here.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN = 4, 6, 8
 
 
 class Refused(Exception):
-    """The broker said no; `condition` is what the SDK decides by."""
+    """The broker refused. The SDK chooses its exception by `condition`."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(f"{condition}: {description}")
@@ -73,7 +74,7 @@ def transactional(transaction_id: bytes, outcome: Described | None = None) -> De
 
 @dataclass(frozen=True)
 class Received:
-    """A delivery, its message taken apart."""
+    """A delivery and its decoded message."""
 
     transfer: Frame
     sections: dict[int, Any]
@@ -88,7 +89,7 @@ class Received:
 
     @property
     def properties(self) -> dict[str, Any]:
-        """Application properties."""
+        """The application properties."""
         return dict(self.sections.get(0x74) or {})
 
     @property
@@ -97,7 +98,7 @@ class Received:
 
     @property
     def lock_token(self) -> uuid.UUID:
-        """As `new Guid(byte[])` reads the tag."""
+        """The lock token, as `new Guid(byte[])` reads it from the delivery tag."""
         return uuid.UUID(bytes_le=self.transfer[TRANSFER_TAG])
 
 
@@ -108,7 +109,8 @@ def message(
     annotations: Mapping[str, object] | None = None,
     **properties: object,
 ) -> bytes:
-    """Sections in the SDK's order: annotations, properties, application properties, data."""
+    """Returns an encoded message with the sections in the SDK's order: annotations, properties,
+    application properties, data."""
     fields: list[object] = [str(uuid.uuid4())]
     if session_id is not None:
         fields += [None] * 9 + [session_id]
@@ -127,7 +129,7 @@ def message(
 
 @dataclass
 class Link:
-    """One end of a link: where frames about it are found."""
+    """One link, and the frames about it."""
 
     client: DotNetClient
     channel: int
@@ -140,7 +142,7 @@ class Link:
         return int(self.answer[1])
 
     def expect(self, name: str, handle_at: int = 0) -> Frame:
-        """A frame about this link."""
+        """Returns the next frame about this link."""
         return self.client.expect(
             name, self.channel, lambda one: one[handle_at] == self.remote_handle
         )
@@ -164,7 +166,8 @@ class Link:
         assert self.expect("detach")[DETACH_CLOSED] is True
 
     def close_session(self) -> None:
-        """The link and its AMQP session end without waiting for each other."""
+        """Detaches the link and ends its AMQP session, without waiting for the answers in
+        between."""
         detach = frame("detach", UInt(self.handle), True, channel=self.channel)
         self.client.write(detach + frame("end", channel=self.channel))
         assert self.expect("detach")[DETACH_CLOSED] is True
@@ -172,7 +175,7 @@ class Link:
 
 
 class Sender:
-    """A sending link: its source is the client's identifier, its tags count."""
+    """A sending link. Its source is the client's identifier, and its delivery tags are counted."""
 
     def __init__(
         self, client: DotNetClient, path: str, channel: int, transaction: bytes | None
@@ -191,7 +194,7 @@ class Sender:
         self.link.expect("flow", FLOW_HANDLE)
 
     def send(self, payload: bytes, *, message_format: int = 0, outcome: int = 0x24) -> Frame:
-        """Send, and wait for the outcome."""
+        """Sends a message and waits for the outcome."""
         delivery_id = self.client.next_delivery_id(self.link.channel)
         state = None if self._transaction is None else transactional(self._transaction)
         fields = [UInt(self.link.handle), UInt(delivery_id), struct.pack("<I", delivery_id + 1)]
@@ -206,7 +209,8 @@ class Sender:
 
 
 class Receiver:
-    """A receiving link: credit is given for what is asked, outcomes are awaited."""
+    """A receiving link. It gives credit for each receive call and waits for the answers to its
+    outcomes."""
 
     def __init__(
         self,
@@ -239,7 +243,8 @@ class Receiver:
         return str(self.link.answer[0])
 
     def receive(self, count: int = 1) -> list[Received]:
-        """`ReceiveMessagesAsync`: credit for as many, and what comes."""
+        """As `ReceiveMessagesAsync`: gives credit for so many messages, and returns those that
+        arrive."""
         self.link.flow(count)
         return [self.next() for _ in range(count)]
 
@@ -251,20 +256,20 @@ class Receiver:
         return Received(transfer, sections_of(transfer.payload))
 
     def settle(self, one: Received, outcome: Described) -> Described:
-        """Tell the broker, unsettled, and wait until it settles; a refusal is raised."""
+        """Sends an unsettled outcome and waits until the broker settles. Raises `Refused`."""
         delivery_id = int(one.transfer[1])
         fields = [True, UInt(delivery_id), None, False, outcome, BATCHABLE]
         self.client.write(frame("disposition", *fields, channel=self.link.channel))
         return self.settled(delivery_id)
 
     def settle_range(self, first: Received, last: Received, outcome: Described) -> None:
-        """Batched outcomes of neighbours leave as one frame."""
+        """Sends one outcome for consecutive deliveries, in one frame."""
         ids = [int(one.transfer[1]) for one in (first, last)]
         fields = [True, UInt(ids[0]), UInt(ids[1]), False, outcome, BATCHABLE]
         self.client.write(frame("disposition", *fields, channel=self.link.channel))
 
     def settled(self, delivery_id: int) -> Described:
-        """The answer to a settlement: in a transaction the delivery stays unsettled."""
+        """Waits for the answer to a settlement. In a transaction the delivery stays unsettled."""
         about = _is_about(delivery_id, by_receiver=False)
         answer = self.client.expect("disposition", self.link.channel, about)
         state: Described = answer[DISPOSITION_STATE]
@@ -277,26 +282,27 @@ class Receiver:
         return state
 
     def release(self, first: Received, last: Received | None = None) -> None:
-        """Give back what nobody waits for: settled, so that there is no answer."""
+        """Releases messages that no call waits for. They are settled, so there is no answer."""
         ids = [None if one is None else UInt(one.transfer[1]) for one in (first, last)]
         fields = [True, *ids, True, RELEASED, False]
         self.client.write(frame("disposition", *fields, channel=self.link.channel))
 
     def drain(self, credit: int) -> None:
-        """Take back what credit is left, and wait for the answer."""
+        """Drains the remaining credit and waits for the answer."""
         self.link.flow(credit, drain=True)
         while not (flow := self.link.expect("flow", FLOW_HANDLE))[FLOW_DRAIN]:
             pass
         assert 0 == flow[FLOW_CREDIT]
 
     def close(self) -> None:
-        """`CloseAsync`: what credit is left is drained first."""
+        """As `CloseAsync`: drains the remaining credit first."""
         self.drain(0)
         self.link.detach()
 
 
 def _is_about(delivery_id: int, *, by_receiver: bool) -> Callable[[Frame], bool]:
-    """A disposition may be about many; each direction has its own ids."""
+    """Whether a disposition is about this delivery. It may be about many, and each direction has
+    its own ids."""
 
     def covers(one: Frame) -> bool:
         last = one[1] if one[2] is None else one[2]
@@ -306,7 +312,7 @@ def _is_about(delivery_id: int, *, by_receiver: bool) -> Callable[[Frame], bool]
 
 
 class Requests:
-    """A pair of links to a node: requests leave settled, answers must come settled."""
+    """A pair of links to a node. Requests are sent settled, and answers must be settled."""
 
     def __init__(
         self, client: DotNetClient, address: str, properties: Mapping[Any, object]
@@ -340,7 +346,8 @@ class Requests:
     def ask(
         self, body: object, properties: dict[str, Any], transaction: bytes | None = None
     ) -> Received:
-        """Send a request, whose tag is empty, and find its answer by the id, which is a text."""
+        """Sends a request with an empty delivery tag, and returns the answer with its id, which is
+        a string."""
         self._asked += 1
         message_id = f"{self._name}{self._asked}"
         parts = [
@@ -369,7 +376,7 @@ class Requests:
         *,
         transaction: bytes | None = None,
     ) -> dict[str, Any]:
-        """A management operation; its answer's map, empty where nothing was found."""
+        """Sends a management request. Returns the map of the answer; empty if nothing was found."""
         properties: dict[str, Any] = {
             "operation": f"com.microsoft:{operation}",
             "com.microsoft:server-timeout": UInt(60_000),
@@ -388,7 +395,7 @@ class Requests:
 
 
 class Controller:
-    """The link to the coordinator: it has a source that moves, and a target without an address."""
+    """The link to the transaction coordinator. Its source has distribution mode `move`, and its target has no address."""
 
     def __init__(self, client: DotNetClient, channel: int) -> None:
         self._client = client
@@ -409,7 +416,7 @@ class Controller:
         assert 0x24 == self.ask_to_discharge(transaction_id, fail=fail).descriptor
 
     def ask_to_discharge(self, transaction_id: bytes, *, fail: bool) -> Described:
-        """The answer, whatever it is."""
+        """Sends a discharge and returns the answer."""
         return self._command(described(0x32, transaction_id, fail))
 
     def _command(self, command: Described) -> Described:

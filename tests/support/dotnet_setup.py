@@ -39,7 +39,8 @@ class DotNetSetup:
     def locked_message(
         self, client: DotNetClient, body: bytes, **properties: bool | int | str
     ) -> tuple[str, Receiver, Received]:
-        """A new queue with one message that is received and locked: queue, receiver, message."""
+        """Creates a queue with one message, and receives it. Returns the queue, the receiver and
+        the locked message."""
         queue = self.queue("queue", **properties)
         send(client, queue, body)
         receiver = client.receiver(queue)
@@ -61,7 +62,7 @@ def bodies(received: list[Received]) -> list[bytes]:
 
 
 def left_in(client: DotNetClient, queue: str) -> list[bytes]:
-    """What a peek from the start shows."""
+    """Returns the messages that a peek from the first sequence number shows."""
     request = {"from-sequence-number": Long(0), "message-count": Int(100)}
     answer = client.requests(queue).manage("peek-message", request)
     return [sections_of(one["message"])[0x75] for one in answer.get("messages", [])]

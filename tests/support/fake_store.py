@@ -1,7 +1,7 @@
-"""A store in memory that counts its commits, fails as it is told and checks what it is given.
+"""A store in memory that counts commits, fails on request and checks its records.
 
-For tests of the core, of the committer and of the simulation. It outlives a broker, as a disk does: what
-was committed is there after a crash, and nothing else is.
+For tests of the core, of the committer and of the simulation. It outlives a broker, as a disk does:
+after a crash it has exactly what was committed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StoreFault(Enum):
-    """What the next commit meets."""
+    """How the next commit fails."""
 
     FULL = "no room: nothing is written"
     ERROR = "an error: nothing is written"

@@ -1,7 +1,7 @@
-"""A client whose AMQP frames are written by hand, over a socket or joined to a broker in memory.
+"""A client that sends hand-written AMQP frames, over a socket or to a broker in memory.
 
-It writes what it is given and splits what it reads into frames; it decodes a frame only when somebody
-asks for it, so that a test with many frames measures the broker. What to send is up to the caller.
+It sends the bytes that the caller gives and splits its input into frames. A frame is decoded only
+when the caller reads it, so that a test with many frames measures the broker and not the client.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConnectionEnded(Exception):
 
 
 class ByteStream(Protocol):
-    """What the client needs of a socket. A broker in memory has its own."""
+    """The methods of a socket that the client uses. A broker in memory has its own stream."""
 
     def sendall(self, data: bytes, /) -> None: ...
     def recv(self, size: int, /) -> bytes: ...
@@ -58,7 +58,8 @@ def connect(
 
 
 class FrameSplitter:
-    """Splits a byte stream into frames. Protocol headers are kept apart, empty frames left out."""
+    """Splits a byte stream into frames. Protocol headers are kept separately, and empty frames are
+    dropped."""
 
     def __init__(self) -> None:
         self.headers: list[bytes] = []
@@ -97,7 +98,7 @@ def channel_of(frame: bytes) -> int:
 
 
 class FrameClient:
-    """A connection. Frames that arrive are kept in order until somebody asks for them."""
+    """A connection. Frames that arrive are kept in order until the caller reads them."""
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
@@ -174,7 +175,7 @@ class FrameClient:
             self._arrived += self.receive()
 
     def has_arrived(self, name: str, channel: int = 0) -> bool:
-        """Returns whether such a frame was read and not yet asked for."""
+        """Returns whether such a frame has arrived and was not read by the caller."""
         return any(name_of(data) == name and channel_of(data) == channel for data in self._arrived)
 
     def skip_to(self, name: str) -> Frame:
@@ -188,8 +189,8 @@ class FrameClient:
             self._arrived += self.receive()
 
     def count(self, name: str, enough: int, deadline_s: float) -> int:
-        """Drops frames until enough of this name have come, the time is over or the connection has
-        ended; returns how many came."""
+        """Drops frames until enough of this name have arrived, the time is over, or the connection
+        has ended. Returns how many arrived."""
         seen = 0
         with suppress(ConnectionEnded):
             while seen < enough and time.monotonic() < deadline_s:

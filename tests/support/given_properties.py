@@ -1,4 +1,4 @@
-"""A message reader for tests of rules: it gives out the properties that the test chose."""
+"""A message reader for tests of rules. It returns the properties that the test chose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class GivenProperties:
-    """The same properties for every message; notes which kind was asked for."""
+    """Returns the same properties for every message, and records which kind was read."""
 
     def __init__(self, user: dict[str, Any] | None = None, **system: Any) -> None:
         self.user = user or {}

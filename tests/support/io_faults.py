@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("io_faults.c")
 FOR_GOOD = -1
 SHORT_WRITE = 0
-"""Instead of an error number: half of what is written reaches the file, and the caller is told."""
+"""Instead of an error number: half of the bytes are written, and the call returns how many."""
 HOLD = -1
 """Instead of an error number: the calls wait until `IoFaults.stop`, and then succeed."""
 
@@ -29,7 +29,7 @@ _CONTROL = struct.Struct("=iiiii12x")
 
 
 class Calls(IntFlag):
-    """Which calls fail. As in the source."""
+    """Kinds of calls that can fail, with the same values as in `io_faults.c`."""
 
     WRITE = 1
     SYNC = 2
@@ -71,7 +71,7 @@ class IoFaults:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the process has to be started with."""
+        """The environment variables with which the process must be started."""
         return {
             "LD_PRELOAD": str(self._library),
             "IO_FAULTS_CONTROL": str(self._control_path),
@@ -79,19 +79,19 @@ class IoFaults:
         }
 
     def strike(self, calls: Calls, error: int, *, skip: int = 0, times: int = FOR_GOOD) -> None:
-        """Let `skip` calls pass, then fail `times` of them with this error number."""
+        """Lets `skip` calls pass, then makes `times` calls fail with this error number."""
         assert self._memory is not None
         # The kinds of calls are written last: they are what arms it.
         self._memory[:] = _CONTROL.pack(0, error, skip, times, 0)
         self._memory[0:4] = struct.pack("=i", calls)
 
     def stop(self) -> None:
-        """Let everything succeed again."""
+        """Makes all calls succeed again."""
         assert self._memory is not None
         self._memory[0:4] = bytes(4)
 
     @property
     def hits(self) -> int:
-        """How many calls failed since the last `strike`."""
+        """How many calls have failed since the last `strike`."""
         assert self._memory is not None
         return int(_CONTROL.unpack(self._memory[:])[4])

@@ -1,7 +1,7 @@
-"""A broker in memory, and clients that speak to it in hand-written frames.
+"""A broker in memory, and clients that send hand-written frames to it.
 
-Connections, access and namespaces are the real ones. Sockets and the store are left out, and the clock
-moves only when a test moves it. What a client writes is answered before the call returns.
+Connections, access and namespaces are the real ones. There are no sockets and no store, and the
+clock moves only when a test moves it. The broker has answered when a call of a client returns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROOT_NAME, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 
 class StoppedClock(Clock):
-    """Shows the same time until it is moved, also as the operating system's time."""
+    """A clock that moves only when a test moves it. Real time does not move either."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class StoppedClock(Clock):
 
 
 class MemoryBroker:
-    """One or more namespaces, declared in our own YAML. Nothing runs until `run` is called."""
+    """One or more namespaces, declared in YAML. Commands run only when `run` is called."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class MemoryBroker:
         return client
 
     def enter(self, name: str) -> Any:
-        """Returns what takes the commands for a namespace; they run with the next `run`."""
+        """Returns the function that submits commands to a namespace. They run in the next `run`."""
 
         def take(command: Command) -> None:
             self.commands[type(command)] += 1
@@ -133,7 +133,7 @@ class MemoryBroker:
         return self.namespaces[name].has_entity(path)
 
     def run(self) -> None:
-        """Run turns until no command is left; what they tell reaches its peers at once."""
+        """Run turns until no command is left, and pass their effects to their peers."""
         while self._inbox:
             inbox, self._inbox = self._inbox, []
             turn = Turn()
@@ -145,7 +145,7 @@ class MemoryBroker:
                 effect.to.receive(effect)
 
     def advance(self, amount_ms: int) -> None:
-        """Move the clock, as the testing API does, and wake the connections that asked for it."""
+        """Move the clock as the testing API does, and call the connections whose time has come."""
         now_ms = self.clock.advance_ms(amount_ms)
         for client in self.clients:
             if client.wake_at_ms is not None and client.wake_at_ms <= now_ms:
@@ -156,7 +156,7 @@ class MemoryBroker:
         self.run()
 
     def administer(self, namespace: str, build: Any) -> None:
-        """A request of the administration API, and what the server does after it."""
+        """Run a request of the administration API, and what the server does after it."""
         asker = _Asker()
         self.enter(namespace)(build(asker, asker))
         self.run()
@@ -189,11 +189,12 @@ class _Asker:
 
 
 class LinkRefused(Exception):
-    """A request could not even be made."""
+    """The links of a request were refused."""
 
 
 class MemoryStream:
-    """Joins a client to its connection in the broker; what it writes is read at once."""
+    """The stream between a client and its connection in the broker. Written bytes are processed at
+    once."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -209,7 +210,7 @@ class MemoryStream:
 
 
 class MemoryClient(FrameClient):
-    """A connection past open and begin, with no token put yet."""
+    """A connection that has sent open and begin, and no token."""
 
     def __init__(
         self,
@@ -258,21 +259,23 @@ class MemoryClient(FrameClient):
         self.wake_at_ms = at_ms
 
     def say(self, *data: bytes) -> list[Frame]:
-        """Write, each piece as one read of the broker, and return the answer."""
+        """Write bytes, each piece as one read of the broker, and return the frames of the
+        answer."""
         for piece in data:
             self.write(piece)
         self.broker.run()
         return self.listen()
 
     def say_and_read_all(self, *data: bytes) -> list[Frame]:
-        """Write, and read until nothing more comes: what is read may let requests begin that waited."""
+        """Write bytes, and read until no more frames arrive. Reading may start requests that
+        waited."""
         heard = self.say(*data)
         while more := self.say():
             heard += more
         return heard
 
     def listen(self) -> list[Frame]:
-        """Return the frames that have come since the last call."""
+        """Return the frames that have arrived since the last call."""
         answer: list[Frame] = []
         with suppress(ConnectionEnded):  # there is nothing to read
             answer = [amqp_frames.frames(data)[0] for data in self.receive()]
@@ -282,7 +285,7 @@ class MemoryClient(FrameClient):
     # --- links -----------------------------------------------------------------------------------
 
     def attach(self, build: Any, address: str, **options: Any) -> str | None:
-        """Attach a link; None if it is granted, else why it is refused."""
+        """Attach a link. Returns None if it is granted, or the error if it is refused."""
         self.last_handle = handle = next(self._handles)
         answer = self.say(build(f"link-{handle}", handle, address, **options))
         return next((error_of(frame) for frame in answer if frame.name == "detach"), None)
@@ -299,7 +302,7 @@ class MemoryClient(FrameClient):
     # --- transactions ----------------------------------------------------------------------------
 
     def declare_transaction(self) -> bytes:
-        """Begin one, on a coordinator link of its own; its id."""
+        """Declare a transaction on a new coordinator link. Returns its id."""
         assert self.attach(_attach_coordinator, "") is None
         self._coordinator = self.last_handle
         outcome = self._transact(amqp_frames.described(0x31))
@@ -309,18 +312,18 @@ class MemoryClient(FrameClient):
         return transaction_id
 
     def declare_again(self) -> int:
-        """Begin another on the same link; the code of the outcome."""
+        """Declare another transaction on the same link. Returns the code of the outcome."""
         return int(self._transact(amqp_frames.described(0x31)).descriptor)
 
     def send_in_transaction(self, transaction_id: bytes, message: bytes) -> int:
-        """Send on the link attached last; the code of the outcome."""
+        """Send on the last attached link. Returns the code of the outcome."""
         state = amqp_frames.described(0x34, transaction_id)
         outcome = self._transfer(self.last_handle, message, state)
         assert outcome.descriptor == 0x34, outcome
         return int(outcome.value[1].descriptor)
 
     def commit(self, transaction_id: bytes) -> int:
-        """The code of the outcome."""
+        """Commit the transaction. Returns the code of the outcome."""
         return int(self._transact(amqp_frames.described(0x32, transaction_id, False)).descriptor)
 
     def _transact(self, request: Described) -> Any:
@@ -334,10 +337,8 @@ class MemoryClient(FrameClient):
     # --- requests --------------------------------------------------------------------------------
 
     def ask(self, node: str, properties: dict[str, object], body: object) -> dict[str, Any]:
-        """A request to a node; the application properties of its answer.
-
-        Raises `LinkRefused` where the node cannot be reached.
-        """
+        """Send a request to a node. Returns the application properties of the answer. Raises
+        `LinkRefused` if the links to the node are refused."""
         handle = self.reach(node)
         message = (
             section(PROPERTIES, ["id"])
@@ -349,7 +350,7 @@ class MemoryClient(FrameClient):
         return self.application_properties(answer)
 
     def reach(self, node: str, credit: int = 1000) -> int:
-        """A pair of links to a node; the handle of the one for requests."""
+        """Attach a pair of links to a node. Returns the handle of the request link."""
         if node not in self._nodes:
             if refusal := self.attach_receiver(node):
                 raise LinkRefused(refusal)
@@ -359,17 +360,17 @@ class MemoryClient(FrameClient):
         return self._nodes[node]
 
     def next_delivery(self) -> int:
-        """A delivery id that has not been used."""
+        """Returns a delivery id that was not used before."""
         return next(self._deliveries)
 
     @staticmethod
     def application_properties(answer: Frame) -> dict[str, Any]:
-        """Of the message that a transfer carries."""
+        """Returns the application properties of the message in a transfer."""
         properties = sections_of(answer.payload)[APPLICATION_PROPERTIES]
         return {str(name): value for name, value in properties.items()}
 
     def put_token(self, audience: str, token: str) -> tuple[int, str]:
-        """Status and description of the answer."""
+        """Put a token. Returns the status and the description of the answer."""
         properties: dict[str, object] = {"operation": "put-token", "type": "jwt", "name": audience}
         answer = self.ask("$cbs", properties, token)
         return answer["status-code"], answer["status-description"]
@@ -387,7 +388,8 @@ class MemoryClient(FrameClient):
         return self.put_token(audience, sas.make(audience, key_name, key, expires_at_s))
 
     def manage(self, path: str, operation: str, body: dict[str, object]) -> tuple[int, str | None]:
-        """Status and error condition of a request to an entity's `$management`."""
+        """Send a request to an entity's `$management`. Returns the status and the error
+        condition."""
         answer = self.ask(f"{path}/$management", {"operation": operation}, body)
         return answer["statusCode"], answer.get("errorCondition")
 
@@ -397,7 +399,7 @@ def _attach_coordinator(name: str, handle: int, _address: str) -> bytes:
 
 
 def error_of(frame: Frame) -> str:
-    """Condition and text of a detach or close."""
+    """Returns the condition and the text of a detach or close."""
     error = frame[2] if frame.name == "detach" else frame[0]
     condition, description, info = error.value
     assert info, "one SDK hangs without an info map"

@@ -1,4 +1,4 @@
-"""Time and ids of the operating system, for tests that do not care which they are."""
+"""Time and ids of the operating system, for tests that do not depend on their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def system_sources() -> ProtocolSources:
-    """Sources as the broker process makes them."""
+    """Returns the sources that the broker process uses."""
     return make_sources(Clock.real_ms, Clock.stopwatch_s, os.urandom)
 
 

@@ -1,7 +1,7 @@
-"""A broker in a process of its own, for tests, measurements and crash runs.
+"""A broker in its own process, for tests, measurements and crash runs.
 
-It starts, watches, kills and restarts `python -m peeklock serve`; what is said to the broker then is
-the caller's business. Ports stay the same over restarts, and no process outlives its `with` block.
+Starts, watches, kills and restarts `python -m peeklock serve`. Ports stay the same over restarts,
+and no process outlives its `with` block.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BrokerFailed(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now, all different."""
+    """Returns different ports on which no process listens now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -52,11 +52,11 @@ def free_ports(count: int) -> list[int]:
 
 
 FOR_THE_ROOT_KEY = {"/metrics", "/$peeklock/clock"}
-"""What a strict broker does not let everybody ask."""
+"""Requests that need a token in strict mode."""
 
 
 def root_token() -> str:
-    """For the whole broker, and good however far its clock is moved."""
+    """Returns a token for the whole broker, which stays valid when the clock is moved."""
     return sas.make(f"sb://{HOST}/", "RootManageSharedAccessKey", "SAS_KEY_VALUE", 1 << 40)
 
 
@@ -113,10 +113,10 @@ class BrokerProcess:
         return path
 
     def use_module(self, module: str = MODULE) -> None:
-        """Start `python -m module` from now on: the broker itself, or one that a test has changed."""
+        """Start `python -m module` from now on: the broker, or a broker that a test has changed."""
         self._command[self._command.index("-m") + 1] = module
 
-    # ---- life ---------------------------------------------------------------------------------
+    # ---- start and stop ---------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         try:
@@ -139,7 +139,7 @@ class BrokerProcess:
         self._folder.cleanup()
 
     def start(self) -> None:
-        """Start the process and wait until it says it is healthy."""
+        """Start the process and wait until it is healthy."""
         self.launch()
         self.wait_until_healthy()
 
@@ -158,7 +158,7 @@ class BrokerProcess:
         )
 
     def wait_until_healthy(self) -> None:
-        """Return at the first 200 of /health; a broker that never gets there is ended."""
+        """Wait for the first 200 of /health. If it does not come, the process is ended."""
         assert self._process is not None, "the broker was not launched"
         while not self.is_healthy():
             if self._process.poll() is not None:
@@ -172,24 +172,24 @@ class BrokerProcess:
         self.ready_after_s = time.monotonic() - self._launched_s
 
     def kill(self) -> None:
-        """SIGKILL: the process gets no chance to finish anything."""
+        """Send SIGKILL: the process cannot finish anything."""
         self._signal(signal.SIGKILL)
 
     def terminate(self) -> int:
-        """SIGTERM, as an orchestrator stops a service; gives the exit code."""
+        """Send SIGTERM, as an orchestrator does. Returns the exit code."""
         return self.stop(signal.SIGTERM)
 
     def stop(self, number: signal.Signals) -> int:
-        """Send a signal that ends the process; gives the exit code."""
+        """Send a signal that ends the process. Returns the exit code."""
         return self._signal(number)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal and wait for nothing."""
+        """Send a signal without waiting."""
         assert self._process is not None, "the broker is not running"
         self._process.send_signal(number)
 
     def wait_for_log(self, text: str) -> None:
-        """Return as soon as the log has this text in it."""
+        """Wait until the log contains this text."""
         deadline_s = time.monotonic() + self._ready_timeout_s
         while text not in self.log_text():
             if time.monotonic() > deadline_s:
@@ -197,7 +197,7 @@ class BrokerProcess:
             time.sleep(POLL_INTERVAL_S)
 
     def wait(self) -> int:
-        """Wait until the process ends by itself; gives the exit code."""
+        """Wait until the process ends by itself. Returns the exit code."""
         assert self._process is not None, "the broker was not launched"
         try:
             code = self._process.wait(STOP_TIMEOUT_S)
@@ -213,7 +213,7 @@ class BrokerProcess:
         self.start()
 
     def close(self) -> None:
-        """Make sure that nothing is left running."""
+        """End the process if it still runs."""
         if self.is_running:
             self.kill()
         self._forget()
@@ -253,7 +253,7 @@ class BrokerProcess:
 
     @property
     def admin_connection_string(self) -> str:
-        """For administration clients, which speak HTTP."""
+        """The connection string for administration clients, which use HTTP."""
         return self._connection_string(self.http_port)
 
     def _connection_string(self, port: int) -> str:
@@ -263,7 +263,7 @@ class BrokerProcess:
         )
 
     def log_text(self) -> str:
-        """Everything the broker wrote, over all its lives."""
+        """Everything that the broker has logged, over all its runs."""
         return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
 
     def log_tail(self) -> str:
@@ -272,12 +272,12 @@ class BrokerProcess:
     def _failure(self, text: str) -> BrokerFailed:
         return BrokerFailed(f"{text}\n{self.log_tail()}")
 
-    # ---- its HTTP side ------------------------------------------------------------------------
+    # ---- HTTP requests ------------------------------------------------------------------------
 
     def request(
         self, method: str, path: str, body: Any = None, timeout_s: float = 10.0
     ) -> tuple[int, bytes]:
-        """One HTTP request, with `body` as JSON; gives the status and the content."""
+        """Send one HTTP request, with `body` as JSON. Returns the status and the content."""
         connection = http.client.HTTPConnection(HOST, self.http_port, timeout=timeout_s)
         try:
             content = None if body is None else json.dumps(body)
@@ -297,7 +297,7 @@ class BrokerProcess:
             return False
 
     def advance_clock(self, advance_ms: int) -> None:
-        """Move the broker's clock on: locks, time to live and schedules follow."""
+        """Move the broker's clock ahead. Locks, time to live and schedules follow."""
         status, content = self.request("POST", "/$peeklock/clock", {"advance_ms": advance_ms})
         if status >= http.HTTPStatus.BAD_REQUEST:
             raise self._failure(f"the clock did not move: {status} {content!r}")

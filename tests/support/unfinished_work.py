@@ -1,4 +1,4 @@
-"""Tells whether a namespace has work left for the next ticks."""
+"""Finds out whether a namespace has work left for the next ticks."""
 
 from __future__ import annotations
 

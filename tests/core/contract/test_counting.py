@@ -81,7 +81,7 @@ def test_nothing_is_counted_before_its_turn_is_durable():
     ids=["expired", "lost", "detached", "released", "refused", "dead-lettered"],
 )
 def test_locks_end_in_one_outcome(steps, expected):
-    """Each message once, whoever ends its lock."""
+    """Each message is counted once, regardless of how its lock ends."""
     dialogue = CoreDialogue()
     dialogue.run(send("a", "b"), credit(2))
     dialogue.run(*steps)
@@ -172,7 +172,7 @@ def test_a_topic_counts_what_it_takes_and_a_subscription_what_dies_there():
 
 
 def test_duplicates_are_accepted_and_dropped():
-    """The sender was told that they are accepted."""
+    """The sender gets `SendAccepted`, so they count as accepted."""
     dialogue = CoreDialogue(QueueDefinition(requires_duplicate_detection=True))
     dialogue.run(send(message("a", message_id="1"), message("b", message_id="1")))
     assert {Outcome.ACCEPTED: 2, Outcome.DEDUPLICATED: 1} == counted(dialogue)

@@ -1,4 +1,5 @@
-"""Effects that a long commit holds back: they tell what was true when they came about."""
+"""Effects that a long commit holds back: they describe the state at the time when they were
+made."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def _check(effect):
     ],
 )
 def test_a_delivery_shows_the_message_as_it_was_locked(steps):
-    """Whatever has become of the message when the delivery leaves at last."""
+    """The message may have changed before the delivery is released."""
     dialogue = CoreDialogue()
     dialogue.run(attach_receiver(OTHER), send("a"))
     effect = _first_delivery(dialogue)

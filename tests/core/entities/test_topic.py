@@ -99,7 +99,7 @@ def test_one_copy_needs_no_shared_payload():
 
 
 def test_the_payload_goes_with_the_last_copy():
-    """Not before, whatever the order."""
+    """The payload is deleted with the last copy, in any order."""
     dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
     other = NamedPeer("other")
     dialogue.run(
@@ -239,7 +239,7 @@ def test_a_full_topic_refuses():
 
 
 def test_a_disabled_subscription_still_collects():
-    """Disabled means that nobody can receive."""
+    """Clients cannot receive from a disabled subscription, but it still gets messages."""
     dialogue = topic_book(x=SubscriptionDefinition(status=EntityStatus.DISABLED))
     dialogue.run(send("a"))
     assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "t/Subscriptions/x")).active_count
@@ -262,7 +262,7 @@ def test_rules_can_be_added_and_removed():
 
 
 def test_rules_are_listed_by_name():
-    """Whatever the order they were added in; pages follow it."""
+    """The order of creation does not matter. Pages have the same order."""
     dialogue = topic_book(x=SubscriptionDefinition())
     path = "t/Subscriptions/x"
     for name in ("sql", "Correlation"):

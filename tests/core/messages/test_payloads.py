@@ -95,7 +95,7 @@ def test_paged_messages_are_delivered_in_order(dialogue):
 
 
 def test_nothing_is_delivered_without_its_body(dialogue):
-    """Delivery waits at the first message that has none, and goes on behind it."""
+    """Delivery stops at the first message without a body, and continues when the body is loaded."""
     dialogue.serve(send("x" * 20))
     dialogue.serve(send("a"), send("b"))
     dialogue.commit()
@@ -153,7 +153,7 @@ def test_peeking_reads_bodies_and_leaves_memory_as_it_was(dialogue):
 
 
 def test_a_peeked_message_keeps_the_body_it_was_shown_with(dialogue):
-    """Whatever leaves memory in the same turn."""
+    """Also if the body leaves memory in the same turn."""
     effects = dialogue.serve(send("x" * 20), Peek(CLIENT, "p", "q", 0, 1))
     (reply,) = [e for e in effects if isinstance(e, Reply)]
     assert "x" * 20 == text_of(reply.value[0])
@@ -171,7 +171,7 @@ def test_deferred_messages_are_fetched_from_the_store(dialogue):
 
 
 def test_dead_letters_leave_memory(dialogue):
-    """Nobody reads most of them."""
+    """Most dead letters are never read."""
     dialogue.serve(send("a" * 20), credit(1))
     dialogue.serve(Settle(R, [T1], ["h"], DEAD_LETTER))
     assert 0 == resident_bytes(dialogue)

@@ -45,7 +45,7 @@ def test_a_send_is_stored_then_accepted():
 
 
 def test_a_presettled_send_is_stored_without_answer():
-    """Handle None: nobody waits for an outcome."""
+    """The handle is None: the sender does not wait for an outcome."""
     assert CoreDialogue() >> Send(S, [message()], [None]) << stored(1)
 
 
@@ -193,7 +193,7 @@ def test_a_send_to_a_deleted_entity_is_refused():
 
 
 def test_the_server_can_refuse_all_sends_for_a_while():
-    """As when there is no room in the store; receiving goes on."""
+    """For example while the disk is full. Receiving still works."""
     dialogue = CoreDialogue()
     dialogue.namespace.refuse_sends(ServerBusy("No room."))
     assert dialogue >> send("a") << SendRefused(S, "a", ServerBusy)
@@ -202,7 +202,7 @@ def test_the_server_can_refuse_all_sends_for_a_while():
 
 
 def test_a_refused_presettled_send_is_reported_without_handle():
-    """Nobody is told on the wire, but it can be logged and counted."""
+    """The client gets no answer, but the refusal is logged and counted."""
     dialogue = CoreDialogue(QueueDefinition(max_message_size_kilobytes=1))
     refused = SendRefused(S, None, MessageSizeExceeded)
     assert dialogue >> Send(S, [message("x" * 2000)], [None]) << refused

@@ -129,7 +129,7 @@ def test_fetching_is_all_or_nothing(dialogue, numbers):
 
 
 def test_a_locked_message_cannot_be_fetched_again(dialogue):
-    """Somebody has it."""
+    """Another receiver has locked it."""
     dialogue.ask(fetch(1))
     with pytest.raises(MessageNotFound):
         dialogue.ask(fetch(1))

@@ -123,7 +123,7 @@ def test_a_subscription_is_created_under_its_topic():
     ],
 )
 def test_refusals_change_nothing(command, error):
-    """Every one is told why."""
+    """Every refusal has its error."""
     dialogue = CoreDialogue(entities={"q": QueueDefinition(), "t": TopicDefinition()})
     before = list(dialogue.namespace.views())
     assert dialogue >> command << Reply(CLIENT, command.request, None, error)
@@ -190,7 +190,8 @@ def test_an_update_without_change_writes_nothing():
 
 
 def test_an_update_keeps_what_it_says_nothing_about():
-    """As it is when the update runs, whatever the definition holds in its place."""
+    """Fields in `kept` have their values at the time of the update, not those in the definition of
+    the command."""
     key = AuthorizationRule("k", "p")
     dialogue = CoreDialogue(QueueDefinition(authorization_rules=(key,), user_metadata="old"))
     keeps = frozenset({"authorization_rules", "requires_session"})
@@ -294,7 +295,7 @@ def test_settling_in_a_deleted_entity_is_refused():
 
 @pytest.fixture
 def idle_book():
-    """A queue that is deleted after five idle minutes, with nobody attached."""
+    """Returns a dialogue with a queue that is deleted after five idle minutes and has no links."""
     return CoreDialogue(QueueDefinition(auto_delete_on_idle_ms=IDLE_MS), attach=False)
 
 
@@ -334,7 +335,7 @@ def test_a_topic_is_used_by_whoever_subscribes():
 
 
 def test_a_link_keeps_an_entity_alive(idle_book):
-    """However quiet it is."""
+    """Also if the link is not used."""
     idle_book.run(attach_receiver(R))
     idle_book.run(Advance(IDLE_MS * 5))
     assert exists(idle_book)

@@ -1,4 +1,4 @@
-"""Auto-forwarding: messages and dead letters that go on by themselves."""
+"""Auto-forwarding of messages and of dead letters."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def chain(*paths, last="end", **entities):
     return CoreDialogue(entities={**definitions, last: QueueDefinition(), **entities}, attach=False)
 
 
-def test_a_message_goes_on_in_the_turn_it_came_in():
-    """To whoever waits at the other end."""
+def test_a_message_is_forwarded_in_the_turn_of_its_send():
+    """A receiver of the destination gets the message in the turn in which it was sent."""
     dialogue = chain("q")
     dialogue.run(AttachSender(S, "q"), attach_receiver(END, "end"), credit(1, to=END))
     assert (
@@ -139,7 +139,7 @@ def test_what_cannot_go_on_dies_at_its_source(destination, reason):
 
 
 def test_a_full_destination_dead_letters_what_does_not_fit():
-    """What fits goes on."""
+    """The messages that fit are forwarded."""
     entities = {
         "q": QueueDefinition(forward_to="end"),
         "end": QueueDefinition(max_size_megabytes=1),
@@ -317,8 +317,8 @@ def test_a_forwarded_message_is_copied_with_one_payload():
     assert (0, 0) == (len(store.rows), len(store.payloads))
 
 
-def test_a_message_no_subscription_wants_is_gone():
-    """As if sent to the topic directly."""
+def test_a_forwarded_message_without_a_matching_subscription_is_deleted():
+    """As after a send to the topic itself."""
     dialogue = chain("q", last="t", t=TopicDefinition())
     dialogue.run(AttachSender(S, "q"), send("a"))
     assert {} == dialogue.commit().rows
@@ -339,7 +339,7 @@ def test_a_message_no_topic_can_read_dies_at_its_source():
 @pytest.mark.parametrize("field", ["forward_to", "forward_dead_letters_to"])
 @pytest.mark.parametrize("destination", ["nowhere", "t/Subscriptions/s"])
 def test_an_entity_forwards_to_queues_and_topics_alone(field, destination):
-    """Neither to nowhere nor to a subscription."""
+    """It cannot forward to a missing entity or to a subscription."""
     dialogue = chain("a", t=TopicDefinition(), **{"t/Subscriptions/s": SubscriptionDefinition()})
     with pytest.raises(ArgumentError, match="no queue or topic"):
         dialogue.ask(CreateEntity(CLIENT, "c", "q2", QueueDefinition(**{field: destination})))
@@ -476,7 +476,8 @@ def test_dead_letters_that_cannot_go_on_do_not_hold_up_those_behind_them():
 
 
 def test_a_queue_with_sessions_forwards_in_the_order_of_arrival():
-    """Whatever session a message is in; over there it is in its session again."""
+    """The order does not depend on the sessions. In the destination each message is in its session
+    again."""
     grouped = QueueDefinition(requires_session=True)
     dialogue = CoreDialogue(entities={"end": grouped, "plain": QueueDefinition()}, attach=False)
     for path, destination in (("q", "end"), ("q2", "plain")):

@@ -92,7 +92,7 @@ def test_a_peek_is_bounded_in_size_and_number():
     ids=["peek", "delete"],
 )
 def test_what_cannot_be_received_can_neither_be_seen_nor_deleted(status, request_):
-    """Whether a client has a receiver, which would be refused, or asks without one."""
+    """With a receiver, whose attach is refused, and without one."""
     dialogue = CoreDialogue()
     dialogue.run(send("a"))
     dialogue.ask(UpdateEntity(CLIENT, "u", "q", QueueDefinition(status=status)))
@@ -108,7 +108,7 @@ def test_requests_about_no_entity_are_refused():
 
 
 def test_deleting_takes_the_oldest_unlocked_messages():
-    """Enqueued before a time; the rest stays."""
+    """Only messages that were enqueued before a time. The others stay."""
     dialogue = CoreDialogue()
     dialogue.run(send("a", "b", "c"), credit(1))
     dialogue.run(Advance(1_000), send("d"))

@@ -80,7 +80,7 @@ def test_a_scheduled_message_can_be_peeked():
 
 
 def test_activation_gives_a_new_number_and_time():
-    """As if just sent: behind what came meanwhile."""
+    """The message is ordered after messages that were sent before its activation."""
     dialogue = CoreDialogue()
     dialogue.run(schedule(message("a", at_ms=LATER_MS)), send("b"))
     dialogue.run(Advance(60_000))
@@ -112,8 +112,8 @@ def test_time_to_live_is_counted_from_activation():
     assert dialogue >> Advance(5_000) << deleted(1)
 
 
-def test_cancelling_removes():
-    """For good."""
+def test_a_cancelled_message_is_deleted():
+    """A cancelled message never becomes active."""
     dialogue = CoreDialogue()
     dialogue.run(schedule(message("a", at_ms=LATER_MS), message("b", at_ms=LATER_MS)))
     assert dialogue >> CancelScheduled(CLIENT, "c", "q", [1]) << deleted(1) << Reply(CLIENT, "c")
@@ -158,7 +158,7 @@ def test_scheduling_on_a_disabled_entity_is_refused():
 
 
 def test_a_session_message_can_be_scheduled():
-    """It joins its session when due, and wakes who waits for one."""
+    """It joins its session when it is due, and a receiver that waits for a session gets it."""
     dialogue = CoreDialogue(QueueDefinition(requires_session=True))
     dialogue.run(schedule(message("a", session="x", at_ms=LATER_MS)))
     dialogue.run(attach_receiver(R, any_session=True, timeout_ms=600_000), credit(1))
@@ -173,8 +173,9 @@ def test_a_scheduled_message_without_session_is_refused():
         dialogue.ask(schedule(message("a", at_ms=LATER_MS)))
 
 
-def test_a_crowd_that_is_due_at_once_comes_in_parts_and_in_order():
-    """No turn is long; whoever falls due later waits behind, and one who is cancelled never comes."""
+def test_many_messages_due_at_once_are_activated_in_parts_and_in_order():
+    """No turn is long. Messages that become due later follow, and cancelled messages are not
+    activated."""
     dialogue = CoreDialogue()
     crowd = [message(f"{number}", at_ms=LATER_MS) for number in range(2 * AT_A_TIME)]
     numbers = dialogue.ask(schedule(*crowd))

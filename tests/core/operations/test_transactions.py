@@ -288,8 +288,8 @@ def test_what_was_settled_after_the_provisional_answer_stays_locked_after_a_roll
     assert [] == texts(dialogue)
 
 
-def test_a_settled_disposition_or_send_in_an_unknown_transaction_is_told(dialogue):
-    """There is no answer of its own that could tell it."""
+def test_a_presettled_operation_in_an_unknown_transaction_is_reported(dialogue):
+    """A pre-settled operation has no answer, so the refusal is a separate effect."""
     unknown = token(99)
     refused = TransactionRefused(R, TransactionUnknown)
     assert dialogue >> Settle(R, [T1], [None], COMPLETE, unknown) << refused
@@ -324,7 +324,7 @@ def two_connections():
 
 
 def test_a_transaction_is_known_on_its_own_connection_only(two_connections):
-    """Whatever is asked under it elsewhere is refused, and is no part of it."""
+    """Operations of other connections in it are refused, and do not become a part of it."""
     dialogue, peers = two_connections
     sender, receiver, coordinator = peers["two"]
     there = Send(sender, [message("b")], ["b"], T2)

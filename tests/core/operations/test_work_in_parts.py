@@ -1,4 +1,4 @@
-"""What concerns many messages at once is done in parts: nobody may see it half done."""
+"""Work on many messages is done in parts. No client sees it half done."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_expired_message_is_neither_delivered_nor_shown_before_its_part_comes
 
 
 def test_another_queue_does_not_wait():
-    """Delivering, asking and falling due go on there."""
+    """It delivers, answers requests and processes its deadlines."""
     dialogue = in_parts(CoreDialogue(entities={"q": QueueDefinition(), "other": QueueDefinition()}))
     dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(50)]))
     dialogue.run(Advance(100), AttachSender(R2, "other"), attach_receiver(CLIENT, "other"))
@@ -131,7 +131,7 @@ def test_a_lock_that_is_over_settles_nothing_while_its_message_waits_for_its_par
 
 
 def test_a_lost_connection_returns_its_locks_in_parts_and_in_order():
-    """Nobody gets the first of them, or a newer message, before the last is back."""
+    """No receiver gets the first of them, or a newer message, before the last is returned."""
     dialogue = in_parts(CoreDialogue())
     dialogue.run(send(*names(9)), credit(9))
     dialogue.run(attach_receiver(R2), credit(100, to=R2))
@@ -175,7 +175,7 @@ def test_a_deleted_entity_is_gone_at_once_and_its_messages_in_parts():
 
 
 def test_messages_left_of_a_deleted_entity_are_deleted_after_a_restart():
-    """They never come back, not even to a new entity; bodies that others share stay."""
+    """A new entity of the same name does not get them. Bodies that other messages share stay."""
     dialogue = in_parts(
         CoreDialogue(
             entities={
@@ -221,7 +221,7 @@ def test_a_wide_send_has_parts_that_do_the_same():
 
 
 def test_a_batch_that_would_become_too_many_messages_is_refused():
-    """It has to be stored as a whole, and everybody would wait for it."""
+    """It must be stored as a whole, and all other clients would wait for it."""
     subscriptions = {f"t/Subscriptions/{n}": SubscriptionDefinition() for n in range(100)}
     dialogue = CoreDialogue(entities={"t": TopicDefinition(), **subscriptions}, attach=False)
     dialogue.run(AttachSender(S, "t"))

@@ -9,7 +9,7 @@ from broker.core.queues.deadlines import Deadlines, Due
 
 
 def test_the_earliest_moment_is_known():
-    """Whatever the order they were added in."""
+    """The order in which times are added does not matter."""
     deadlines = Deadlines()
     assert None is deadlines.earliest_ms()
     for at_ms in (30, 10, 20):
@@ -78,7 +78,7 @@ _MOVES = st.lists(
 
 @given(_MOVES)
 def test_it_agrees_with_a_plain_set(moves):
-    """Whatever is added and discarded, in whatever order."""
+    """After any additions and removals, in any order."""
     deadlines = Deadlines()
     plain: set[tuple[int, Due, int]] = set()
     for move, kind, at_ms, item in moves:

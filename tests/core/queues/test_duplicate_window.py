@@ -27,7 +27,7 @@ WINDOW_MS = 20_000
 
 @pytest.fixture
 def dialogue():
-    """A queue that remembers message ids for 20 s."""
+    """A queue with a duplicate detection window of 20 s."""
     return CoreDialogue(
         QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=WINDOW_MS)
     )
@@ -38,7 +38,7 @@ def texts(dialogue):
 
 
 def test_a_repeat_is_accepted_and_dropped(dialogue):
-    """The sender cannot tell the difference."""
+    """The sender gets the same answer as for a new message."""
     assert (
         dialogue
         >> send(message("a", message_id="1"))
@@ -90,7 +90,7 @@ def test_what_is_over_is_forgotten(dialogue):
 
 
 def test_scheduled_messages_count_too(dialogue):
-    """A repeat of one is dropped, and gets a number that leads nowhere."""
+    """A duplicate is dropped, and its sequence number belongs to no message."""
     first = message("a", message_id="1", at_ms=START_MS + 60_000)
     again = message("b", message_id="1", at_ms=START_MS + 60_000)
     assert [1] == dialogue.ask(Schedule(CLIENT, "s", "q", [first]))

@@ -84,7 +84,7 @@ def test_a_number_set_aside_is_filled_in_its_place():
     st.integers(0, 3000),
 )
 def test_the_index_agrees_with_a_sorted_list(batches, removed, start):
-    """Whatever is added in whatever pieces, and removed."""
+    """After any additions, in any pieces, and any removals."""
     index = MessageIndex()
     following = 1
     for size in batches:

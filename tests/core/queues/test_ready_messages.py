@@ -45,7 +45,7 @@ def test_all_can_be_taken_in_order_whether_or_not_in_memory():
 
 
 def test_no_more_bytes_are_read_ahead_than_wait_to_be_delivered():
-    """Large messages are read a few at a time, however often somebody looks."""
+    """Large messages are read a few at a time, however often the dispatcher asks."""
     size = READ_AHEAD_MAX_BYTES // 4
     messages = [waiting(number, paged=True) for number in range(1, 41)]
     for message in messages:

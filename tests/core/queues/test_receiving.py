@@ -123,7 +123,7 @@ def test_credit_can_be_taken_back():
 
 
 def test_receivers_take_turns():
-    """One message each as long as credit lasts, whoever asked first going first."""
+    """One message each while there is credit. The receiver that gave credit first comes first."""
     dialogue = CoreDialogue()
     third = NamedPeer("third")
     dialogue.run(attach_receiver(OTHER), attach_receiver(third))
@@ -147,7 +147,7 @@ def test_the_next_in_turn_gets_the_next_message():
 
 
 def test_a_burst_is_bounded_in_messages():
-    """A receiver with much credit gets the rest when it asks again."""
+    """A receiver with much credit gets the other messages when it grants credit again."""
     dialogue = CoreDialogue()
     dialogue.run(send(*["m"] * (BURST_MAX_MESSAGES + 10)))
     assert BURST_MAX_MESSAGES == len(dialogue.deliveries(credit(5_000)))
@@ -176,7 +176,7 @@ def test_others_get_what_a_full_receiver_cannot_take():
 
 
 def test_draining_delivers_what_there_is_and_gives_back_the_rest():
-    """What was available has been delivered; the rest of the credit is gone."""
+    """All available messages are delivered, and the remaining credit is returned."""
     dialogue = CoreDialogue()
     dialogue.run(send("a"))
     assert dialogue >> credit(5, drain=True) << Deliver(R, [1], [T1]) << Drained(R)
@@ -191,7 +191,8 @@ def test_draining_an_empty_queue_is_answered_at_once():
 
 
 def test_draining_takes_all_there_is_in_bursts():
-    """However much there is, and however slow the receiver, no more than a burst is on its way."""
+    """No more than one burst is in flight, however many messages there are and however slow the
+    receiver is."""
     dialogue = CoreDialogue()
     dialogue.run(send(*["m"] * (BURST_MAX_MESSAGES + 5)))
     turn = dialogue.run(credit(10_000, drain=True))
@@ -307,7 +308,7 @@ def test_an_expired_lock_returns_the_message_to_the_front():
 
 
 def test_messages_come_back_in_their_old_order():
-    """Whatever the order in which they were given back."""
+    """The order in which they are released does not matter."""
     dialogue = CoreDialogue()
     dialogue.run(attach_receiver(OTHER), send(*"abcd"))
     dialogue.run(credit(2))

@@ -75,7 +75,7 @@ def in_session(session, *texts):
 
 @pytest.fixture
 def dialogue():
-    """A session queue; nobody receives yet."""
+    """A queue with sessions and without receivers."""
     return CoreDialogue(QueueDefinition(requires_session=True))
 
 
@@ -136,7 +136,8 @@ def test_the_newest_of_those_who_wait_is_served(dialogue):
 
 
 def test_no_waiter_of_a_busy_entity_starves(dialogue):
-    """Workers that come back after each session do not keep an older waiter out for good."""
+    """Workers that accept a new session after each one do not keep an older receiver waiting
+    forever."""
     dialogue.run(attach_receiver(R, any_session=True))
     served = []
     for number in range(PASSED_OVER_MAX + 1):
@@ -233,7 +234,7 @@ def test_draining_a_session(dialogue):
 
 
 def test_draining_a_session_goes_on_burst_by_burst(dialogue):
-    """As everywhere: the receiver asks again once what it got is written."""
+    """As without sessions: the link grants credit again after a burst is written."""
     half = "h" * (BURST_MAX_BYTES // 2)
     dialogue.run(in_session("x", half, half, "last"), attach_receiver(R, session="x"))
     assert dialogue >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainPending(R)
@@ -349,7 +350,7 @@ def test_sessions_leave_nothing_behind(dialogue):
 
 
 def test_state_is_null_until_set_and_null_again_when_cleared(dialogue):
-    """Null, not empty: the SDKs tell the two apart."""
+    """Null and empty are different values for the SDKs."""
     dialogue.run(attach_receiver(R, session="x"))
     assert None is dialogue.ask(GetSessionState(CLIENT, "g", "q", "x"))
     entity_id = 1

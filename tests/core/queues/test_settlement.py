@@ -94,7 +94,7 @@ def test_release_returns_without_counting_or_writing(dialogue):
 
 
 def test_dead_letter_moves_with_reason_description_and_properties(dialogue):
-    """Readable in the sub-queue, under a number of its own, as old as it was."""
+    """The message in the sub-queue has a new sequence number, and its old enqueued time."""
     settlement = Settlement(
         SettlementKind.DEAD_LETTER, {"why": b"because"}, reason="Bad", description="Very bad"
     )
@@ -225,7 +225,7 @@ def test_a_stranger_settles_nothing(dialogue):
 
 
 def test_settling_by_token_needs_no_link(dialogue):
-    """Whichever link the lock was given to, even one that is gone."""
+    """Any link may have locked the message, also one that is detached."""
     dialogue.run(Detach([R]))
     request = SettleByToken(CLIENT, "x", "q", [T1, T2], COMPLETE)
     assert dialogue >> request << deleted(1, 2) << Reply(CLIENT, "x")
@@ -287,7 +287,7 @@ def test_locks_of_a_link_detached_earlier_go_with_its_connection(dialogue):
 
 
 def test_detached_receivers_are_forgotten_when_their_locks_are():
-    """Links come and go by the thousand on one connection."""
+    """One connection may attach and detach thousands of links."""
     dialogue = CoreDialogue()
     dialogue.run(send(*["m"] * 100))
     for number in range(100):
@@ -318,8 +318,8 @@ def test_locks_can_be_held_after_a_lost_connection():
     ],
     ids=["abandon", "defer", "abandon by token", "expire", "break"],
 )
-def test_nothing_counts_in_a_dead_letter_queue(end):
-    """The number a message died with stays, whatever ends its lock."""
+def test_delivery_counts_do_not_rise_in_a_dead_letter_queue(end):
+    """The delivery count with which a message was dead-lettered stays, however its lock ends."""
     dialogue = CoreDialogue(QueueDefinition(max_delivery_count=2))
     dialogue.run(send("a"), credit(1))
     dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))

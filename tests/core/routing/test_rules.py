@@ -313,7 +313,7 @@ def test_a_filter_that_fails_is_told_beside_what_matches():
     ],
 )
 def test_a_filter_that_may_fail_is_never_passed_over(expression, number):
-    """A property that is missing leaves the rest to be evaluated, and the rest fails."""
+    """A missing property does not end the evaluation, and the other operand raises an error."""
     rules = topic_rules()
     rules.set("a", [plain("one", expression)])
     assert isinstance(
@@ -329,7 +329,7 @@ def test_large_numbers_are_found_as_doubles_compare_them():
 
 
 def test_a_failure_alone_makes_no_copy():
-    """Only the dead-letter queue of that subscription hears of the message."""
+    """The message goes only to the dead-letter queue of that subscription."""
     rules = topic_rules()
     rules.set("a", [plain("one", "1 / x = 1")])
     routed = route(rules, GivenProperties({"x": 0}))["a"]
@@ -605,8 +605,8 @@ steps = st.lists(
 @given(steps, st.lists(readers, min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_rules_that_come_and_go_one_by_one_leave_nothing_behind(history, messages):
-    """After any creations, replacements and removals, routing is as if only the rules that are
-    left had ever been there."""
+    """After any creations, replacements and removals, routing is the same as with only the
+    remaining rules."""
     rules = topic_rules()
     current: dict[str, dict[str, RuleDefinition]] = {"a": {}, "b": {}}
     for subscription, name, rule in history:

@@ -55,7 +55,7 @@ def connection(slots, browser):
 
 
 def answer(turns, browser):
-    """A peek is answered, and the link asks for more."""
+    """Answers a peek. The link then requests another."""
     turns.answered(browser)
     turns.request(browser)
 

@@ -1,4 +1,4 @@
-"""What is left of a connection when it is over: nothing."""
+"""A connection that has ended leaves no objects in memory."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _without_search_for_circles() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_without_search_for_circles")
 def test_a_lost_connection_is_freed_at_once() -> None:
-    """Also after it sent, received, asked and put a token: the broker looks for circles rarely,
-    and thousands of clients may come and go in between."""
+    """Also after it has sent, received, made requests and put a token. The garbage collector runs
+    rarely, and thousands of clients may connect in between."""
     broker = MemoryBroker("queues: {orders: {}}")
     client = broker.connect()
     client.put_token("amqp://localhost/orders", "SharedAccessSignature sr=x&sig=x&se=1&skn=x")

@@ -89,7 +89,7 @@ def test_addresses_are_absolute_paths(setup: DotNetSetup, client: DotNetClient, 
 
 
 def test_escapes_in_addresses_are_read(setup: DotNetSetup, client: DotNetClient) -> None:
-    """`%2D` is a hyphen, wherever it stands."""
+    """`%2D` is a hyphen at any position."""
     queue = setup.queue("escaped")
     client.claim(queue)
     link = client.attach(
@@ -221,7 +221,8 @@ def locked(
 
 
 def test_abandon_is_modified_with_no_fields(setup: DotNetSetup, client: DotNetClient) -> None:
-    """It is answered with modified, comes back at once, and has been counted."""
+    """The answer is modified. The message is delivered again at once, and its delivery count is
+    higher."""
     receiver, received = locked(setup, client)
     assert 0x27 == receiver.settle(received, ABANDONED).descriptor
     (again,) = receiver.receive()
@@ -273,7 +274,7 @@ def test_dead_letter_without_arguments_is_rejected_without_an_error(
 
 
 def test_dead_letter_with_a_reason(setup: DotNetSetup, client: DotNetClient) -> None:
-    """Reason, description and further properties stand in the error's info."""
+    """Reason, description and other properties are in the info map of the error."""
     queue, receiver, received = setup.locked_message(client, b"bad")
     receiver.settle(received, dead_lettered("why", "in more words", seen=Int(7)))
     (dead,) = client.receiver(f"{queue}/$DeadLetterQueue").receive()
@@ -385,11 +386,11 @@ def test_named_session_is_accepted_by_a_plain_filter(
     ("product", "told"),
     [(PRODUCT, "Order"), ("MSJSClient", "oRDER"), ("MSGolangClient", "oRDER")],
 )
-def test_session_id_is_told_as_first_written_or_as_asked_for(
+def test_session_id_is_answered_as_first_written_or_as_requested(
     setup: DotNetSetup, client: DotNetClient, product: str, told: str
 ) -> None:
-    """The JavaScript and Go SDKs give up when the answer differs from what they asked for, even if
-    by case only. Without an id in the request there is nothing to differ from."""
+    """The JavaScript and Go SDKs fail if the answer differs from their request, even if only by
+    case. A request without an id gets the id as it was first written."""
     queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="Order")
     for asked, expected in (("oRDER", told), (None, "Order")):

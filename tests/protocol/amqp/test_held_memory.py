@@ -102,7 +102,8 @@ def test_few_links_and_sessions_are_made_before_a_token(kind: str):
 
 
 def test_refused_links_count_until_the_client_has_detached_them():
-    """Whoever reads its refusals detaches; 40,000 that were never read kept everybody waiting."""
+    """A client that reads its refusals detaches. 40,000 refusals that were not read made all
+    clients wait."""
     broker = broker_with("strict")
     client = broker.connect()
     frames = []

@@ -111,7 +111,7 @@ def test_a_client_without_sasl_passes_through():
     ids=["tls", "0-9-1", "other revision", "http", "garbage"],
 )
 def test_an_unknown_header_is_answered_with_ours_and_closed(header):
-    """AMQP 1.0 §2.2: so that a client can tell what we would understand."""
+    """AMQP 1.0 §2.2: so that a client learns which header the broker supports."""
     step = SaslServer(everyone).feed(header)
 
     assert SaslStep(SASL_HEADER, None, failed=True) == step

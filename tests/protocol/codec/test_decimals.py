@@ -51,7 +51,8 @@ def test_decimals_of_every_width_are_read(text):
 
 @pytest.mark.parametrize("text", BY_THE_BOOK)
 def test_decimals_are_sent_on_as_microsoft_s_library_writes_them(text):
-    """Whatever their width was: .NET has one type for them all, and Python reads no other form."""
+    """Decimals of any width: .NET has one type for all of them, and the Python SDK reads no other
+    form."""
     expected = b"\x94" + bytes.fromhex(FROM_THE_LIBRARY[text])
     for raw in (*BY_THE_BOOK[text], FROM_THE_LIBRARY[text]):
         assert expected == service_decimal(encode(Decimal(bytes.fromhex(raw))))

@@ -343,7 +343,7 @@ def test_a_delivery_tag_is_the_token_in_mixed_order(token):
 
 @given(messages, st.none() | message_changes, st.none() | st.integers(1, 2**40))
 def test_what_could_be_read_can_be_delivered(data, changes, time_to_live_ms):
-    """Whatever was accepted and whatever changed since, the delivery decodes."""
+    """Every accepted message, with any changes, has a delivery that can be decoded."""
     message = taken(data, changes=changes, time_to_live_ms=time_to_live_ms)
     encoding = encode_message(message, TOKEN, LOCKED_UNTIL_MS)
     position = 0

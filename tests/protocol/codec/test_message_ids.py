@@ -52,7 +52,7 @@ def test_a_message_without_properties_gets_an_id():
 
 @pytest.mark.parametrize("own", ["", "mine", 7, b"\x00", "long" * 100])
 def test_a_senders_id_is_kept(own):
-    """Whatever its type, and even if it is empty."""
+    """An id of any type, also an empty one."""
     data = bare(properties(own, None, "a place"), DATA)
     (message,) = identify([read_message(data)])
     assert data == message.body

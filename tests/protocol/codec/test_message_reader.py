@@ -76,7 +76,7 @@ def test_it_is_what_the_core_expects():
 )
 @pytest.mark.parametrize("after", [[], [None, None], [UInt(1), "y" * 300]])
 def test_the_session_id_is_the_group_id(session_id, before, after):
-    """Whatever stands before and after it, and however long the list is."""
+    """With any fields before and after it, and any length of the list."""
     assert session_id == READER.session_id(body_with([*before, session_id, *after]))
 
 

@@ -64,7 +64,7 @@ def test_the_bare_message_is_kept_as_it_came():
 
 
 def test_sections_may_come_in_any_order():
-    """Whatever the order, the message read is the same."""
+    """The order does not change the message."""
     sections = [
         HEADER,
         DELIVERY_ANNOTATIONS,
@@ -113,7 +113,7 @@ def test_any_section_may_be_left_out(present):
     ids=["short", "long", "symbol", "long-symbol"],
 )
 def test_descriptors_become_short(descriptor):
-    """SDKs expect the one-byte descriptor, so that is what is kept whatever was sent."""
+    """SDKs expect the one-byte descriptor, so every descriptor is stored in that form."""
     data = b"".join(
         b"\x00" + descriptor(section.descriptor, name) + encode(section.value)
         for section, name in (

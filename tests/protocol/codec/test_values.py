@@ -49,7 +49,7 @@ GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 @given(values)
 def test_a_value_survives_encoding_and_decoding(value):
-    """The same value of the same type comes back, and decoding ends where the encoding does."""
+    """Decoding returns the same value of the same type, and ends where the encoding ends."""
     encoded = encode(value)
     decoded, end = decode(encoded)
     assert typed(value) == typed(decoded)
@@ -58,7 +58,7 @@ def test_a_value_survives_encoding_and_decoding(value):
 
 @given(values, st.binary(max_size=5), st.binary(max_size=5))
 def test_a_value_is_decoded_from_the_middle_of_other_bytes(value, before, after):
-    """What stands before and after a value does not matter to it."""
+    """The bytes before and after a value do not change it."""
     encoded = encode(value)
     decoded, end = decode(before + encoded + after, len(before))
     assert typed(value) == typed(decoded)
@@ -169,7 +169,7 @@ def test_a_type_without_encoding_is_named():
 
 
 def _proton(value):
-    """What Proton calls a decoded value of ours."""
+    """Returns Proton's value for a decoded value."""
     kinds = {
         UByte: proton.ubyte,
         UShort: proton.ushort,
@@ -294,7 +294,7 @@ def test_we_read_what_the_python_sdk_writes(kind, value, decoded):
 
 @given(st.dictionaries(texts, scalars, max_size=6), st.sampled_from([encode_string, encode_symbol]))
 def test_map_entries_are_taken_apart_and_put_together(entries, key_encoder):
-    """Values stay encoded on the way, whichever way the keys are written."""
+    """Values stay encoded, and keys may have any encoding."""
     encoded = {key: encode(value) for key, value in entries.items()}
     data = encode_map_entries(encoded, key_encoder)
     assert encoded == map_entries(b"xx" + data, 2)

@@ -1,6 +1,6 @@
-"""What a client can get for an answer: an outcome, a message, or none.
+"""The answers that a client can get: an outcome, a message, or none.
 
-It defines the types and AMQP's codes for them; the caller decides what they mean.
+Defines the types and the AMQP codes. The caller decides what they mean.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 ANSWER_TIMEOUT_S = 30.0
-"""A broker that lives answers everything long before."""
+"""A broker that runs answers much earlier."""
 
 ACCEPTED, REJECTED, MODIFIED, DECLARED, TRANSACTIONAL = 0x24, 0x25, 0x27, 0x33, 0x34
 
 
 class Refused(Exception):
-    """The broker ended a link, or would not have it; the text begins with the condition."""
+    """The broker refused or detached a link. The text begins with the condition."""
 
 
 class Unanswered(Exception):
-    """The broker lives and says nothing."""
+    """The broker runs and does not answer in time."""
 
 
 class Outcome(NamedTuple):
-    """What the broker says about a delivery."""
+    """The outcome of a delivery."""
 
     state: int
     fields: list[Any]
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A message that was received, and the delivery to settle it by."""
+    """A message that was received, and its delivery, by which it is settled."""
 
     delivery: Any
     message: bytes

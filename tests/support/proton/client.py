@@ -1,7 +1,7 @@
-"""A client that waits for its answers: one connection on the bare AMQP engine, under asyncio.
+"""A client that waits for answers: one connection on the Proton engine, under asyncio.
 
-It knows links, outcomes, requests and transactions, not what they are for. When the connection ends
-everything that waits fails, and what was on its way stays in doubt.
+It has links, outcomes, requests and transactions. When the connection ends, everything that waits
+fails, and the result of operations without an answer is not known.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Answer = TypeVar("Answer")
 
 
 class ProtonClient:
-    """A connection. `close` it, whatever happened; its links end with it."""
+    """A connection. The caller must `close` it. Its links end with it."""
 
     def __init__(
         self, host: str, port: int, container_id: str, connected: ByteSocket | None = None
@@ -74,7 +74,7 @@ class ProtonClient:
     async def accept_session(
         self, address: str, session_id: str | None, credit: int, timeout_ms: int
     ) -> tuple[str, Receiver]:
-        """Hold a session, or with None the next that is available; gives its id too."""
+        """Accept a session, or the next available one for None. Also returns its id."""
         handle = lib.pn_receiver(self._engine.amqp_session, self._name().encode())
         source = lib.pn_link_source(handle)
         lib.pn_terminus_set_address(source, address.encode())
@@ -123,7 +123,7 @@ class ProtonClient:
         then: Callable[[Outcome], None],
         transaction_id: bytes | None = None,
     ) -> None:
-        """Send; `then` is called with the outcome."""
+        """Send a message. `then` is called with the outcome."""
         self.check()
         self._tags += 1
         delivery = self._engine.send(link.handle, message, self._tags.to_bytes(8, "big"))
@@ -156,7 +156,7 @@ class ProtonClient:
         self.flush_soon()
 
     def settle_silently(self, delivery: Any, transaction_id: bytes) -> None:
-        """Complete a message under a transaction, wanting no answer to it."""
+        """Complete a message in a transaction without waiting for an answer."""
         self.check()
         outcome = Described(ULong(ACCEPTED), [])
         _set_state(delivery, TRANSACTIONAL, [transaction_id, outcome])
@@ -164,7 +164,7 @@ class ProtonClient:
         self.flush_soon()
 
     async def answer(self, future: asyncio.Future[Answer], what: str) -> Answer:
-        """Wait for it, no longer than until the connection ends."""
+        """Wait for an answer, at most until the connection ends."""
         self.check()
         self._futures[future] = None
         self.flush_soon()
@@ -182,13 +182,13 @@ class ProtonClient:
             raise self._failure
 
     def flush_soon(self) -> None:
-        """Write once for all that is done in this pass of the event loop."""
+        """Flush once for everything that is done in this pass of the event loop."""
         if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the socket without a close frame."""
         if self._failure is None:
             self._fail(PeerFailed("the connection was closed here"))
         self._engine.free()

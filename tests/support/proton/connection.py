@@ -1,7 +1,7 @@
-"""One socket and one Proton engine on raw cffi calls: the lower layer of the Proton client.
+"""One socket and one Proton engine on cffi calls: the lower layer of the Proton client.
 
-It moves bytes and opens links; its user selects on the socket, walks `collector` and decides what
-the events mean. Nothing blocks once a link is attached, and no SASL layer is used.
+It moves bytes and attaches links. Its caller waits for the socket, reads `collector` and handles
+the events. It does not block after a link is attached, and has no SASL layer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _read_buffer = ffi.from_buffer(_read_view)
 
 
 class PeerFailed(Exception):
-    """The broker refused something, or the connection ended when it should not."""
+    """The broker refused something, or the connection ended unexpectedly."""
 
 
 class ByteSocket(Protocol):
-    """What a client uses of a socket; a simulation has its own."""
+    """The methods of a socket that the client uses. A simulation has its own."""
 
     def fileno(self) -> int: ...
     def recv_into(self, buffer: bytearray, /) -> int: ...
@@ -66,7 +66,7 @@ class ProtonConnection:
     # ---- links --------------------------------------------------------------------------------
 
     def attach_sender(self, address: str, *, name: str, settled: bool = False) -> Any:
-        """Attach a link that sends; `settled` sends without asking for an outcome."""
+        """Attach a sending link. With `settled`, it sends without outcomes."""
         link = lib.pn_sender(self.amqp_session, name.encode())
         lib.pn_terminus_set_address(lib.pn_link_target(link), address.encode())
         lib.pn_terminus_set_address(lib.pn_link_source(link), name.encode())
@@ -105,7 +105,7 @@ class ProtonConnection:
         return link
 
     def wait_until_attached(self, link: Any, timeout_s: float) -> None:
-        """Serve this connection alone until the broker has answered the attach."""
+        """Process only this connection until the broker has answered the attach."""
         deadline_s = time.monotonic() + timeout_s
         self.flush()
         while not lib.pn_link_state(link) & lib.PN_REMOTE_ACTIVE:
@@ -123,7 +123,7 @@ class ProtonConnection:
     # ---- messages -----------------------------------------------------------------------------
 
     def send(self, link: Any, message: bytes, tag: bytes) -> Any:
-        """Hand one encoded message to the engine; gives its delivery."""
+        """Pass one encoded message to the engine. Returns its delivery."""
         delivery_tag = ffi.new("pn_delivery_tag_t *")
         kept = ffi.from_buffer(tag)
         delivery_tag.start, delivery_tag.size = kept, len(tag)
@@ -133,7 +133,7 @@ class ProtonConnection:
         return delivery
 
     def take(self, link: Any, delivery: Any) -> bytes:
-        """The whole encoded message of a delivery that is readable and not partial."""
+        """Returns the encoded message of a delivery that is readable and complete."""
         size = lib.pn_delivery_pending(delivery)
         buffer = bytearray(size)
         lib.pn_link_recv(link, ffi.from_buffer(buffer), size)
@@ -147,20 +147,19 @@ class ProtonConnection:
 
     @property
     def has_unsent(self) -> bool:
-        """The socket is full: select for writing, then flush."""
+        """Whether the socket is full: wait until it is writable, then flush."""
         return bool(self._unsent)
 
     def wait(self, timeout_s: float) -> bool:
-        """Until the socket is readable, or takes what is unsent; false if the time ran out."""
+        """Wait until the socket is readable, or writable if there is unsent output. Returns False
+        if the time is over."""
         sockets = select.poll()
         sockets.register(self, select.POLLIN | select.POLLOUT * self.has_unsent)
         return bool(sockets.poll(timeout_s * 1e3))
 
     def receive(self) -> bool:
-        """Hand what the socket holds to the engine; the events wait in the collector.
-
-        Returns whether anything was there.
-        """
+        """Pass the input of the socket to the engine; the events are in the collector. Returns
+        whether there was any input."""
         try:
             count = self.socket.recv_into(_read_view)
         except BlockingIOError:
@@ -181,10 +180,8 @@ class ProtonConnection:
         return True
 
     def flush(self) -> bool:
-        """Write what the engine has to say, as far as the socket takes it.
-
-        Returns whether there was anything to write.
-        """
+        """Write the output of the engine, as much as the socket accepts. Returns whether there was
+        any output."""
         transport = self._transport
         pieces = [self._unsent] if self._unsent else []
         while True:
@@ -213,7 +210,7 @@ class ProtonConnection:
     # ---- rare events --------------------------------------------------------------------------
 
     def check(self, event: Any) -> None:
-        """Raise if this event, one the caller has no use for, says that something went wrong."""
+        """Raises if an event that the caller does not handle reports an error."""
         kind = lib.pn_event_type(event)
         if kind == lib.PN_TRANSPORT_ERROR:
             raise PeerFailed(_text("transport", lib.pn_transport_condition(self._transport)))
@@ -231,11 +228,12 @@ class ProtonConnection:
             raise PeerFailed(_text("connection closed", condition))
 
     def close(self) -> None:
-        """Say close; the peer's own close shows that it has read everything before."""
+        """Send close. The close of the broker then shows that it has read everything before."""
         lib.pn_connection_close(self._connection)
 
     def free(self) -> None:
-        """Drop socket and engine. Every link and delivery of this connection dangles after."""
+        """Free the socket and the engine. The links and deliveries of this connection must not be
+        used after that."""
         self.is_closed = True
         self.socket.close()
         while lib.pn_collector_pop(self.collector):
@@ -256,7 +254,7 @@ def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 def _session_filter(session_id: str | None) -> bytes:
-    """The source's filter map, with the plain string or null most SDKs send."""
+    """Returns the filter map of the source, with a plain string or null, as most SDKs send it."""
     key = b"com.microsoft:session-filter"
     value = b"\x40"
     if session_id is not None:

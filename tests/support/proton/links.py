@@ -1,7 +1,7 @@
-"""The links of a client that waits for its answers: what all do, sending, receiving.
+"""The links of the client that waits for answers: sender and receiver.
 
-Owns credit and what is waited for on each link; the connection owns the bytes. When a link ends,
-whoever waits on it is told why.
+Manages credit and the answers that are waited for on each link; the connection moves the bytes.
+When a link ends, everything that waits on it gets the error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 class Link:
-    """What all links do: attach, detach."""
+    """The common part of all links: attach and detach."""
 
     def __init__(self, client: ProtonClient, handle: Any) -> None:
         self.client = client
@@ -50,18 +50,18 @@ class Link:
                 self.fail(Refused(f"{name}: {description}"))
 
     def fail(self, failure: Exception) -> None:
-        """Nothing more will come of it."""
+        """Raises the error in everything that waits on this link."""
         if not self.attached.done():
             self.attached.set_exception(failure)
 
     async def detach(self) -> None:
-        """End the link and wait until the broker knows."""
+        """Detach the link and wait for the answer."""
         lib.pn_link_close(self.handle)
         await self.client.answer(self._ended, "a detach")
 
 
 class Sender(Link):
-    """Sends, as far as there is credit."""
+    """Sends while there is credit."""
 
     def __init__(self, client: ProtonClient, handle: Any) -> None:
         super().__init__(client, handle)
@@ -78,7 +78,7 @@ class Sender(Link):
         then: Callable[[Outcome], None],
         transaction_id: bytes | None = None,
     ) -> None:
-        """Send without waiting. There must be credit."""
+        """Send without waiting for the outcome. There must be credit."""
         assert self.credit > 0
         self.client.put(self, message, then, transaction_id)
 
@@ -101,7 +101,7 @@ class Sender(Link):
 
 
 class Receiver(Link):
-    """Receives in peek-lock and keeps the credit topped up."""
+    """Receives in peek-lock mode and renews the credit."""
 
     def __init__(self, client: ProtonClient, handle: Any, credit: int) -> None:
         super().__init__(client, handle)
@@ -117,7 +117,8 @@ class Receiver(Link):
         self._arrived.put_nowait(failure)
 
     async def next(self, wait_s: float) -> Arrival | None:
-        """The next message, or None if there is none for so long. Raises when the link ends."""
+        """Returns the next message, or None if none arrives within this time. Raises if the link
+        ends."""
         self._grant()
         if self._arrived.empty():
             try:

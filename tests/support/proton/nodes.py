@@ -1,6 +1,6 @@
-"""What answers requests: the transaction coordinator, and the `$management` node of an entity.
+"""Request nodes: the transaction coordinator, and the `$management` node of an entity.
 
-It builds requests and reads answers; the broker decides what may be asked.
+Builds requests and reads answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Coordinator(Sender):
     """Declares and discharges transactions."""
 
     async def declare(self) -> bytes:
-        """A new transaction's id."""
+        """Declare a transaction. Returns its id."""
         outcome = await self.send(section(VALUE, Described(ULong(DECLARE), [])))
         if outcome.state != DECLARED:
             raise Refused(f"a declare was answered with {outcome}")
@@ -41,7 +41,7 @@ class Coordinator(Sender):
         return transaction_id
 
     async def discharge(self, transaction_id: bytes, *, fail: bool) -> Outcome:
-        """Commit, or roll back."""
+        """Commit or roll back a transaction."""
         request = Described(ULong(DISCHARGE), [transaction_id, fail])
         return await self.send(section(VALUE, request))
 
@@ -58,7 +58,7 @@ class Management:
     async def request(
         self, operation: str, body: Mapping[str, object]
     ) -> tuple[int, dict[str, Any]]:
-        """Ask and wait; gives the status and the body of the answer."""
+        """Send a request and wait. Returns the status and the body of the answer."""
         async with self._turn:
             self._requests += 1
             reply_to = text(lib.pn_link_name(self._receiver.handle))

@@ -49,7 +49,7 @@ def run(text, parameters=None):
 
 
 def _keep(value: object) -> Any:
-    """Wraps a value instead of encoding it, so that a null is told from a removal."""
+    """Wraps a value instead of encoding it, so that null differs from a removal."""
     return (value,)
 
 

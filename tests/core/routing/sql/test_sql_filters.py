@@ -658,7 +658,7 @@ def test_a_long_chain_is_no_deep_tree():
 
 
 def test_a_text_of_the_greatest_length_is_taken_and_a_longer_one_is_not():
-    """The limit is on characters, 1024 unless told otherwise."""
+    """The limit counts characters; the default is 1024."""
     longest = "1=1".ljust(1024)
     assert T is compile_filter(longest)(MESSAGE)
     with pytest.raises(ArgumentError, match="1025 characters long; the limit is 1024"):

@@ -192,7 +192,7 @@ def _refusal(compile_text, text, parameters):
 
 @pytest.mark.parametrize(("position", "found", "expected", "text"), FILTERS)
 def test_a_filter_is_refused(position, found, expected, text):
-    """A text outside the language is refused at the first place where no text could go on."""
+    """The error has the first position at which no valid text could continue."""
     refusal = _refusal(compile_filter, text, {"@text": "red"})
     assert (position, found, expected) == (refusal.position, refusal.found, refusal.expected)
 
@@ -205,7 +205,7 @@ def test_an_action_is_refused(position, found, expected, text):
 
 
 def test_a_refusal_is_an_argument_error_that_says_where():
-    """The client is told line and column, counted from one, and gets the condition for it."""
+    """The error has line and column, counted from one, and the condition."""
     refusal = _refusal(compile_filter, "color = 'red'\n  AND quantity > > 5", {})
     assert (2, 18) == (refusal.line, refusal.column)
     assert "com.microsoft:argument-error" == refusal.condition
@@ -238,7 +238,7 @@ def test_signs_and_functions_nest_within_the_same_bound():
 
 
 def test_an_action_has_so_many_statements_and_no_more():
-    """The limit is on statements, 32 unless told otherwise."""
+    """The limit counts statements; the default is 32."""
     compile_action("SET a = 1;" * 32)
     with pytest.raises(ArgumentError, match="more than 32 statements"):
         compile_action("SET a = 1;" * 33)
@@ -246,7 +246,7 @@ def test_an_action_has_so_many_statements_and_no_more():
 
 
 def test_an_action_has_a_greatest_length():
-    """The limit is on characters, 1024 unless told otherwise."""
+    """The limit counts characters; the default is 1024."""
     compile_action("SET a = 1".ljust(1024))
     with pytest.raises(ArgumentError, match="the limit is 1024"):
         compile_action("SET a = 1".ljust(1025))

@@ -351,8 +351,8 @@ def test_an_idle_client_hears_from_us_within_half_its_timeout():
     assert b"\x00\x00\x00\x08\x02\x00\x00\x00" == engine.take_output()
 
 
-def test_words_between_two_looks_do_not_put_off_the_next_for_a_whole_timeout():
-    """The .NET SDK drops a connection that was silent for its timeout, to the millisecond."""
+def test_input_between_two_ticks_does_not_delay_the_next_heartbeat():
+    """The .NET SDK drops a connection without input for its timeout, to the millisecond."""
     engine, _ = served()
     say(engine, HEADER + frame("open", "c", "h", None, None, UInt(1000)))
     now_ms, next_ms = 10_000, engine.tick(10_000)

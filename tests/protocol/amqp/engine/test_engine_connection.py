@@ -27,8 +27,8 @@ ERROR = WireError("amqp:not-found", "no such queue", {"com.microsoft:tracking-id
 WIRE_ERROR = described(0x1D, "amqp:not-found", "no such queue", {"com.microsoft:tracking-id": "id"})
 
 
-def test_a_session_that_ends_takes_its_links_along():
-    """Only its own, and only those nobody has ended yet."""
+def test_the_links_of_a_session_end_with_it():
+    """Only its own links, and only those that have not ended before."""
     engine, recorder = opened(
         attach_sender("a", 0), attach_receiver("b", 1), attach_sender("refused", 2)
     )
@@ -93,7 +93,7 @@ def test_we_can_close_the_connection_with_an_error():
 
 
 def test_we_can_close_before_the_client_has_opened():
-    """The answer to its open is an open and a close; nobody is told that it opened."""
+    """The broker answers the client's open with an open and a close. `on_open` is not called."""
     engine, recorder = served()
     engine.close(ERROR)
     engine.close(ERROR)

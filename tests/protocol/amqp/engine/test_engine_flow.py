@@ -45,7 +45,8 @@ def test_credit_is_counted_from_what_has_been_sent():
 
 
 def test_a_flow_that_crossed_our_messages_does_not_count_them_twice():
-    """The client's view is older than ours: its credit covers what is under way."""
+    """The client's delivery count is older than the broker's: its credit includes messages in
+    flight."""
     engine, _, link = receiving()
     say(engine, flow(5))
     send(engine, link, 3)

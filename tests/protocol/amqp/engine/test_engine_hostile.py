@@ -69,7 +69,7 @@ def with_outcomes(outcomes: bytes) -> bytes:
     return raw_list(0x12, 7, ATTACH_START + source_list + b"\x00\x53\x29\xc0\x04\x01\xa1\x01q")
 
 
-# Proton believes what stands outside a value, and takes the process with it when it writes it again.
+# Proton does not check the sizes inside a value, and crashes the process when it writes the value again.
 MALFORMED_INSIDE = {
     "an attach with a broken array": with_outcomes(BROKEN_ARRAY),
     "an attach with a broken array of arrays": with_outcomes(b"\xe0\x03\x09\xf0\x01"),
@@ -146,7 +146,7 @@ def test_a_wrong_protocol_header_ends_the_connection(start):
 
 
 def test_a_transfer_before_its_link_is_granted_ends_the_connection():
-    """There is no credit yet, and nobody who could take it."""
+    """There is no credit yet, and no handler for the message."""
     engine, recorder = opened(attach_sender(), handler=Recorder(grants=False))
 
     (close,) = say(engine, transfer(0, b"x"))
@@ -186,7 +186,7 @@ def test_messages_begun_on_links_that_went_do_not_count():
 
 
 def test_a_truncated_stream_keeps_the_engine_waiting():
-    """Whatever is cut off, the engine says nothing more than it did for the whole frames."""
+    """The engine answers only the complete frames."""
     data = transfer(0, b"hello")
     for length in range(len(data)):
         engine, recorder = opened(attach_sender())
@@ -197,7 +197,7 @@ def test_a_truncated_stream_keeps_the_engine_waiting():
 
 
 def test_a_flood_of_links_ends_with_its_session():
-    """Thousands of links, none detached: all are told, all are freed."""
+    """Thousands of links that are not detached: each is reported and freed."""
     count = 3000
     engine, recorder = opened()
     for number in range(count):
@@ -263,8 +263,8 @@ def test_an_engine_and_its_handler_are_freed_without_the_garbage_collector():
 # --- at random ---------------------------------------------------------------------------------------
 
 
-class Moody(Recorder):
-    """Grants, refuses and forgets links at random, and answers late or never."""
+class RandomHandler(Recorder):
+    """A handler that grants, refuses and detaches links at random, and answers late or never."""
 
     def __init__(self, moods: random.Random) -> None:
         super().__init__()
@@ -370,7 +370,7 @@ def anything(choose: random.Random) -> bytes:
 def test_no_stream_of_frames_raises_or_outlives_its_connection(seed):
     """Random frames, some with bytes changed, in random pieces, answered at random."""
     choose = random.Random(seed)
-    handler = Moody(choose)
+    handler = RandomHandler(choose)
     engine, _ = served(handler, max_message_size_bytes=1000, max_frame_size_bytes=4096)
     engine.feed(HEADER + open_frame() + begin_frame() + begin_frame(1))
     engine.take_output()

@@ -171,7 +171,7 @@ def test_an_attach_is_answered_once():
 
 
 def test_the_same_name_may_attach_in_both_directions():
-    """Java names both halves of a request-response pair alike."""
+    """The Java SDK gives both links of a request-response pair the same name."""
     engine, recorder = opened()
 
     answers = say(engine, attach_sender("pair", 0) + attach_receiver("pair", 1))
@@ -206,7 +206,8 @@ def test_a_refused_link_gets_null_ends_then_the_error(attaching):
 
 
 def test_what_a_client_sends_on_a_refused_link_is_dropped():
-    """It could not know better yet; nobody is told, and its detach frees the link."""
+    """The client has not seen the refusal yet. The handler is not called, and its detach frees the
+    link."""
     engine, recorder = opened(handler=withholding())
     say(engine, attach_sender())
     engine.refuse(recorder.links[0], ERROR)
@@ -251,7 +252,7 @@ def test_a_handle_can_be_used_again_after_a_detach():
 
 
 def test_a_client_may_detach_before_its_attach_is_answered():
-    """It gives up waiting: the attach is answered as refused, then the detach."""
+    """The attach is answered as refused, then the detach is answered."""
     engine, recorder = opened(handler=withholding())
     say(engine, attach_receiver())
 
@@ -287,7 +288,8 @@ def test_we_can_end_a_link_that_was_never_answered():
 
 
 def test_detaches_may_cross():
-    """Both sides detach at once: each answers the other's, and nothing is said twice."""
+    """Both sides detach at once: each detach counts as the answer to the other's, and no second one
+    is sent."""
     engine, recorder = opened(attach_receiver())
     engine.detach(recorder.links[0], ERROR)
 
@@ -324,8 +326,8 @@ def test_late_answers_on_a_link_that_is_gone_do_nothing():
 
 
 @pytest.mark.parametrize("ending", [detach(0) + detach(1), frame("end")], ids=["detach", "end"])
-def test_what_is_open_when_links_go_is_not_settled_on_the_wire(ending):
-    """A settlement without an outcome would tell the client that we had judged its messages."""
+def test_open_deliveries_of_a_freed_link_are_not_settled_on_the_wire(ending):
+    """A settlement without an outcome would mean that the broker has processed the messages."""
     engine, recorder = opened(
         attach_sender("to", 0),
         attach_receiver("from", 1),

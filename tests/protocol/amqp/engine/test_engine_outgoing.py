@@ -1,4 +1,4 @@
-"""Messages that the broker sends: what goes out, what comes back, with and without transactions."""
+"""Messages that the broker sends, and their outcomes, with and without transactions."""
 
 from __future__ import annotations
 

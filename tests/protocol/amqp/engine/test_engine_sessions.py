@@ -30,7 +30,8 @@ HUGE = (1 << 32) - 1
 
 
 class Answering(Recorder):
-    """Sends what there is for the credit there is, and gives the rest back to a drain."""
+    """A handler that sends messages while there is credit, and returns the remaining credit when
+    the client drains."""
 
     waiting = 0
 
@@ -147,8 +148,9 @@ def test_a_name_may_be_used_again_after_a_detach():
 SENDS_SECOND = frame("attach", "to", UInt(0), False, UByte(0), UByte(1), *[None] * 4, UInt(0))
 
 
-def test_an_azure_sdk_that_asks_for_mode_second_is_told_first():
-    """The service does so, and the Python SDK waits for us to settle whatever it is told."""
+def test_an_azure_sdk_that_requests_mode_second_gets_first():
+    """The service does the same, and the Python SDK waits for the broker to settle in either
+    mode."""
     engine, _ = served()
     product: dict[Any, object] = {Symbol("product"): "azsdk-python-servicebus"}
     say(engine, HEADER + open_frame(properties=product) + begin_frame())
@@ -161,7 +163,7 @@ def test_an_azure_sdk_that_asks_for_mode_second_is_told_first():
 
 
 def test_a_sender_in_mode_second_settles_before_we_do():
-    """AMQP 1.0 §2.6.12; go-amqp gives up where it is not granted."""
+    """AMQP 1.0 §2.6.12. go-amqp fails if the mode is not granted."""
     engine, recorder = opened()
 
     answer = say(engine, SENDS_SECOND)[0]

@@ -56,7 +56,8 @@ def test_a_client_that_closes_is_not_expected_to_send_more():
 
 
 def test_a_connection_that_failed_stays_failed():
-    """Whatever the client sends afterwards, nothing of it is read; only the loss of the socket follows."""
+    """Nothing that the client sends afterwards is read. Only the loss of the socket changes the
+    state."""
     lifecycle = ConnectionLifecycle(ConnectionState.SASL)
     lifecycle.apply(ConnectionEvent.FAIL)
     lifecycle.apply(ConnectionEvent.CLOSE_RECEIVED)

@@ -206,7 +206,7 @@ def test_the_senders_dispositions_reach_the_deliveries_it_means():
 
 
 def test_a_receivers_dispositions_are_left_alone():
-    """They speak of our own ids, also in a session that is renumbered."""
+    """They contain the broker's own delivery ids, also in a session that is renumbered."""
     engine, recorder = opened(
         attach_sender("to", 0), attach_receiver("from", 1), flow(10, handle=1)
     )
@@ -223,7 +223,8 @@ def test_a_receivers_dispositions_are_left_alone():
 
 @pytest.mark.parametrize("size", [65_536, 65_535, 65_534])
 def test_a_full_frame_takes_a_longer_id(size):
-    """Proton refuses a larger frame than we announced: the id goes ahead in a frame of its own."""
+    """Proton refuses a frame that is larger than announced, so the id is sent before in its own
+    frame."""
     engine, recorder = opened(attach_sender())
     say(engine, transfer(70_000, b"first"))
     start = b"\x00\x53\x14\xc0\x04\x02\x43\x52\x07"

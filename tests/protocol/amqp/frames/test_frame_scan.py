@@ -1,5 +1,5 @@
-"""The frame scan: which transfers hold batches, at every split point, whatever is sent; and our own
-output where Proton's is completed."""
+"""The frame scan: finds batch transfers at every split point and in any input. Also changes to
+Proton's output."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def a_scan() -> FrameScan:
 
 
 def through(scan: FrameScan, chunk: bytes) -> bytes:
-    """What comes of some bytes; nothing but bytes does."""
+    """Returns the output of the scan for these bytes, which must be bytes only."""
     found = b""
     for piece in scan.split(chunk):
         assert isinstance(piece, InputBytes)
@@ -101,7 +101,7 @@ def stream(random_source: random.Random, count: int) -> tuple[bytes, list[tuple[
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_fragments_show_the_same_batches(seed):
-    """However a stream is cut, exactly its batch transfers are told, and every byte comes through."""
+    """However a stream is cut, exactly its batch transfers are found, and no byte is lost."""
     random_source = random.Random(seed)
     data, batches = stream(random_source, 200)
 
@@ -208,7 +208,7 @@ def test_a_session_flow_becomes_a_drained_link_flow():
 
 
 def test_a_flow_of_another_link_is_followed_by_the_flow_of_a_link():
-    """Where the session has a link on which the client sends, Proton's flow speaks of that one."""
+    """If the session has a link on which the client sends, Proton's flow is about that link."""
     before = flow(3, handle=4)
 
     first, answer = frames(with_link_flow(before, 0, LinkFlow(9, 1234, 5)))

@@ -1,4 +1,5 @@
-"""What a connection's end means for its message locks: closed in order they stand, broken off not."""
+"""Message locks after the end of a connection: they stay after a close, and end when the connection
+is lost."""
 
 from __future__ import annotations
 
@@ -67,10 +68,10 @@ def break_the_protocol(client: DotNetClient, _: Receiver) -> None:
         pass
 
 
-def held_by_another(
+def locked_by_another_connection(
     setup: DotNetSetup, client: DotNetClient, *bodies: bytes
 ) -> tuple[str, DotNetClient, Receiver, Received]:
-    """A new queue whose first message is locked through a connection of its own."""
+    """Creates a queue whose first message is locked through another connection."""
     queue = setup.queue()
     send(client, queue, *bodies)
     leaving = setup.client()
@@ -91,11 +92,11 @@ def complete(client: DotNetClient, queue: str, message: Received) -> None:
 
 
 @pytest.mark.parametrize("end", IN_ORDER)
-def test_locks_of_a_closed_connection_stand(
+def test_locks_of_a_closed_connection_stay(
     setup: DotNetSetup, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
 ) -> None:
-    """Nobody else gets the message, and another connection settles it by its token."""
-    queue, leaving, receiver, held = held_by_another(setup, client, b"held", b"free")
+    """No other receiver gets the message, and another connection can settle it by its token."""
+    queue, leaving, receiver, held = locked_by_another_connection(setup, client, b"held", b"free")
     end(leaving, receiver)
     assert [b"free"] == bodies(client.receiver(queue).receive())
     complete(client, queue, held)
@@ -106,7 +107,7 @@ def test_locks_of_a_closed_connection_expire_in_their_time(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
     """And then the delivery counts as failed."""
-    queue, leaving, receiver, held = held_by_another(setup, client, b"held")
+    queue, leaving, receiver, held = locked_by_another_connection(setup, client, b"held")
     close_in_order(leaving, receiver)
     setup.lock_expires()
     (again,) = client.receiver(queue).receive()
@@ -121,7 +122,7 @@ def test_locks_of_a_broken_connection_are_dropped_at_once(
     setup: DotNetSetup, client: DotNetClient, end: Callable[[DotNetClient, Receiver], None]
 ) -> None:
     """Each a failed delivery; the token is worth nothing any more."""
-    queue, leaving, receiver, held = held_by_another(setup, client, b"held")
+    queue, leaving, receiver, held = locked_by_another_connection(setup, client, b"held")
     end(leaving, receiver)
     (again,) = client.receiver(queue).receive()
     assert (b"held", 1) == (again.body, again.delivery_count)
@@ -138,7 +139,7 @@ def test_locks_of_deferred_messages_end_alike(
     stands: bool,
 ) -> None:
     """What was fetched by number was locked through the connection too."""
-    queue, leaving, receiver, held = held_by_another(setup, client, b"held")
+    queue, leaving, receiver, held = locked_by_another_connection(setup, client, b"held")
     receiver.settle(held, DEFERRED)
     number = Long(held.annotations["x-opt-sequence-number"])
     fetch = {"sequence-numbers": Array(ArrayCode.LONG, [number]), "receiver-settle-mode": UInt(1)}

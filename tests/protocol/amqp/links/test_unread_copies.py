@@ -43,13 +43,13 @@ def attach_browser(name: str, handle: int, address: str) -> bytes:
 
 
 def copies_seen(client: MemoryClient, *data: bytes) -> int:
-    """How many the client is shown after it has said this."""
+    """Returns how many copies the client gets after it has sent these frames."""
     frames = client.say_and_read_all(*data)
     return sum(frame.name == "transfer" for frame in frames)
 
 
 def test_a_socket_that_takes_no_more_holds_copies_back(broker: MemoryBroker, client: MemoryClient):
-    """However much credit there is. Three browsers that nobody read from took 2.1 GB."""
+    """Regardless of the credit. Three browsing clients that did not read took 2.1 GB."""
     assert client.attach(attach_browser, "orders") is None
     client.connection.pause()
     before = broker.commands[Peek]

@@ -107,7 +107,8 @@ def test_what_was_rolled_back_can_be_completed_again_and_only_once(
 def test_transaction_of_another_connection_is_not_left_out(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    """A second client in a scope sends under an id of the first: never at once and for good."""
+    """A second client in a scope sends with a transaction id of the first client. The message must
+    not be stored outside the transaction."""
     queue = setup.queue()
     transaction_id = Controller(client, client.begin()).declare()
     with setup.client() as other:

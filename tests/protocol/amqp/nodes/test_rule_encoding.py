@@ -109,7 +109,7 @@ FINER_TICKS = 638_397_614_451_234_567
     ],
 )
 def test_a_value_keeps_its_precision(value: object, shown: object) -> None:
-    """It comes back from the store, and from a client that sends it, as it was."""
+    """The store, and a client that sends the value again, return the same value."""
     rule = RuleDefinition("r", CorrelationFilter(properties={"p": value}))
     stored: Any = definition_from_json(definition_to_json(SubscriptionDefinition(rules=(rule,))))
     found: Any = decode(encode(described(stored.rules[0])))[0]

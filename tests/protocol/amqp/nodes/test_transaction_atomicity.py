@@ -69,7 +69,7 @@ def delete(setup: DotNetSetup, queue: str) -> None:
 
 
 def pipeline_settlement(receiver: Receiver, one: Received, work: Work, *, settled: bool) -> None:
-    """A settlement that nobody waits for."""
+    """Sends a settlement without waiting for the answer."""
     state = transactional(work.id, ACCEPTED)
     fields = [True, UInt(int(one.transfer[1])), None, settled, state, BATCHABLE]
     receiver.client.write(frame("disposition", *fields, channel=receiver.link.channel))
@@ -78,7 +78,7 @@ def pipeline_settlement(receiver: Receiver, one: Received, work: Work, *, settle
 def pipeline_send(
     sender: Sender, payload: bytes, work: Work, *, settled: bool, message_format: int = 0
 ) -> None:
-    """A send whose outcome nobody waits for."""
+    """Sends a message without waiting for the outcome."""
     delivery_id = sender.client.next_delivery_id(sender.link.channel)
     fields = [UInt(sender.link.handle), UInt(delivery_id), struct.pack("<I", delivery_id + 1)]
     rest = [UInt(message_format), settled, False, None, transactional(work.id)]

@@ -94,7 +94,7 @@ def test_after_a_rollback_the_delivery_is_settled_on_its_link(
 def test_after_a_rollback_a_second_transaction_completes_it(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    """For good: once the lock has run out, nothing comes again."""
+    """After the lock has expired, the message is not delivered again."""
     queue, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     for fail in (True, False):
@@ -137,7 +137,7 @@ def test_a_client_may_settle_after_the_provisional_answer(
 def test_a_settled_disposition_takes_part(
     setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
-    """Rolled back, the message is there again at once: its receiver has let go of it."""
+    """After a rollback the message is available at once, because its receiver has settled it."""
     queue, receiver, received = setup.locked_message(client, b"in")
     controller = Controller(client, client.begin())
     transaction_id = controller.declare()
@@ -197,7 +197,7 @@ def test_a_discharge_of_an_unknown_transaction_is_rejected(client: DotNetClient)
 def test_a_transaction_is_unknown_on_another_connection(
     setup: DotNetSetup, client: DotNetClient
 ) -> None:
-    """And what was refused there does not harm it."""
+    """The refused operation does not change the transaction."""
     queue = setup.queue()
     send(client, queue, b"in")
     controller = Controller(client, client.begin())
@@ -252,7 +252,7 @@ def test_operations_of_a_transaction_stay_in_one_partition(
 def test_a_client_may_settle_after_the_discharge_too(
     setup: DotNetSetup, client: DotNetClient, fail: bool
 ) -> None:
-    """It had sent the discharge before it had the provisional answer: no error, and no harm."""
+    """The client sent the discharge before it got the provisional answer. There is no error."""
     queue = setup.queue()
     send(client, queue, b"in", b"next")
     receiver = client.receiver(queue)
