@@ -188,6 +188,7 @@ class MessageRequests:
         if chosen:
             queue.delivery.touch_for(chosen)
             queue.delete(chosen, turn)
+            queue.discard_ready(chosen)
             turn.count(queue.counts, Outcome.DELETED, len(chosen))
         return len(chosen)
 

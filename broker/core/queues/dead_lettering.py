@@ -101,6 +101,7 @@ def expire(queue: Queue, messages: Sequence[Message], turn: Turn) -> None:
         dead_letter(queue, messages, "TTLExpiredException", description, turn, cause)
     else:
         queue.delete(messages, turn)
+    queue.discard_ready(messages)
 
 
 def _message_id(queue: Queue, message: Message) -> str | None:

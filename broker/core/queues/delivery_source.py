@@ -45,6 +45,9 @@ class DeliverySource(Protocol):
     def put_back(self, messages: Iterable[Message]) -> None:
         """Messages that were taken for delivery are ready again, each at its old place."""
 
+    def discard_ready(self, messages: Sequence[Message]) -> None:
+        """Ready messages have left the queue without being taken for delivery."""
+
     def touch_for(self, messages: Iterable[Message]) -> None:
         """Dispatch at the end of this turn where these messages are: an obstacle may be gone."""
 

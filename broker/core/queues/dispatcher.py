@@ -74,6 +74,10 @@ class Dispatcher:
     def leave(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.leave`."""
 
+    def discard_ready(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.discard_ready`."""
+        self.ready.discard(len(messages))
+
     def touch_for(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.touch_for`."""
         del messages

@@ -449,6 +449,14 @@ class Queue:
         unreferenced = self.context.payloads.release(messages)
         turn.records.append(MessagesDeleted([message.id for message in messages], unreferenced))
 
+    def discard_ready(self, messages: Sequence[Message]) -> None:
+        """Messages that were ready have left the queue. The list of ready messages may still refer
+        to them until a receiver comes, so their bodies are dropped here."""
+        for message in messages:
+            message.body = None
+            message.annotations = b""
+        self.delivery.discard_ready(messages)
+
     def close(self, turn: Turn) -> None:
         """The entity is deleted. Delete all messages, in parts if there are many: no client can
         reach them."""
@@ -466,6 +474,7 @@ class Queue:
         messages = list(islice(self.index.walk(), count))
         self.locks.end([message.lock_token for message in messages if message.lock_token])
         self.delete(messages, turn)
+        self.discard_ready(messages)
         return bool(self.count)
 
     def remove(self, messages: Sequence[Message]) -> None:

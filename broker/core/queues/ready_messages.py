@@ -7,7 +7,7 @@ Also decides which bodies are read from the store ahead of delivery.
 from __future__ import annotations
 
 from bisect import bisect_left
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
@@ -24,13 +24,15 @@ READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
 _GONE = Message(b"")
 """Replaces a message that was taken. It is in no queue, so it is skipped."""
 _COMPACT_FROM = 4_096
+_DISCARD_FROM = 1_024
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class ReadyMessages:
     """A list with a moving start for new messages, and a heap for messages that were put back.
 
-    A message that leaves its queue is not removed from here. It has no queue then, and is skipped.
+    A message that leaves its queue is not removed from here at once. It has no queue then, and is
+    skipped. `discard` removes such messages when they are many.
     """
 
     __slots__ = (
@@ -38,6 +40,7 @@ class ReadyMessages:
         "_fresh",
         "_head",
         "_in_packed",
+        "_left_count",
         "_read_ahead_to",
         "_returned",
         "blocked",
@@ -56,6 +59,9 @@ class ReadyMessages:
         self._ahead_bytes = 0
         """The size of the messages up to that position. Some of them may have left."""
         self._returned: list[tuple[int, Message]] = []
+        self._left_count = 0
+        """How many messages have left their queue from here since they were last removed. Some of
+        them may have been skipped since."""
         self.blocked = False
         """Whether the last `take` ended at a message whose body is not in memory."""
 
@@ -88,6 +94,24 @@ class ReadyMessages:
         returned = self._returned
         for message in messages:
             heappush(returned, (message.sequence_number, message))
+
+    def discard(self, count: int) -> None:
+        """So many messages have left their queue without being taken. If nobody receives, nothing
+        skips them, so they are removed when they are half of all."""
+        self._left_count += count
+        places = len(self._fresh) - self._head + len(self._returned)
+        if self._left_count < _DISCARD_FROM or self._left_count * 2 < places:
+            return
+        self._left_count = 0
+        self._returned = [one for one in self._returned if one[1].queue is not None]
+        heapify(self._returned)
+        ahead = self._fresh[self._head : self._read_ahead_to]
+        ahead = [message for message in ahead if message.queue is not None]
+        behind = self._fresh[max(self._head, self._read_ahead_to) :]
+        self._fresh = ahead + [message for message in behind if message.queue is not None]
+        self._head = 0
+        self._read_ahead_to = len(ahead)
+        self._ahead_bytes = sum([message.size for message in ahead])
 
     def take(self, count: int, max_bytes: int) -> list[Message]:
         """Remove and return the next messages, up to a number and size, or up to a message without

@@ -7,7 +7,7 @@ only in case name the same session, which has the id that was used first.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.counting import Outcome
@@ -175,6 +175,16 @@ class Sessions:
             self._available.clear()
             sessions = self._by_id.values()
             dispatcher.put_back([m for session in sessions for m in session.ready.take_all()])
+
+    def discard_ready(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.discard_ready`."""
+        if self._is_forwarding:
+            self._queue.dispatcher.discard_ready(messages)
+            return
+        for session_id, count in Counter([message.session_id for message in messages]).items():
+            session = self._by_id.get(session_id)
+            if session is not None:
+                session.ready.discard(count)
 
     def touch_for(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.touch_for`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.contract.commands import Detach, GetEntity, Peek, Settle
+from broker.core.contract.commands import AttachSender, Detach, GetEntity, Peek, Settle
 from broker.core.contract.settlement_values import ABANDON, COMPLETE, DEAD_LETTER
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (
@@ -14,6 +14,7 @@ from tests.support.core_dialogue import (
     CoreDialogue,
     Deliver,
     R,
+    S,
     Settled,
     attach_receiver,
     credit,
@@ -112,3 +113,23 @@ def test_expiry_is_forgotten_with_the_message():
     dialogue.run(send(message("a", time_to_live_ms=10**9)), credit(1))
     dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
     assert dialogue.namespace.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize("session", [None, "a"])
+@pytest.mark.parametrize("dead_letters", [False, True])
+def test_nothing_is_kept_of_expired_messages_if_nobody_receives(dead_letters, session):
+    """No receiver ever skips them in the list of ready messages."""
+    definition = QueueDefinition(
+        requires_session=session is not None, dead_lettering_on_expiration=dead_letters
+    )
+    dialogue = CoreDialogue(definition, attach=False)
+    dialogue.run(AttachSender(S, "q"), send(message("stays", session=session)))
+    queue = dialogue.namespace._directory.queue("q")
+    for _ in range(6):
+        expiring = [message("x", time_to_live_ms=1, session=session) for _ in range(600)]
+        dialogue.serve(send(*expiring))
+        dialogue.serve(Advance(1))
+    assert 1 == queue.count
+    ready = queue.dispatcher.ready if session is None else queue.sessions.get("a").ready
+    assert len(ready) < 2_000
+    assert 1 == len([one for one in ready._fresh if one.body is not None])

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from broker.core.contract.message import Message
-from broker.core.queues.ready_messages import READ_AHEAD_MAX_BYTES, ReadyMessages
+from broker.core.queues.ready_messages import (
+    READ_AHEAD_MAX_BYTES,
+    READ_AHEAD_MESSAGES,
+    ReadyMessages,
+)
 
 if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
@@ -61,3 +65,37 @@ def test_no_more_bytes_are_read_ahead_than_wait_to_be_delivered():
         message.body = b"body"
     assert messages[:2] == ready.take(2, 100 * size)
     assert messages[4:6] == ready.to_read_ahead()
+
+
+def test_messages_that_have_left_are_removed_though_nobody_receives():
+    """Otherwise a queue without receivers whose messages expire would grow forever."""
+    ready = ReadyMessages()
+    numbers = iter(range(1, 100_000))
+    for _ in range(20):
+        messages = [waiting(next(numbers)) for _ in range(1_000)]
+        ready.add(messages)
+        for message in messages:
+            message.queue = None
+        ready.discard(len(messages))
+    assert len(ready) < 3_000
+
+
+def test_the_others_stay_in_order_when_messages_are_removed():
+    """Whether they were given back, or their bodies are read, or nothing has happened to them."""
+    messages = [waiting(number, paged=number > 3_000) for number in range(1, 9_001)]
+    ready = ReadyMessages()
+    ready.add(messages)
+    taken = ready.take(1_000, 1 << 30)
+    ready.put_back(reversed(taken))
+    read = ready.to_read_ahead()
+    assert messages[3_000 : 1_000 + READ_AHEAD_MESSAGES] == read
+    left = [message for message in messages if message.sequence_number % 4]
+    for message in left:
+        message.queue = None
+    ready.discard(len(left))
+    stayed = messages[3::4]
+    assert len(stayed) == len(ready)
+    for message in stayed:
+        message.body = b"body"
+    assert [] == [message for message in ready.to_read_ahead() if message in read]
+    assert stayed == ready.take(9_000, 1 << 30)
