@@ -221,6 +221,9 @@ class _QueueRows(Generic[Row]):
         self._packed.append(packed)
         if not isinstance(rows[0], MessageRow):
             self._packed_bytes += sum([row.size for row in rows])
+            self.last_enqueue_sequence_number = max(
+                self.last_enqueue_sequence_number, rows[-1].sequence_number
+            )
             return
         for row in rows:
             self._packed_bytes += row.size

@@ -149,3 +149,14 @@ def test_copies_are_packed_and_share_their_bodies_after_a_restart():
     received = later.receive(credit(COUNT + 1))
     assert [*SENT, "last"] == texts(received)
     assert list(range(1, COUNT + 2)) == [one.enqueue_sequence_number for one in received]
+
+
+def test_a_topic_continues_its_numbers_after_packed_copies():
+    """The copies of its only subscription may look like messages that were sent there."""
+    topic = {"t": TopicDefinition(), "t/subscriptions/s": SubscriptionDefinition()}
+    before = CoreDialogue(entities=topic, attach=False)
+    before.run(AttachSender(S, "t"))
+    before.serve(send(*SENT[: COUNT - 1]))  # the last block is full
+    later = restarted(before)
+    assert packed_count(later, "t/subscriptions/s") > 0
+    assert COUNT - 1 == queue_of(later, "t").last_sequence_number
