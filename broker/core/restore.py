@@ -221,9 +221,8 @@ class _QueueRows(Generic[Row]):
         self._packed.append(packed)
         if not isinstance(rows[0], MessageRow):
             self._packed_bytes += sum([row.size for row in rows])
-            self.last_enqueue_sequence_number = max(
-                self.last_enqueue_sequence_number, rows[-1].sequence_number
-            )
+            last_number = packed.sequence_number + packed.count - 1
+            self.last_enqueue_sequence_number = max(self.last_enqueue_sequence_number, last_number)
             return
         for row in rows:
             self._packed_bytes += row.size

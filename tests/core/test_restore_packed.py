@@ -153,8 +153,10 @@ def test_copies_are_packed_and_share_their_bodies_after_a_restart():
 
 def test_a_topic_continues_its_numbers_after_packed_copies():
     """The copies of its only subscription may look like messages that were sent there."""
-    topic = {"t": TopicDefinition(), "t/subscriptions/s": SubscriptionDefinition()}
-    before = CoreDialogue(entities=topic, attach=False)
+    before = CoreDialogue(
+        entities={"t": TopicDefinition(), "t/subscriptions/s": SubscriptionDefinition()},
+        attach=False,
+    )
     before.run(AttachSender(S, "t"))
     before.serve(send(*SENT[: COUNT - 1]))  # the last block is full
     later = restarted(before)

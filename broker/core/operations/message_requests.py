@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from broker.core.contract.commands import DeleteMessages
 from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import (
     ArgumentOutOfRange,
@@ -168,7 +169,7 @@ class MessageRequests:
         assert holder is not None
         return holder
 
-    def delete_messages(self, command: ask.DeleteMessages, now_ms: int, turn: Turn) -> int:
+    def delete_messages(self, command: DeleteMessages, now_ms: int, turn: Turn) -> int:
         """Delete the oldest unlocked messages. Returns their number."""
         entity, queue = self._receivable(command.path, now_ms)
         entity.check_receiving()
@@ -215,12 +216,15 @@ def _as_now(messages: Iterable[Message]) -> list[Message]:
     return shown
 
 
-def _walk(queue: Queue, command: ask.Peek | ask.DeleteMessages) -> Iterator[Message]:
+def _walk(queue: Queue, command: ask.Peek | DeleteMessages) -> Iterator[Message]:
     """Returns the messages of a queue, or of one of its sessions, in order."""
-    from_number = getattr(command, "from_sequence_number", 0)
-    if command.session_id is None:
-        return queue.index.walk(from_number)
-    return queue.delivery.walk_session(command.session_id, from_number)
+    if command.session_id is not None:
+        from_number = getattr(command, "from_sequence_number", 0)
+        return queue.delivery.walk_session(command.session_id, from_number)
+    if isinstance(command, DeleteMessages):
+        before_ms = command.before_ms
+        return queue.index.walk(skips=lambda packed: packed.enqueued_time_ms >= before_ms)
+    return queue.index.walk(command.from_sequence_number)
 
 
 def _is_of(message: Message, key: str) -> bool:

@@ -114,7 +114,8 @@ class Dispatcher:
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
         """See `DeliverySource.walk_session`."""
         key = session_key(session_id)
-        for message in self.queue.index.walk(from_number):
+        # No packed message has a session id.
+        for message in self.queue.index.walk(from_number, lambda _: True):
             if message.session_id is not None and session_key(message.session_id) == key:
                 yield message
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.queues.packed_messages import PackedMessages
@@ -96,12 +96,20 @@ class MessageIndex:
         keys = self._keys
         del keys[bisect_left(keys, key)]
 
-    def walk(self, from_number: int = 0) -> Iterator[Message]:
-        """Returns all messages from a number on, in order. The queue must not change meanwhile."""
+    def walk(
+        self, from_number: int = 0, skips: Callable[[PackedMessages], bool] | None = None
+    ) -> Iterator[Message]:
+        """Returns all messages from a number on, in order. The queue must not change meanwhile.
+
+        Packed blocks for which `skips` is true are left out and stay packed. Otherwise a search that
+        finds nothing would unpack the whole queue.
+        """
         keys = self._keys
         first_key = from_number >> self.block_bits
         for position in range(bisect_left(keys, first_key), len(keys)):
             key = keys[position]
+            if skips is not None and key in self.packed and skips(self.packed[key]):
+                continue
             block = self._unpacked(key)
             assert block is not None
             if key == first_key:

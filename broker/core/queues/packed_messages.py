@@ -46,7 +46,15 @@ class PackedMessages:
     `ReadyMessages` has it at the place of each of its messages, as a message without a body.
     """
 
-    __slots__ = ("_changes", "_columns", "count", "expires_at_ms", "queue", "sequence_number")
+    __slots__ = (
+        "_changes",
+        "_columns",
+        "count",
+        "enqueued_time_ms",
+        "expires_at_ms",
+        "queue",
+        "sequence_number",
+    )
 
     body = None
 
@@ -56,6 +64,7 @@ class PackedMessages:
         sequence_number: int,
         count: int,
         columns: bytes,
+        enqueued_time_ms: int,
         expires_at_ms: int,
         changes: MessageChanges | None,
     ) -> None:
@@ -63,6 +72,8 @@ class PackedMessages:
         self.sequence_number = sequence_number
         """The number of the first message."""
         self.count = count
+        self.enqueued_time_ms = enqueued_time_ms
+        """The earliest."""
         self.expires_at_ms = expires_at_ms
         """The earliest; 0 for never."""
         self._columns = columns
@@ -165,10 +176,10 @@ def _packed(
     columns: list[tuple[int, ...]],
     changes: MessageChanges | None,
 ) -> PackedMessages | None:
+    times = columns[_FIELDS.index("enqueued_time_ms")]
     expiry = columns[-1]
     earliest_ms = min(expiry)
     if earliest_ms or max(expiry):
-        times = columns[_FIELDS.index("enqueued_time_ms")]
         lives = [until and until - since for until, since in zip(expiry, times, strict=True)]
         if earliest_ms == 0 or min(lives) <= 0:
             return None  # few: most queues limit the time of all or of none
@@ -180,4 +191,6 @@ def _packed(
             return None
         parts.append(part)
     count = len(columns[0])
-    return PackedMessages(queue, sequence_number, count, b"".join(parts), earliest_ms, changes)
+    return PackedMessages(
+        queue, sequence_number, count, b"".join(parts), min(times), earliest_ms, changes
+    )

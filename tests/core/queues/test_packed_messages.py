@@ -324,3 +324,34 @@ def test_one_turn_packs_few_of_the_blocks_that_a_message_to_a_topic_fills(monkey
         packed.append(sum(packed_count(dialogue, path) for path in paths) // BLOCK_SIZE)
     first = packed.index(2)
     assert [2, 4, 6, 8, 10, 10] == packed[first : first + 6]
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        (DeleteMessages(CLIENT, "d", "q", 10, 1), 0),
+        (DeleteMessages(CLIENT, "d", "q", 10, 1 << 60, session_id="a"), 0),
+        (Peek(CLIENT, "p", "q", 0, 10, session_id="a"), []),
+    ],
+)
+def test_a_search_that_finds_nothing_unpacks_nothing(search, found):
+    """Otherwise one request would take seconds in a long queue, and the memory of all its messages."""
+    dialogue = new_dialogue()
+    dialogue.serve(send(*SENT))
+    packed = packed_count(dialogue)
+    assert packed > 0
+    assert found == dialogue.ask(search)
+    assert packed == packed_count(dialogue)
+
+
+def test_packed_messages_enqueued_before_a_time_are_deleted():
+    """Also if only some messages of a block are older."""
+    dialogue = new_dialogue()
+    for text in SENT:
+        dialogue.serve(send(text), Advance(1))
+    assert packed_count(dialogue) > 0
+    before_ms = dialogue.now_ms - BLOCK_SIZE - 5
+    assert COUNT - BLOCK_SIZE - 5 == dialogue.ask(
+        DeleteMessages(CLIENT, "d", "q", COUNT, before_ms)
+    )
+    assert SENT[-BLOCK_SIZE - 5 :] == texts(dialogue.receive(credit(COUNT)))
