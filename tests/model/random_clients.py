@@ -162,7 +162,9 @@ class Clients:
             case tell.Deliver():
                 path = known.receivers[client]
                 known.got[client] += len(effect.messages)
-                for message, token in zip(effect.messages, effect.tokens, strict=True):
+                for message, token in zip(
+                    tell.messages_as_delivered(effect), effect.tokens, strict=True
+                ):
                     self._take(path, message, token)
             case tell.Reply():
                 self._answered(effect)
