@@ -28,7 +28,7 @@ class Durable(LinkOption):
 def test_browser_sees_everything_and_leaves_it_there(
     live: Live, settle_mode: list[LinkOption]
 ) -> None:
-    """It locks nothing, takes nothing and counts nothing, whatever it says of what it saw."""
+    """A browser locks, removes and counts nothing, with any outcome that it sends."""
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, *[str(number) for number in range(120)])
@@ -47,7 +47,7 @@ def test_browser_sees_everything_and_leaves_it_there(
 
 
 def test_browser_sees_what_came_meanwhile_when_it_looks_again(live: Live) -> None:
-    """It goes on where it stopped."""
+    """It continues after the last message that it has seen."""
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a")
@@ -59,7 +59,8 @@ def test_browser_sees_what_came_meanwhile_when_it_looks_again(live: Live) -> Non
 
 
 def test_durable_subscriber_gets_messages_not_copies(live: Live) -> None:
-    """JMS asks for copies there, but of the topic's messages, not of the subscription's."""
+    """JMS sets the distribution mode `copy` there, which means copies of the topic's messages, not
+    of the subscription's."""
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a")

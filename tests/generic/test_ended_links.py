@@ -1,4 +1,4 @@
-"""What a receiver learns when the broker ends its link."""
+"""The errors that a receiver gets when the broker detaches its link."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TIMEOUT_S = 10
 
 
 def test_deliveries_of_a_lost_session_are_refused_before_its_link_ends(live: Live) -> None:
-    """Whoever is settling one at that moment gets an answer: SDKs go on waiting for it even when
-    the link is gone."""
+    """A client that is settling one gets an answer: SDKs wait for it even after the link is
+    detached."""
     queue = live.queue(RequiresSession=True, LockDuration="PT30S")
     send(live, queue, "slow", session_id="s")
     connection = BlockingConnection(f"127.0.0.1:{live.process.amqp_port}", timeout=TIMEOUT_S)

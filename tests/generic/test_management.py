@@ -1,4 +1,4 @@
-"""`$management` asked by a generic client: every request has an answer, whatever it says."""
+"""`$management` requests of a generic client: every request is answered."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def session_node(live: Live) -> Iterator[Node]:
 def test_an_odd_request_gets_a_clear_status(
     session_node: Node, operation: str, body: object, expected: tuple[int, str | None]
 ) -> None:
-    """Never silence: a client would wait until it gives up."""
+    """Without an answer a client would wait until its timeout."""
     assert expected == session_node.ask(operation, body)[0]
 
 
@@ -134,11 +134,9 @@ def test_deleting_includes_the_millisecond_of_the_given_time(live: Live) -> None
 def test_peek_can_omit_the_body(
     live: Live, body: object, size: int, with_annotations: bool
 ) -> None:
-    """All else is shown, and the message keeps its body.
-
-    How large it is stands in the delivery annotations, which a peeked message always has: the
-    JavaScript SDK's tests read them without asking.
-    """
+    """Everything else is shown, and the message keeps its body. The size of the body is in the
+    delivery annotations, which a peeked message always has: the JavaScript SDK's tests read them
+    without a check."""
     queue = live.queue()
     node = Node(live, queue)
     sent = Message(body=body, id="m1", subject="s", properties={"p": 1}, inferred=True)

@@ -79,7 +79,7 @@ def is_empty(conn: BlockingConnection, queue: str) -> bool:
 
 @pytest.mark.parametrize("mode", [None, SettlesSecond()], ids=["first", "second"])
 def test_accepted_completes(live: Live, mode: LinkOption | None) -> None:
-    """An accepted message is gone, whichever end settles first."""
+    """An accepted message is deleted, regardless of which side settles first."""
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a", "b")
@@ -155,7 +155,7 @@ def test_presettled_sends_are_stored(live: Live) -> None:
 
 
 def test_presettled_receiver_takes_for_good(live: Live) -> None:
-    """A receiver that asks for settled deliveries receives and deletes."""
+    """A receiver that requests settled deliveries receives and deletes."""
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a", "b")
@@ -166,7 +166,7 @@ def test_presettled_receiver_takes_for_good(live: Live) -> None:
 
 
 def test_lost_connection_gives_its_locks_back_and_counts(live: Live) -> None:
-    """A consumer that dies with a message in its hands has failed to deliver it."""
+    """A lost connection counts as a failed delivery of the messages that it has locked."""
     queue = live.queue()
     with connection(live) as conn:
         send(conn, queue, "a")
@@ -201,7 +201,7 @@ def test_closed_connection_leaves_its_locks_standing(live: Live) -> None:
 
 
 def test_undecodable_message_is_rejected(live: Live) -> None:
-    """Bytes that are no message are refused, and the link goes on."""
+    """Bytes that are not a message are rejected, and the link stays attached."""
     queue = live.queue()
     with connection(live) as conn:
         sender = conn.create_sender(queue)

@@ -1,4 +1,4 @@
-"""Raw HTTP for tests: whatever bytes, paths and headers a test wants to send."""
+"""A raw HTTP client for tests: sends any bytes, paths and headers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def request(
     body: bytes | str | Iterable[bytes] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Answer:
-    """One request on a connection of its own; an iterable body goes out in chunks."""
+    """Sends one request on a new connection. An iterable body is sent in chunks."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         content = body.encode() if isinstance(body, str) else body

@@ -184,7 +184,7 @@ class Asker:
 
 
 class Echo:
-    """Stands in for an AMQP connection: says back what it hears, until it hears `close`."""
+    """Replaces an AMQP connection: sends back what it receives, until it receives `close`."""
 
     def __init__(self, wire: asyncio.Transport) -> None:
         self.wire = wire

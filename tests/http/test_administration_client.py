@@ -314,7 +314,7 @@ def test_updating_what_is_missing_is_not_found(admin):
 
 
 def test_creating_twice_is_a_conflict(admin):
-    """Names are taken once, whatever their case and kind."""
+    """A name can be used once, in any case and for any kind."""
     admin.create_queue("Taken")
     admin.create_topic("taken-topic")
     admin.create_subscription("taken-topic", "sub")
@@ -535,7 +535,8 @@ def test_older_api_versions_work(harness: HttpHarness, authority_file: Path, ver
 
 
 def test_a_refused_token_is_an_authentication_error(admin, harness: HttpHarness):
-    """401 before anything is looked at; the path and the claim are told to whoever decides."""
+    """The answer is 401 before anything else is read. The function that authorizes gets the path
+    and the claim."""
     harness.refuse_token = True
     try:
         with pytest.raises(ClientAuthenticationError, match="InvalidSignature"):

@@ -39,7 +39,7 @@ def get(harness: HttpHarness):
 
 
 def detail(answer: Answer) -> str:
-    """The sentence of an error body, after a look at the rest of it."""
+    """Returns the sentence of an error body, and checks the rest of the body."""
     error = answer.xml
     assert "Error" == error.tag
     assert str(answer.status) == error.findtext("Code")
@@ -88,7 +88,8 @@ def test_addresses_hold_names_as_they_are_where_they_can(put, get):
 
 
 def test_addresses_are_absolute_and_start_with_the_host_the_client_used(put, get):
-    """JavaScript takes names from the id, with capital keywords, whatever the request's case."""
+    """The JavaScript SDK reads names from the id, in which keywords are capitalized regardless of
+    the request."""
     put("/href", TOPIC)
     put("/href/subscriptions/s", SUBSCRIPTION)
     answer = get("/href/subscriptions/s/rules/$default?api-version=2021-05", Host="broker:5300")
@@ -331,7 +332,7 @@ def test_what_topics_count_is_newer_than_2021(put):
     ],
 )
 def test_what_cannot_change_is_refused_in_the_services_words(put, path, kind, name, sentence):
-    """Tests of the Go SDK compare them; no name of ours is among them."""
+    """Tests of the Go SDK compare the sentences, which contain no names of the broker."""
     put("/fixed", queue_entry())
     put("/fixed-topic", TOPIC)
     put("/fixed-topic/Subscriptions/s", SUBSCRIPTION)
@@ -584,7 +585,7 @@ XML_PIECES = st.sampled_from(
     body=st.one_of(st.binary(max_size=200), st.lists(XML_PIECES).map(lambda p: "".join(p).encode()))
 )
 def test_no_body_makes_the_broker_fail(harness: HttpHarness, body: bytes):
-    """Whatever is sent, the answer is a success or a refusal with a sentence."""
+    """Any body is answered with success, or with a refusal and its sentence."""
     answer = request(harness.port, "PUT", "/anything", body)
     assert answer.status in {201, 400, 409}
     ET.fromstring(answer.body)
@@ -609,7 +610,7 @@ PATH_PIECES = st.sampled_from(
 @example(path="//", method="GET")
 @example(path="%00/subscriptions/%ff", method="DELETE")
 def test_no_path_makes_the_broker_fail(harness: HttpHarness, path: str, method: str):
-    """Whatever is named, there is an answer, and it is not a failure of ours."""
+    """Any path is answered, and never with status 500."""
     answer = request(harness.port, method, "/x/" + path, queue_entry() if method == "PUT" else None)
     assert answer.status < 500
 

@@ -31,7 +31,7 @@ BATCH = {"Content-Type": "application/vnd.microsoft.servicebus.json"}
 
 
 class QueueUnderTest:
-    """A queue of its own for one test, and what a REST client does with it."""
+    """A queue for one test, and the operations of a REST client on it."""
 
     def __init__(self, harness: HttpHarness, name: str) -> None:
         self.harness = harness
@@ -137,7 +137,8 @@ def test_a_message_sent_is_received_and_deleted(queue):
 
 
 def test_a_locked_message_is_completed_at_its_location(queue):
-    """201 with an absolute Location; nobody else gets it; DELETE there completes it, once."""
+    """The answer is 201 with an absolute Location. No other client gets the message. DELETE there
+    completes it, once."""
     queue.send(b"once", {"BrokerProperties": '{"MessageId": "id-1"}'})
     locked = queue.lock()
     assert (201, b"once") == (locked.status, locked.body)
@@ -382,7 +383,7 @@ def test_what_a_header_cannot_say_is_left_out(queue):
     ],
 )
 def test_what_an_amqp_client_sent_can_be_read(sections, body):
-    """Bytes as they are, text as UTF-8, the rest as JSON."""
+    """Bytes as they are, text as UTF-8, other values as JSON."""
     data = b"".join(encode(Described(ULong(code), value)) for code, value in sections)
     assert body == rest_messages.write(read_message(data), None, 0).body
 

@@ -1,4 +1,4 @@
-"""What an entity's description tells about what it holds."""
+"""The runtime values in the description of an entity."""
 
 from __future__ import annotations
 

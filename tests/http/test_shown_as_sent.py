@@ -1,4 +1,4 @@
-"""What a client sent comes back as it was sent: addresses, durations, times and keys."""
+"""Addresses, durations, times and keys are returned as a client sent them."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_precision_outlives_a_restart():
 
 
 def test_an_entity_never_used_was_never_accessed(client):
-    """A subscription shows when it was created, as the service does; a topic is used by whoever
-    subscribes to it."""
+    """A subscription shows when it was created, as in the service. Creating a subscription counts
+    as a use of its topic."""
     client.put("q")
     client.put("t")
     assert NEVER == value(client.get("q"), "AccessedAt") == value(client.get("t"), "AccessedAt")

@@ -63,7 +63,7 @@ async def test_the_broker_can_close_after_its_last_words(harness, session):
 
 
 async def test_the_broker_can_hang_up(harness, session):
-    """After `abort` nothing more comes, and the connection hears that it is lost."""
+    """After `abort` nothing more is sent, and `connection_lost` is called."""
     async with session.ws_connect(url(harness), protocols=("AMQPWSB10",)) as socket:
         await socket.send_bytes(b"abort")
         assert (await socket.receive()).type in {WSMsgType.CLOSED, WSMsgType.ERROR}
@@ -71,7 +71,7 @@ async def test_the_broker_can_hang_up(harness, session):
 
 
 async def test_a_client_that_vanishes_is_noticed(harness, session):
-    """No closing handshake: the connection is told all the same."""
+    """Without a closing handshake, `connection_lost` is called as well."""
     socket = await session.ws_connect(url(harness), protocols=("AMQPWSB10",))
     await socket.send_bytes(b"hello")
     assert b"hello" == await socket.receive_bytes()
@@ -80,7 +80,7 @@ async def test_a_client_that_vanishes_is_noticed(harness, session):
 
 
 async def test_a_slow_client_pauses_the_broker(harness, session):
-    """While the client does not read, the connection is told to pause; then to go on."""
+    """While the client does not read, `pause_writing` is called; after that, `resume_writing`."""
     socket = await session.ws_connect(url(harness), protocols=("AMQPWSB10",), max_msg_size=0)
     await socket.send_bytes(b"hello")
     await socket.receive_bytes()
@@ -135,7 +135,7 @@ async def test_text_is_not_amqp(harness, session):
 
 
 async def test_the_standard_name_of_the_subprotocol_serves_as_well(harness, session):
-    """What the Go SDK's documentation tells its users to ask for."""
+    """The Go SDK's documentation recommends this name."""
     async with session.ws_connect(url(harness), protocols=("amqp",)) as socket:
         assert "amqp" == socket.protocol
         await socket.send_bytes(b"x")

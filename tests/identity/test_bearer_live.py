@@ -46,7 +46,7 @@ def test_a_bearer_token_opens_what_its_roles_say(keys: Path):
 
 
 def test_issuer_and_audience_are_those_of_the_settings(keys: Path):
-    """A token of someone else is none."""
+    """A token of another issuer is refused."""
     broker = MemoryBroker(
         "queues: {orders: }",
         authorization="strict",

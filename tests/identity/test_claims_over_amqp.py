@@ -1,4 +1,4 @@
-"""Which claim every AMQP operation asks for in strict mode: all cells of the table."""
+"""The claim that every AMQP operation needs in strict mode: all cells of the table."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def broker() -> MemoryBroker:
 
 
 def test_the_table_is_complete():
-    """Whoever adds an operation says who may ask for it."""
+    """A new operation needs a row with its claim."""
     assert OPERATIONS.keys() == REQUESTS.keys()
 
 
@@ -142,7 +142,7 @@ def test_the_table_is_complete():
 def test_an_operation_is_for_those_with_its_claim(
     broker: MemoryBroker, operation: str, key_name: str
 ):
-    """And for nobody else."""
+    """Clients without the claim are refused."""
     path, attempt, allowed = ATTEMPTS[operation]
     client = broker.connect()
     assert 202 == client.authenticate(path, key_name, _key(key_name))[0]
@@ -157,7 +157,8 @@ def test_nothing_is_reached_without_a_token(broker: MemoryBroker, operation: str
 
 
 def test_a_transaction_opens_nothing(broker: MemoryBroker):
-    """SDKs begin one before they put a token; what is done in it asks for its claim all the same."""
+    """SDKs declare a transaction before they put a token. Operations in it still need their
+    claims."""
     client = broker.connect()
     client.declare_transaction()
     for attempt in (_attach_sender("orders"), _attach_receiver("orders")):
@@ -166,7 +167,7 @@ def test_a_transaction_opens_nothing(broker: MemoryBroker):
 
 @pytest.mark.parametrize("operation", ATTEMPTS)
 def test_nothing_is_reached_with_the_key_of_another_entity(broker: MemoryBroker, operation: str):
-    """Whatever may be done there."""
+    """With any claim on that entity."""
     _, attempt, _ = ATTEMPTS[operation]
     client = broker.connect()
     assert 202 == client.authenticate("elsewhere", "elsewhere", "elsewhere-key")[0]
@@ -175,7 +176,7 @@ def test_nothing_is_reached_with_the_key_of_another_entity(broker: MemoryBroker,
 
 @pytest.mark.parametrize("operation", ATTEMPTS)
 def test_everything_is_reached_without_a_token_in_development(operation: str):
-    """Where nobody has to show anything."""
+    """Development mode needs no token."""
     _, attempt, _ = ATTEMPTS[operation]
     assert attempt(MemoryBroker(DECLARED).connect())
 
@@ -299,7 +300,7 @@ def test_nothing_is_discharged_without_a_token(broker: MemoryBroker):
 
 
 def test_few_transactions_are_promised_before_a_token():
-    """And none of them reaches the core, whatever the client does next."""
+    """None of them reaches the core, with any frames that follow."""
     broker = MemoryBroker(DECLARED, authorization="strict")
     (namespace,) = broker.namespaces.values()
     client = broker.connect()

@@ -1,4 +1,5 @@
-"""Which claim every HTTP request asks for in strict mode: all cells of the table, on a live broker."""
+"""The claim that every HTTP request needs in strict mode: all cells of the table, on a running
+broker."""
 
 from __future__ import annotations
 
@@ -136,7 +137,8 @@ def attempt(broker: BrokerProcess, request: str, **headers: str) -> bool:
 def test_a_request_is_for_those_with_its_claim(
     broker: BrokerProcess, request_name: str, key_name: str
 ):
-    """And for nobody else. The token is for the whole namespace, as administration clients sign."""
+    """Clients without the claim are refused. The token is for the whole namespace, as
+    administration clients sign it."""
     allowed = REQUESTS[request_name][2]
     given = token(key_name, f"http://{HOST}:{broker.http_port}")
     assert (key_name in allowed) == attempt(broker, request_name, Authorization=given)
@@ -209,7 +211,7 @@ def test_a_token_for_exactly_the_url_is_good(broker: BrokerProcess):
 
 
 def test_health_asks_for_no_token(broker: BrokerProcess):
-    """Whoever watches the process need not be a client."""
+    """A program that watches the process needs no key."""
     assert 200 == ask(broker, "GET", "health")[0]
 
 
@@ -255,7 +257,8 @@ def test_metrics_of_one_namespace_ask_for_listen():
 def test_a_key_of_an_entity_does_not_reach_another_below_it(
     broker: BrokerProcess, method: str, path: str, resource: str
 ):
-    """Whatever the token is for: the rule is of `orders`, and `orders/eu` is another queue."""
+    """For a token with any audience: the rule belongs to `orders`, and `orders/eu` is another
+    queue."""
     header = token("manage", f"sb://{HOST}/{resource}")
     assert 401 == ask(broker, method, path, queue_entry(), Authorization=header)[0]
 

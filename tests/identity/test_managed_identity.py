@@ -1,4 +1,5 @@
-"""The managed identity endpoint: `DefaultAzureCredential` works as it is, and nobody else gets a token."""
+"""The managed identity endpoint: `DefaultAzureCredential` works unchanged, and clients without the
+secret get no token."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_another_key_takes_back_what_was_issued():
 
 @pytest.mark.parametrize("token", ["", "a", "a.b.c", "W10.W10.", "e30.e30.e30", "\N{SNOWMAN}.a.b"])
 def test_what_is_no_token_of_ours_is_left_to_others(token):
-    """Whatever it looks like."""
+    """Tokens of any other form are not verified here."""
     assert not ManagedIdentity(KEY).issued(token)
 
 
@@ -193,7 +194,7 @@ def test_refusals_are_told_in_json(strict_broker, status, query, headers):
 
 
 def test_a_secret_that_is_no_text_is_refused(strict_broker):
-    """Whatever bytes it has."""
+    """With any bytes."""
     with socket.create_connection((HOST, strict_broker.http_port), timeout=10) as connection:
         connection.sendall(
             f"GET /msi/token?resource={RESOURCE} HTTP/1.1\r\nHost: localhost\r\n".encode()

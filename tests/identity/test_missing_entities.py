@@ -1,4 +1,4 @@
-"""What a client is told of an entity that does not exist, by `$cbs` and at attach."""
+"""The errors for an entity that does not exist, from `$cbs` and at attach."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_token_for_what_is_there_is_taken(broker: MemoryBroker, path: str):
 def test_a_token_for_what_is_not_there_is_answered_with_404(
     broker: MemoryBroker, path: str, named: str
 ):
-    """Go has its not-found error from this answer only; JavaScript and Java find theirs by the
-    sentence."""
+    """The Go SDK gets its not-found error from this answer only. JavaScript and Java recognise
+    theirs by the sentence."""
     status, text = put(broker.connect("some.host:5672"), path)
     assert 404 == status
     assert text.startswith(
@@ -83,15 +83,15 @@ def test_a_token_for_what_is_not_there_is_answered_with_404(
 
 
 def test_a_wrong_key_is_told_before_a_missing_entity(broker: MemoryBroker):
-    """What exists is nobody's business who may not know it."""
+    """A client without a valid key must not learn which entities exist."""
     status, text = broker.connect().authenticate("nowhere", ROOT_NAME, "wrong")
     assert (401, "InvalidSignature") == (status, text.partition(":")[0])
 
 
 @pytest.mark.parametrize("claim", ["Send", "Listen"])
 def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
-    """A key that can only send, or only receive, learns at attach what is wrong: the claim that it
-    lacks, or the entity that is missing. Go's live tests receive with a Send key."""
+    """A key that can only send, or only receive, gets the error at attach: the missing claim, or
+    the missing entity. Go's live tests receive with a Send key."""
     rules = f"authorization_rules:\n  one: {{rights: [{claim}], primary_key: one-key}}\n"
     client = MemoryBroker(DECLARED + rules, authorization="strict").connect()
     assert 202 == client.authenticate("nowhere", "one", "one-key")[0]
@@ -110,7 +110,7 @@ def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
     "path", ["prices/Subscriptions/none", "nowhere/$DeadLetterQueue", "nowhere/Subscriptions/all"]
 )
 def test_a_key_to_listen_is_told_of_missing_subscriptions_and_sub_queues(path: str):
-    """Nobody can send there, so it has every claim that a link could need."""
+    """Messages cannot be sent there, so the key has every claim that a link could need."""
     rules = "authorization_rules:\n  one: {rights: [Listen], primary_key: one-key}\n"
     client = MemoryBroker(DECLARED + rules, authorization="strict").connect()
     assert 404 == client.authenticate(path, "one", "one-key")[0]
@@ -174,7 +174,7 @@ def _bearer_token() -> str:
 
 @pytest.mark.parametrize("operation", ["peek-message", "schedule-message", "enumerate-rules"])
 def test_a_request_for_a_missing_entity_is_answered_with_404(broker: MemoryBroker, operation: str):
-    """Whoever attached to its node by a token for the namespace learns it from the answer."""
+    """Also if the client attached to the node with a token for the namespace."""
     client = broker.connect()
     assert 202 == put(client, "")[0]
     body: dict[str, object] = {"messages": []} if operation.startswith("schedule") else {}

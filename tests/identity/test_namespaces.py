@@ -64,7 +64,7 @@ BY_KEY = [
 
 
 def namespace(client: MemoryClient) -> str:
-    """Where a client has landed, told by what it can reach there."""
+    """Returns the namespace of a client, by the entities that it can use."""
     (found,) = [name for name, path in ONLY_THERE.items() if client.attach_sender(path) is None]
     return found
 

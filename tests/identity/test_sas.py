@@ -94,7 +94,7 @@ def test_both_keys_of_a_rule_are_good(key):
 
 
 def test_a_key_that_was_rotated_out_is_refused():
-    """From the next token on; the other one goes on."""
+    """From the next token on. The other key stays valid."""
     ring = Ring(ROOT)
     identity = Identity(ring, strict=True)
     old = sas.make(HOST, "root", "primary", LATER_S)
@@ -202,7 +202,7 @@ def test_the_key_of_an_entity_is_good_there(audience):
     "audience", ["sb://localhost/invoices", "sb://localhost", "sb://h/orders2"]
 )
 def test_the_key_of_an_entity_is_good_nowhere_else(audience):
-    """Whatever it signs."""
+    """With any audience."""
     for resource in (HOST, audience):
         token = sas.make(resource, "sender", "sender-key", LATER_S)
         assert "InvalidSignature" == refusal(token, audience)

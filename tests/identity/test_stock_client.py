@@ -83,7 +83,8 @@ def send(one: ServiceBusClient, text: str) -> None:
 
 
 def receive(one: ServiceBusClient, count: int) -> list[str]:
-    """So many messages, however many calls it takes; for 0, whatever comes in a short while."""
+    """Receives so many messages, with as many calls as needed. For 0, returns what arrives within a
+    short time."""
     texts: list[str] = []
     with one, one.get_queue_receiver("orders") as receiver:
         while messages := receiver.receive_messages(count or 1, max_wait_time=5 if count else 0.5):
@@ -144,7 +145,7 @@ def test_administration_asks_for_manage(broker: BrokerProcess, tls_folder: Path)
 
 
 def test_parallel_runs_share_a_broker_and_nothing_else(broker: BrokerProcess):
-    """Each with a key of its own, the same entity names and the same address."""
+    """Each run has its own key. Entity names and address are the same."""
     for run in ("run-1", "run-2"):
         send(client(broker, run, f"{run}-key"), f"of {run}")
     assert [] == receive(client(broker, "reader", "reader-key"), 0)

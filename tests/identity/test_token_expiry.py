@@ -74,7 +74,7 @@ def test_a_renewed_token_keeps_its_links(broker: MemoryBroker):
 
 
 def test_a_link_ends_with_the_last_of_its_grants(broker: MemoryBroker):
-    """A token of the entity or of its namespace, whichever lasts longer."""
+    """Of a token for the entity and one for its namespace, the later expiry counts."""
     client = broker.connect()
     client.authenticate("orders", ROOT_NAME, ROOT_KEY, HOUR_MS)
     client.authenticate("", ROOT_NAME, ROOT_KEY, 2 * HOUR_MS)
@@ -152,7 +152,7 @@ def test_plain_credentials_do_not_run_out(broker: MemoryBroker):
 
 
 def test_deleting_a_token_ends_its_links(broker: MemoryBroker):
-    """The client said so itself."""
+    """Because the client withdrew the claims itself."""
     client = authenticated(broker, "orders")
     client.attach_sender("orders")
     before = len(client.heard)

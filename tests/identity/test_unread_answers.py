@@ -1,4 +1,4 @@
-"""Requests are taken only as fast as their answers leave, whatever a client leaves unread."""
+"""Requests are started only as fast as the client reads their answers."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def answers(frames: list[Frame]) -> list[bytes]:
 
 
 def test_peeks_without_credit_for_answers_wait(broker: MemoryBroker):
-    """2,500 of them took 2.1 GB: now a few are worked on, the rest are held, and no more may come
-    than the link has credit for. With credit for answers all are answered, in order."""
+    """2,500 of them took 2.1 GB. Now a few are executed, the others are held, and their number is
+    limited by the credit of the link. With credit for answers all are answered, in order."""
     client = broker.connect()
     send_large_message(client)
     handle = client.reach(NODE, credit=0)
@@ -103,7 +103,7 @@ def test_small_requests_do_not_wait_for_each_other(broker: MemoryBroker):
 
 
 def test_answers_that_nobody_can_take_make_room(broker: MemoryBroker):
-    """A client that ends the link for answers may attach another, and goes on."""
+    """A client that detaches its response link may attach another and continue."""
     client, handle = unread_peeks(broker, 50)
     client.say(amqp_frames.detach(handle - 1))
     assert 50 == broker.commands[Peek]

@@ -83,7 +83,7 @@ class Live:
             connection.close()
 
     def count(self, path: str) -> int:
-        """How many messages an entity holds, whatever their state."""
+        """Returns how many messages an entity has, in any state."""
         status, content = self.process.request("GET", f"/{path}?api-version=2021-05&enrich=True")
         found = re.search(r"<MessageCount>(\d+)<", content.decode())
         assert status == 200, content

@@ -74,7 +74,7 @@ def test_dead_letters_stay_until_their_target_exists(
 
 
 def test_messages_for_a_missing_target_are_dead_lettered(client: ServiceBusClient) -> None:
-    """With the reason, where whoever sent them can find them."""
+    """They are in the dead-letter queue of the entity they were sent to, with the reason."""
     send(client, "onward", "lost")
     found = []
     for sub_queue in (ServiceBusSubQueue.DEAD_LETTER, ServiceBusSubQueue.TRANSFER_DEAD_LETTER):

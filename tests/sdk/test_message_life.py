@@ -82,7 +82,7 @@ def test_deferred_message_stays_locked_when_its_receiver_closes(live: Live) -> N
 
 
 def test_deferred_message_received_and_deleted(live: Live) -> None:
-    """Deferred messages can be taken for good at once."""
+    """Deferred messages can be received in receive-and-delete."""
     queue = live.queue()
     send(live, queue, "later")
     with live.client() as client:
@@ -157,7 +157,7 @@ def test_cancelled_message_never_arrives(live: Live) -> None:
 
 
 def test_expired_message_is_dropped(live: Live) -> None:
-    """A message that nobody took in time is gone."""
+    """A message that is not received in time is deleted."""
     queue = live.queue()
     send(live, queue, "stale", time_to_live=timedelta(seconds=60))
     send(live, queue, "fresh")
@@ -284,7 +284,8 @@ def dead_letters(live: Live, queue: str) -> list[tuple[str, str | None]]:
 
 
 def test_a_message_of_a_queue_that_forwards_to_itself_ends_as_a_dead_letter(live: Live) -> None:
-    """At the hop limit, and there is one of it, whether or not dead letters come back too."""
+    """At the hop limit there is one dead letter, whether or not dead letters are forwarded back as
+    well."""
     for field in ({}, {"ForwardDeadLetteredMessagesTo": "itself-too"}):
         name = "itself-too" if field else "itself"
         live.put(name, "QueueDescription", {"ForwardTo": name, **field})

@@ -176,7 +176,7 @@ def test_ten_abandons_dead_letter_the_message(live: Live) -> None:
 
 
 def test_receive_and_delete_takes_messages_for_good(live: Live) -> None:
-    """In receive-and-delete a message is gone once it was sent out, and has no lock to speak of."""
+    """In receive-and-delete a message is deleted when it is sent to the client, and has no lock."""
     queue = live.queue()
     send(live, queue, "one", "two")
     with live.client() as client:
@@ -191,7 +191,7 @@ def test_receive_and_delete_takes_messages_for_good(live: Live) -> None:
 
 
 def test_expired_lock_returns_the_message_and_a_late_complete_is_refused(live: Live) -> None:
-    """After the lock duration the message is somebody else's."""
+    """After the lock duration another receiver can lock the message."""
     queue = live.queue(LockDuration="PT30S")
     send(live, queue, "slow", "next")
     with (
@@ -213,7 +213,7 @@ def test_expired_lock_returns_the_message_and_a_late_complete_is_refused(live: L
 
 
 def test_competing_receivers_never_share_a_message(live: Live) -> None:
-    """A locked message is invisible to everybody else."""
+    """No other receiver gets a locked message."""
     queue = live.queue()
     texts = {f"message {number}" for number in range(40)}
     send(live, queue, *sorted(texts))
@@ -228,7 +228,7 @@ def test_competing_receivers_never_share_a_message(live: Live) -> None:
 
 
 def test_renewing_a_lock_moves_its_end(live: Live) -> None:
-    """The owner of a lock may keep it as long as it likes."""
+    """The holder can renew a lock any number of times."""
     queue = live.queue(LockDuration="PT30S")
     send(live, queue, "long work")
     with live.client() as client, client.get_queue_receiver(queue) as receiver:

@@ -1,7 +1,7 @@
-"""Received messages that are sent again, and what comes back as it was sent.
+"""Received messages that are sent again, and values that are returned as they were sent.
 
-The Python SDK writes text ids and annotations of a received message as binary; the broker has to
-take them for the text they are.
+The Python SDK writes text ids and annotations of a received message as binary; the broker treats
+them as the text that they contain.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def again(request: pytest.FixtureRequest) -> Any:
 def test_a_message_of_a_session_is_sent_again_with_its_partition_key(
     live: Live, again: Any
 ) -> None:
-    """The key comes back as binary, and is still the session's."""
+    """The SDK sends the key as binary, and it still equals the session id."""
     queue = live.queue(RequiresSession=True)
     send(live, queue, "hello", session_id="säx", partition_key="säx")
     with live.client() as client, client.get_queue_sender(queue) as sender:

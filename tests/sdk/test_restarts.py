@@ -56,7 +56,8 @@ def take(client: ServiceBusClient, queue: str, count: int = 1) -> list[ServiceBu
 
 
 def what_waits_is_what_was_sent(live: Live) -> Iterator[None]:
-    """Body, properties and numbers; what was completed or taken for good stays gone."""
+    """Waiting messages keep body, properties and sequence numbers. Completed and deleted messages
+    stay deleted."""
     queue = live.queue()
     properties = {
         "int": 7,

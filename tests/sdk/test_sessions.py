@@ -39,7 +39,7 @@ def test_session_delivers_only_its_own_messages_in_order(live: Live) -> None:
 
 
 def test_next_available_session_is_one_with_messages(live: Live) -> None:
-    """Whoever asks for any session gets a free one that has something to do."""
+    """A receiver that requests any session gets a session that has messages and no holder."""
     queue = live.queue(RequiresSession=True)
     send(live, queue, "one", session_id="first")
     send(live, queue, "two", session_id="second")

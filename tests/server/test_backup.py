@@ -17,7 +17,7 @@ QUEUE = "queue.1"
 
 
 def test_a_backup_of_a_running_broker_is_a_store(tmp_path: Path) -> None:
-    """It has what was accepted by then, and the broker goes on."""
+    """It has everything that was accepted before, and the broker continues."""
     file, copy = tmp_path / "peeklock.db", tmp_path / "copy.db"
     with BrokerProcess(storage=f"sqlite:///{file}") as broker:
         with (

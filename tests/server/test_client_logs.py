@@ -37,7 +37,7 @@ def _client(broker: BrokerProcess) -> ServiceBusClient:
 
 
 def test_the_same_refusal_many_times_is_a_line_and_a_number(broker: BrokerProcess) -> None:
-    """Every tracking id that a client was told leads to the lines about it."""
+    """Every tracking id that a client gets leads to its log lines."""
     connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
     told = []
     for _ in range(MADE_UP):
@@ -61,7 +61,7 @@ def test_the_same_refusal_many_times_is_a_line_and_a_number(broker: BrokerProces
 
 
 def test_names_that_clients_make_up_do_not_flood_the_log(broker: BrokerProcess) -> None:
-    """Beyond a hundred they are told together."""
+    """Beyond a hundred names, they are counted together."""
     connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
     for number in range(MADE_UP):
         with pytest.raises(LinkDetached):

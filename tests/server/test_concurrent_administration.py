@@ -223,7 +223,8 @@ def test_keys_survive_updates_that_do_not_mention_them(broker, kind):
 
 
 def test_an_update_does_not_bring_a_deleted_entity_back(broker):
-    """Each update beside deletions and creations meets an entity that exists, or is told 404."""
+    """Each update beside deletions and creations changes an existing entity, or is answered with
+    404."""
 
     async def scenario(http: Http) -> None:
         await http.describe("/t", "Topic")
@@ -248,7 +249,7 @@ def test_an_update_does_not_bring_a_deleted_entity_back(broker):
 
 
 def test_of_creations_of_one_name_one_succeeds(broker):
-    """The others are told that it exists."""
+    """The others are refused, because the entity exists."""
 
     async def scenario(http: Http) -> None:
         await http.describe("/t", "Topic")

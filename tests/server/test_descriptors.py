@@ -1,4 +1,5 @@
-"""A broker that runs out of file descriptors: nobody connected suffers, and it recovers."""
+"""A broker that runs out of file descriptors: connected clients are not affected, and it
+recovers."""
 
 from __future__ import annotations
 

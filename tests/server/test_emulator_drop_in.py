@@ -115,7 +115,8 @@ def template_variables() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a user of the emulator finds when the image is ours; see `emulator_user`."""
+    """Returns what a user of the emulator sees with the image of this broker; see
+    `emulator_user`."""
     if not shutil.which("unshare") or not shutil.which("ip"):
         pytest.skip("unshare and ip make the world, and they are not here")
     allowed = subprocess.run([*WORLD, "true"], capture_output=True, text=True, check=False)

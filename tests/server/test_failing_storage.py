@@ -1,4 +1,5 @@
-"""File calls that fail below SQLite: nothing untrue is told, and the process goes on or stops."""
+"""File calls that fail below SQLite: no client gets a wrong answer, and the process continues or
+stops."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_housekeeping_that_fails_after_a_commit_fails_no_send(
 def test_a_commit_that_fails_stops_the_broker_and_leaves_nothing_behind(
     faulty_broker: BrokerProcess, faults: IoFaults, calls: Calls, error: int
 ) -> None:
-    """The client is told, the process ends with its reason, and the next start knows only what was
+    """Clients get an error, the process ends with its reason, and the next start has only what was
     accepted: not the frames that were written and never synced."""
     assert ["1", "2"] == _send(faulty_broker, "1", "2")
     faults.strike(calls, error)
@@ -83,7 +84,7 @@ def test_a_commit_that_fails_stops_the_broker_and_leaves_nothing_behind(
 def test_a_disk_that_was_full_for_a_moment_is_used_again(
     faulty_broker: BrokerProcess, faults: IoFaults
 ) -> None:
-    """Clients connect again, and the broker goes on without a restart of the process."""
+    """Clients connect again, and the process continues without a restart."""
     assert ["1"] == _send(faulty_broker, "1")
     faults.strike(Calls.WRITE, errno.ENOSPC, times=1)
     assert [] == _send(faulty_broker, "2")

@@ -1,4 +1,5 @@
-"""A disk that is full: sends are refused as busy, nothing accepted is lost, and it goes on after."""
+"""A full disk: sends are refused as busy, nothing that was accepted is lost, and the broker
+recovers."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture(autouse=True)
 def _others_are_served(broker: BrokerProcess) -> Iterator[None]:
-    """Whatever a test did, the next client finds a working broker."""
+    """After each test, another client can use the broker."""
     yield
     assert broker.is_healthy()
     connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=TIMEOUT_S)
@@ -88,7 +88,7 @@ def memory_kib(broker: BrokerProcess) -> int:
     ],
 )
 def test_broken_bytes_end_the_connection(broker: BrokerProcess, data: bytes) -> None:
-    """A client that does not speak AMQP is told so, or dropped."""
+    """A client that does not send AMQP gets an error, or its connection is closed."""
     with connect(broker) as client:
         with suppress(BrokenPipeError, ConnectionResetError):
             client.sendall(data)

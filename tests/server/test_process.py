@@ -105,7 +105,7 @@ def test_messages_outlive_a_stop_and_a_kill(tmp_path: Path) -> None:
 
 
 def test_stop_tells_clients_why() -> None:
-    """A client that is connected when the broker stops hears the reason."""
+    """A client that is connected when the broker stops gets the reason."""
     with BrokerProcess() as broker:
         connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
         connection.create_receiver(QUEUE, credit=1)
@@ -115,7 +115,8 @@ def test_stop_tells_clients_why() -> None:
 
 
 def test_stop_does_not_wait_for_clients_that_do_not_answer() -> None:
-    """A client that reads nothing, as an idle Python SDK does, is told and left behind."""
+    """A client that reads nothing, as an idle Python SDK, gets a close, and the broker does not
+    wait for its answer."""
     with BrokerProcess() as broker:
         connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)
         connection.create_receiver(QUEUE, credit=1)
@@ -141,7 +142,7 @@ def test_stop_is_no_failed_delivery_of_a_client_that_does_not_answer(tmp_path: P
 
 
 def test_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> None:
-    """One process owns a store; the other is told who."""
+    """One process owns a store. The refusal names its process id."""
     with BrokerProcess(storage=store(tmp_path)) as broker:
         result = serve("--storage", store(tmp_path), "--amqp-port", "0", "--http-port", "0")
         assert 1 == result.returncode
@@ -212,7 +213,7 @@ def test_bad_configuration_names_every_mistake(tmp_path: Path) -> None:
 
 
 def test_many_clients_leave_nothing_behind() -> None:
-    """Connections that come and go are forgotten."""
+    """Closed connections leave no memory behind."""
     with BrokerProcess() as broker:
         for _ in range(5):
             with ExitStack() as clients:

@@ -21,14 +21,14 @@ QUEUE = "queue.1"
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_the_broker_in_order(number: signal.Signals) -> None:
-    """Clients are told, the store is closed, and the exit code says that all went well."""
+    """Clients get the reason, the store is closed, and the exit code is 0."""
     with BrokerProcess() as broker:
         assert 0 == broker.stop(number)
         assert "[info     ] stopped" in broker.log_text()
 
 
 def test_a_second_signal_stops_the_broker_at_once() -> None:
-    """Whoever presses Ctrl-C twice does not want to wait for clients that do not answer."""
+    """A user who presses Ctrl-C twice does not want to wait for clients that do not answer."""
     with BrokerProcess(arguments=["--shutdown-grace", "60s"]) as broker:
         connection = BlockingConnection(f"{HOST}:{broker.amqp_port}", timeout=10)
         connection.create_receiver(QUEUE, credit=1)  # it does not read, so it never says goodbye
@@ -39,7 +39,7 @@ def test_a_second_signal_stops_the_broker_at_once() -> None:
 
 
 def test_an_ignored_hangup_stays_ignored() -> None:
-    """As `nohup` asks for."""
+    """As under `nohup`."""
     with BrokerProcess(prefix=["nohup"]) as broker:
         broker.send_signal(signal.SIGHUP)
         assert broker.is_healthy()
@@ -67,7 +67,7 @@ def test_a_broker_without_usable_output_serves_and_stops_in_order(redirection: s
 
 
 def test_closed_streams_are_not_taken_by_files_or_sockets(tmp_path: Path) -> None:
-    """Whatever a library prints would end up in them."""
+    """Otherwise the output of libraries would be written into them."""
     script = tmp_path / "probe.py"
     script.write_text(
         "import os\n"

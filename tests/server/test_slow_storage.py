@@ -57,14 +57,14 @@ def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
             _wait_until_locked(faulty_broker)
             faulty_broker.advance_clock(LOCK_MS + 1)
             to_second = threads.submit(receive, second)
-            time.sleep(0.2)  # nothing tells that its credit has arrived
+            time.sleep(0.2)  # nothing shows that its credit has arrived
             _wait_until_locked(faulty_broker)
         finally:
             faults.stop()
         sending.join()
         earlier, later = to_first.result(), to_second.result()
     assert ("a", 0) == (str(earlier), earlier.delivery_count)
-    if str(later) == "a":  # or else "b", which nobody had before
+    if str(later) == "a":  # or else "b", which no receiver had before
         assert 1 == later.delivery_count
     assert earlier.locked_until_utc is not None
     assert later.locked_until_utc is not None

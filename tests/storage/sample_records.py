@@ -50,7 +50,7 @@ def payload(payload_id: int, body: bytes = b"hello", annotations: bytes = b"") -
 
 
 def stored(message_ids: Iterable[int], **changes: Any) -> MessagesStored:
-    """New messages, each with a payload of its own."""
+    """Returns a record of new messages, each with its own payload."""
     ids = list(message_ids)
     return MessagesStored(
         [row(message_id, **changes) for message_id in ids],

@@ -1,4 +1,4 @@
-"""What every store promises, whatever it is made of."""
+"""The contract that every store fulfils."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_last_of_several_updates_counts(store):
 
 
 def test_a_deleted_message_is_gone_with_its_payload(store):
-    """Nothing but what was named is deleted."""
+    """Only the named messages and payloads are deleted."""
     store.commit([stored(range(1, 6))])
     store.commit([MessagesDeleted([2, 4], [2, 4])])
     reopen(store)
@@ -164,7 +164,7 @@ def test_a_deleted_message_is_gone_with_its_payload(store):
     ],
 )
 def test_exactly_the_named_messages_are_deleted(store, gone):
-    """However the ids lie, no neighbour is lost and none is left."""
+    """With any distribution of ids, all of them and no others are deleted."""
     store.commit([stored(range(1, 1401))])
     store.commit([MessagesDeleted(gone, gone)])
     left = [message_id for message_id in range(1, 1401) if message_id not in set(gone)]
@@ -317,7 +317,7 @@ def test_payloads_come_back_as_bytes(store):
 
 
 def test_session_state_is_set_replaced_and_cleared(store):
-    """Clearing removes it; other sessions keep theirs."""
+    """Clearing removes the state. Other sessions keep their states."""
     first = SessionStateSet(QUEUE, "a", b"1", 10)
     second = SessionStateSet(QUEUE, "b", b"", 20)
     elsewhere = SessionStateSet(OTHER_QUEUE, "a", b"3", 30)
@@ -508,7 +508,7 @@ def test_a_store_can_be_closed_twice(store):
 
 
 def test_rules_are_kept_one_by_one(store):
-    """Each has a row of its own: one is replaced or deleted, the others stay as they are."""
+    """Each rule has its own row: replacing or deleting one does not change the others."""
     store.commit([entity(QUEUE), rules(QUEUE, 1, 2, 3)])
     store.commit([rules(QUEUE, 2, definition='{"replaced":1}'), RulesDeleted(QUEUE, [1, 7])])
     store.commit([rules(QUEUE, 4)])

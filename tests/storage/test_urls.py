@@ -1,4 +1,4 @@
-"""A storage URL names a store, or the mistake in it is told."""
+"""Storage URLs: each names a store, or raises an error with the mistake."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_the_first_migration_marks_the_file_as_ours(connection):
     "names", [["0001_a.sql", "0003_b.sql"], ["0002_a.sql"], ["0001_a.sql", "0001_b.sql"]]
 )
 def test_migrations_are_numbered_without_gaps(tmp_path, names):
-    """A lost file is noticed before it does harm."""
+    """A missing file is reported before any script runs."""
     for name in names:
         (tmp_path / name).write_text("")
     with pytest.raises(ValueError, match="not numbered"):

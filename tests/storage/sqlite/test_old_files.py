@@ -61,7 +61,7 @@ def snapshot_of(content):
 
 
 def test_a_broker_restores_the_rules_of_an_old_file(opened):
-    """In their order, with their values; and the next rule takes a number of its own."""
+    """In their order, with their values. The next rule gets a new number."""
     dialogue = CoreDialogue(entities={}, attach=False)
     dialogue.namespace.restore(opened.load(), dialogue.now_ms)
     view = dialogue.ask(GetEntity(CLIENT, "g", "t/Subscriptions/some"))

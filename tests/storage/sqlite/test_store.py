@@ -142,7 +142,7 @@ def _open_and_load(path: Path) -> None:
 
 
 def test_a_file_of_another_program_is_refused(path):
-    """Somebody else's tables are not ours to add to."""
+    """The broker must not add tables to it."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
         connection.commit()
@@ -167,7 +167,7 @@ def test_a_folder_in_the_place_of_the_file_is_refused(path):
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    """A file stands where a folder is needed."""
+    """There is a file at the path of the folder."""
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refusal(tmp_path / "file" / "peeklock.db")
 
@@ -192,7 +192,7 @@ def test_a_refused_file_is_given_up(path):
 
 
 def forbid_growth(store: SqliteStore, *, extra_pages: int) -> None:
-    """As if the disk had room for just so much more."""
+    """Limits the size of the file, as a full disk does."""
     assert store._writer is not None
     pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
     store._writer.execute(f"PRAGMA max_page_count = {pages + extra_pages}")
@@ -222,7 +222,7 @@ def test_a_full_disk_refuses_the_whole_batch_and_the_store_lives_on(sqlite):
 
 
 def test_a_batch_that_contradicts_the_file_is_refused_whole(sqlite):
-    """A message stored twice is a bug to be told, not to be papered over."""
+    """A message that is stored twice is a bug, and must be reported."""
     sqlite.commit([stored([1])])
     before = everything(sqlite)
     with pytest.raises(StorageError):
@@ -300,7 +300,7 @@ def test_payloads_can_be_read_while_commits_run(sqlite):
                 found = sqlite.read_payloads(range(1, 2000))
                 assert 50 == len(found)
                 assert {(b"hello", b"")} == set(found.values())
-        except BaseException as failure:  # noqa: BLE001 (told below)
+        except BaseException as failure:  # noqa: BLE001 (asserted below)
             failures.append(failure)
 
     reader = threading.Thread(target=read)
@@ -327,7 +327,7 @@ def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
 
 
 def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
-    """Somebody looks into the file with a shell and leaves a transaction open."""
+    """Another program reads the file in a transaction that it does not end."""
     monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 50_000)
     sqlite.commit([stored([1])])
     with closing(sqlite3.connect(sqlite.path, isolation_level=None)) as outsider:
