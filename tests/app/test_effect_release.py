@@ -1,4 +1,4 @@
-"""Effects that take long to tell are told in parts, and connections take turns."""
+"""Effects that take long are released in parts, and connections take turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TELLING_S = 0.001
 
 
 class Told:
-    """Peers, and the stopwatch that runs while they are told."""
+    """Peers, and a stopwatch that runs while they receive effects."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,1 +1,1 @@
-"""What the operator writes, and what is said when it is wrong."""
+"""Settings and config files, and the messages about mistakes in them."""

@@ -1,1 +1,1 @@
-"""The broker's machine beside a naive model of Service Bus, driven by random commands."""
+"""The core compared with a naive model of Service Bus, driven by random commands."""

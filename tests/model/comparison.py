@@ -1,7 +1,7 @@
-"""The real machine and the model side by side: same commands, same time, same answers.
+"""Runs the core and the model with the same commands and times, and compares their answers.
 
-Owns running a turn on both and comparing all there is to see. Records are committed late on
-purpose, and clients are told only then, so that nobody knows more than the store.
+Records are committed late on purpose, and effects are released only after that, so that no client
+knows more than the store.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Comparison:
     # --- what happens -----------------------------------------------------------------------
 
     def advance(self, milliseconds: int) -> None:
-        """Time passes; nobody notices before the next command."""
+        """Moves the clock. The core notices it with the next command."""
         self.now_ms += milliseconds
         if self.bodies_may_be_away:
             self.run(Tick())
@@ -200,7 +200,7 @@ class Comparison:
         self._show()
 
     def _show(self) -> None:
-        """Let whoever watches see what was committed since, and what is live now."""
+        """Passes the new commits and the live state to the observer, if there is one."""
         records, self.durable.fresh = self.durable.fresh, []
         if self._watch is not None:
             self._watch(records, self.real, self.now_ms)
@@ -244,7 +244,8 @@ class Comparison:
                 effect.to.receive(effect)
 
     def restart(self, *, read_bodies: bool = True) -> None:
-        """The broker is killed: what was not committed is lost, and nobody had been told."""
+        """The broker is killed: what was not committed is lost, and no client has an answer about
+        it."""
         self.log.append(f"{self.now_ms - START_MS:>7} killed, {len(self._pending)} turns lost")
         if self.commits_late:
             self.model = self._last.model
@@ -271,7 +272,8 @@ class Comparison:
             self.bodies_may_be_away = self._part_messages is not None
 
     def _adopt_numbers(self) -> None:
-        """A number nobody stored may come again; one that a message had, never."""
+        """A reserved sequence number that no message got may be used again. The number of a stored
+        message never is."""
         for entity in self.model.entities.values():
             for sub, queue in enumerate(self.real._directory.entity(entity.path).queues):
                 last = queue.last_sequence_number

@@ -1,8 +1,8 @@
-"""Who gets what: checks the broker's choice, where there is one, and makes it the model's.
+"""Deliveries: checks the broker's choice, where it has one, and applies it to the model.
 
-Which of several receivers gets the next message is free, and so is which waiting session goes to
-whom. That the next messages go out, in order, to those with credit, and that nothing is held back,
-is not.
+The broker may choose which of several receivers gets the next message, and which receiver gets a
+waiting session. It must deliver the next messages in order, to receivers with credit, and hold none
+back.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _deliver(
 
 
 def _fills(handed: Sequence[Handed]) -> bool:
-    """Whether a receiver got as much as is delivered at once; then the rest may wait."""
+    """Whether a receiver got a full burst. The other messages may then wait."""
     bursts: dict[int, list[int]] = {}
     for one in handed:
         bursts.setdefault(one.burst, []).append(one.size)

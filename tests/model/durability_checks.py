@@ -1,7 +1,7 @@
-"""What the store knows when a client is told: nothing may be promised that is not there.
+"""Checks at each release that the store has everything that clients get an answer about.
 
-Owns the commits of a run and the check at each release. A promise that can change later in the same
-turn (a deferred message is fetched again) is left to the comparison after a restart.
+Has the commits of a run. What can change later in the same turn (a deferred message is received
+again) is compared after a restart instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Durable:
                 self._ever.update(fields_of(payload.body)[0] for payload in record.payloads)
 
     def check(self, effects: Sequence[Effect], vanished: set[str]) -> None:
-        """These are about to be told; `vanished` were accepted and rightly kept nowhere."""
+        """Checks effects that are about to be released. `vanished` are messages that were accepted
+        and rightly not stored."""
         for effect in effects:
             if isinstance(effect, SendAccepted):
                 for handle in effect.handles:

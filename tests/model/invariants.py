@@ -1,7 +1,7 @@
-"""What always holds inside the machine, whatever the model says.
+"""Invariants of the core that do not depend on the model.
 
-Owns looking under the covers: the books of queues, locks, sessions, links and bodies must agree
-with each other after every turn, and be empty when all is gone.
+Reads private state: queues, locks, sessions, links and bodies must agree with each other after
+every turn, and be empty when everything is deleted.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _check_sessions(queue: Queue) -> None:
 
 
 def check_nothing_is_left(namespace: Namespace, store: MemoryStore) -> None:
-    """After everything was deleted and everybody detached."""
+    """Checks the state after all entities are deleted and all links are detached."""
     context = namespace._context
     assert not list(namespace._directory)
     assert not context.deadlines._buckets, "something still waits for its time"

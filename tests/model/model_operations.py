@@ -1,7 +1,7 @@
-"""Links, sends, settlements and transactions, told by the naive world.
+"""Links, sends, settlements and transactions in the naive model.
 
-Owns who may send and receive where, and in which order refusals are found. Answers are plain
-tuples; nothing is delivered here: see `dispatch.py`.
+Decides who may send and receive where, and the order of refusals. Answers are plain tuples.
+`dispatch.py` delivers.
 """
 
 from __future__ import annotations
@@ -287,7 +287,8 @@ class ModelOperations(ModelQueues):
 
     @staticmethod
     def _void(entity: ModelEntity) -> int:
-        """A number under which nothing is found: for what is repeated, or only on its way."""
+        """Returns a sequence number that belongs to no message: for a duplicate, or a message that
+        is sent via another entity."""
         entity.last_number[MAIN] += 1
         return entity.last_number[MAIN]
 
@@ -390,7 +391,7 @@ class ModelOperations(ModelQueues):
     def _settle_later(
         self, command: ask.Settle, receiver: ModelReceiver, handles: dict[bytes, object]
     ) -> None:
-        """Settle deliveries under a transaction; said again, the same is no second settlement."""
+        """Settles deliveries in a transaction. The same settlement again has no effect."""
         assert command.transaction_id is not None
         transaction = self.transactions.get(command.transaction_id)
         if transaction is None:

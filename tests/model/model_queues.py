@@ -1,8 +1,8 @@
-"""Service Bus in the most obvious way: lists, full scans, one message at a time.
+"""A naive queue of Service Bus: lists, full scans, one message at a time.
 
-Written from the promises to users, not from the broker. Owns what must happen to a message; where
-the promises leave a choice (which of several receivers, which free session), `dispatch.py` checks
-the broker's. What each command does is in `model_operations.py` and `naive_model.py`.
+Written from the documented behaviour, not from the broker. Decides what must happen to a message.
+Where the broker has a choice (which of several receivers, which free session), `dispatch.py` checks
+it. Commands are in `model_operations.py` and `naive_model.py`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ModelQueues:
         return [i for i in self.content(entity, sub) if i.state == ACTIVE and i.lock is None]
 
     def ready_sessions(self, entity: ModelEntity) -> set[str]:
-        """Sessions nobody holds that have something to deliver."""
+        """Returns the sessions without a holder that have messages to deliver."""
         return {
             item.session_id
             for item in self.ready(entity, MAIN)
@@ -146,7 +146,7 @@ class ModelQueues:
         return False
 
     def arrive(self, entity: ModelEntity, item: ModelMessage) -> None:
-        """A message that was not refused comes in; repeats vanish."""
+        """Adds a message that was not refused. Duplicates are dropped."""
         if self.is_repeated(entity, item):
             self.vanished.add(item.mark)
             return
@@ -246,7 +246,7 @@ class ModelQueues:
     # --- after a lock -----------------------------------------------------------------------
 
     def settle(self, items: Sequence[ModelMessage], settlement: Settlement) -> None:
-        """Do what the holder of the locks asks."""
+        """Applies the settlement of the holder."""
         for item in items:
             item.lock = None
             if settlement.properties:

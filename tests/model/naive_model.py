@@ -1,7 +1,7 @@
-"""What each request must do, and what happens by itself, told by the naive world.
+"""What each request does in the naive model, and what happens when time passes.
 
-Owns the passing of time, requests about messages, sessions and entities, and a new beginning. The
-commands that come with every message are in `model_operations.py`.
+Has deadlines, requests about messages, sessions and entities, and restarts. Links, sends,
+settlements and transactions are in `model_operations.py`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Model(ModelOperations):
         self.entities.update({path: ModelEntity(path, one) for path, one in entities.items()})
 
     def apply(self, command: Any, now_ms: int) -> None:
-        """What falls due by then, then what the command asks."""
+        """Carries out what is due, and then the command."""
         self.pass_time(now_ms)
         handler: Callable[[Any], object] = getattr(self, f"on_{type(command).__name__}")
         if not hasattr(command, "request"):

@@ -1,6 +1,6 @@
-"""A namespace on paper: all that must survive a restart, in a form that can be compared.
+"""The state of a namespace that must survive a restart, in a form that can be compared.
 
-Locks, links, credit and transactions are left out: they are gone after a restart, and may be.
+Locks, links, credit and transactions are left out, because they end with the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting messages in the small form, whenever the model has looked at them."""
+"""Packs waiting messages again after the model has read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def pack_all(namespace: Namespace) -> int:
-    """Pack every block that can be packed, as if there were very many messages; how many were."""
+    """Packs every block that can be packed, as the broker does when there are very many messages.
+    Returns how many were packed."""
     packed = 0
     for entity in namespace._directory:
         for queue in entity.queues:

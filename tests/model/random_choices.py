@@ -1,4 +1,5 @@
-"""Two sources of choices: a seeded generator for long runs, hypothesis for those that shrink."""
+"""Two sources of random choices: a seeded generator for long runs, hypothesis for runs that can be
+shrunk."""
 
 from __future__ import annotations
 

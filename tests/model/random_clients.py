@@ -1,7 +1,7 @@
-"""Random clients: what they have been told, and how they choose what to ask next.
+"""Random clients: what they know, and how they choose their next commands.
 
-Owns their knowledge and the making of turns; which moves there are is in `random_commands.py`. Clients make
-mistakes too: stale tokens, wrong numbers, wrong entities.
+The commands are in `random_commands.py`. Clients also make mistakes: old tokens, wrong numbers,
+wrong entities.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Taken:
 
 @dataclass(eq=False)
 class Known:
-    """What clients have been told so far."""
+    """What clients have learnt from answers so far."""
 
     senders: dict[ModelClient, str] = field(default_factory=dict)
     asked: dict[ModelClient, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Clients:
     def __init__(
         self, choices: Choices, watch: Watch | None = None, *, floods: bool = False
     ) -> None:
-        """With `floods`, messages come and go by the thousand now and then."""
+        """With `floods`, thousands of messages are sent and received at once from time to time."""
         self.floods = floods
         self.focus = choices.pick(FOCUSES)
         self.comparison = _new_pair(choices, self.focus, watch)
@@ -141,7 +141,7 @@ class Clients:
             self.comparison.run(*commands)
 
     def start_again(self) -> None:
-        """The broker was restarted: links are gone, but what clients remember is not."""
+        """The broker was restarted: links have ended, but clients keep their knowledge."""
         self.known = Known(taken=self.known.taken, transactions=self.known.transactions[-1:])
         self._requests.clear()
 

@@ -1,7 +1,7 @@
-"""What random clients do: each move is one command, made from what the clients have been told.
+"""The commands of random clients, built from what the clients know.
 
-Owns the moves and how often each is made, by hypothesis or by a seeded generator alike; whether the
-broker reacts rightly is `comparison.py`'s.
+Has the commands and their frequencies, for hypothesis and for the seeded generator. `comparison.py`
+checks the results.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class RandomCommands(Clients):
 
     @staticmethod
     def _forwards_to(choices: Choices, path: str, name: str) -> str | None:
-        """Where it forwarded to from the beginning, or nowhere for now."""
+        """Returns the forwarding target that the entity had at first, or None."""
         there: str | None = getattr(ENTITIES[path], name)
         return None if there is None or choices.rarely(2) else there
 

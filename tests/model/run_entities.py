@@ -1,7 +1,6 @@
-"""What the runs are made of: entities, clients, and messages that can be told apart.
+"""The entities, clients and messages of the runs. Each message can be identified.
 
-A body is plain text with the fields that the core reads, so that neither side needs an AMQP codec.
-Nothing here knows the model or how it is compared.
+A body is plain text with the fields that the core reads, so that no AMQP codec is needed.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ LABELS = (None, "red")
 
 
 class ModelClient:
-    """A peer with a name; remembers what it was told, and tells whoever listens."""
+    """A peer with a name. Keeps its effects and passes them to an observer."""
 
     def __init__(
         self, name: str, told: Callable[[ModelClient, Effect], None] | None = None
@@ -165,7 +164,7 @@ class ModelClient:
         self._told = told
 
     def receive(self, effect: Effect) -> None:
-        """Told something that is durable."""
+        """Takes an effect that is durable."""
         if self._told is not None:
             self._told(self, effect)
 
@@ -208,7 +207,7 @@ def fields_of(body: bytes) -> tuple[str, str | None, str | None, str | None]:
 
 
 def mark_of(message: Message) -> str:
-    """By what a message is told from all others."""
+    """Returns the part of a body that identifies the message."""
     assert message.body is not None, "a message without its body was shown or delivered"
     return fields_of(message.body)[0]
 

@@ -1,8 +1,8 @@
-"""The broker's machine against a naive model, driven by random clients.
+"""The core compared with a naive model, driven by random clients.
 
-Whatever differs is a failure, made small by hypothesis: answers, deliveries, counts, messages, and
-what must always hold. Shrunk failures are kept, with names, in `test_scenarios.py`. The default run
-is the same every time; `make soak` makes new ones.
+Every difference is a failure, which hypothesis shrinks: in answers, deliveries, counts, messages
+and invariants. Shrunk failures are kept, with names, in `test_scenarios.py`. The default run is
+always the same; `make soak` makes new ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was committed is all there is: a broker restored after any commit is the one that was live.
+"""A namespace that is restored after any commit equals the live one.
 
-Random clients make the log; after each turn a fresh namespace is restored from a store, in memory
-or in a file, and must look the same, locks aside.
+Random clients make the commands. After each turn a new namespace is restored from a store, in
+memory or in a file, and must be the same, except for locks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REOPENED_EVERY_TURNS = 20
 
 
 class Follower:
-    """A store that is told every turn's records, and asked each time what it would restore."""
+    """A store that gets the records of every turn, and is restored after each."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

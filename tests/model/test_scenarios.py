@@ -1,4 +1,4 @@
-"""Every failure the random runs have found, made small and given a name."""
+"""Every failure that the random runs have found, shrunk and named."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_deferred_message_cannot_be_fetched_while_receiving_is_disabled():
 
 
 def test_a_detached_receiver_is_forgotten_with_its_last_lock():
-    """Clients that come and go, leaving locks behind, cost nothing in the end."""
+    """Clients that detach and leave locks behind take no memory after their locks have ended."""
     dialogue = CoreDialogue()
     dialogue.tell(send("hello"), credit(1))
     dialogue.tell(Detach([R]))
@@ -95,7 +95,7 @@ def test_numbers_promised_in_a_transaction_keep_their_place_in_a_session():
 
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_a_transaction_that_sends_to_a_deleted_entity_is_rolled_back(scheduled):
-    """Nothing is stored for an entity that is gone, and nobody is told that it was."""
+    """Nothing is stored for a deleted entity, and no client gets an acceptance."""
     dialogue = CoreDialogue()
     transaction_id = dialogue.ask(Declare(CLIENT, 1))
     if scheduled:
@@ -149,7 +149,7 @@ def test_scheduling_for_the_past_on_a_topic_answers_with_the_topics_number():
 
 
 def test_a_session_subscription_made_later_finds_the_session_of_a_scheduled_message():
-    """When the message was sent, nobody had asked for sessions yet."""
+    """When the message was sent, no subscription required sessions."""
     dialogue = CoreDialogue(entities={"t": TopicDefinition()}, attach=False)
     dialogue.tell(AttachSender(S, "t"))
     dialogue.tell(send(message("later", session="a", at_ms=START_MS + 1_000)))
@@ -173,7 +173,7 @@ def test_what_a_topic_takes_over_keeps_its_order_in_every_subscription():
 
 
 def test_what_is_forwarded_to_a_topic_lives_as_long_as_the_topic_allows():
-    """As if it had been sent there."""
+    """The topic's time to live applies, as to a message that is sent to it."""
     topic = TopicDefinition(default_time_to_live_ms=5_000)
     forwarding = QueueDefinition(forward_to="t")
     dialogue = CoreDialogue(entities={**TOPIC, "t": topic, "q": forwarding}, attach=False)

@@ -1,7 +1,7 @@
-"""What the broker says, in the words of the model.
+"""Translates what the broker sends into the terms of the model.
 
-Owns the translation of messages, entities, commands and deliveries into what can be compared, and
-the order in which a client must be told things.
+Translates messages, entities, commands and deliveries into values that can be compared, and has the
+order in which a client must get them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Somebody who creates, changes and deletes entities and rules, and looks at what there is.
+"""A client that creates, changes, deletes and lists entities and rules.
 
-The commands are those behind the administration API. A change without an answer may have been made or
-not; whoever looks then settles it. Everything that was answered is there, in every later run.
+Its commands are those of the administration API. A change without an answer may have been made or
+not; the next list shows which. Every change that was answered must exist in every later run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Administrator:
             self._book.violate("administration refused", repr(error))
 
     async def conclude(self) -> Report:
-        """With the broker up for good."""
+        """Checks the entities at the end, when the broker no longer crashes."""
         await self._look()
         return Report({"administrative changes": self._changes}, self._book.violations)
 

@@ -1,4 +1,4 @@
-"""What must be true of a broker that everybody has left."""
+"""Checks of a broker after all clients have disconnected."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a run finds: the promise that was broken, and what was seen instead.
+"""The findings of a run: the promise that was broken, and what was seen instead.
 
-Owns the words that a reader gets first. The events that led there are the trace's.
+Formats the sentences that a reader sees first. `trace.py` has the events before them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def findings_of(report: Report) -> Iterator[Finding]:
 
 @contextmanager
 def noted(note: Callable[[str], None]) -> Iterator[None]:
-    """Each contradiction is noted when a ledger hears of it, among the events around it."""
+    """Adds each contradiction to the trace when a ledger finds it, among the events around it."""
     violate = Book.violate
 
     def note_and_violate(self: Book, kind: str, text: str) -> None:
@@ -81,7 +81,8 @@ def noted(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def sentences(findings: Sequence[Finding]) -> Iterator[str]:
-    """One for each broken promise, by its first finding, and how many more there are."""
+    """Returns one sentence for each broken promise, by its first finding, and the number of the
+    others."""
     by_promise: dict[str, list[Finding]] = {}
     for finding in findings:
         by_promise.setdefault(finding.promise, []).append(finding)

@@ -1,6 +1,6 @@
-"""Mistakes built into the broker on purpose, to show that the simulation finds them.
+"""Bugs that are built into the broker to show that the simulation finds them.
 
-`python -m tests.simulation.run --inject-bug NAME`: each is a mistake that somebody could make.
+`python -m tests.simulation.run --inject-bug NAME`. Each is a bug that a developer could write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READS_BETWEEN = 100
 
 @contextmanager
 def answer_early() -> Iterator[None]:
-    """Answers leave before what they promise is written."""
+    """Effects are released before their records are written."""
     submit = Committer.submit
 
     def submit_and_release(self: Committer, turn: Turn) -> None:
@@ -59,7 +59,7 @@ def keep_locks() -> Iterator[None]:
 
 @contextmanager
 def drop_records() -> Iterator[None]:
-    """Now and then the store forgets a record of a batch."""
+    """The store sometimes loses a record of a batch."""
     commit = FakeStore.commit
     seen = 0
 

@@ -90,7 +90,7 @@ def show_failure(result: Result, again: Result) -> None:
 
 
 def run_many(first: int, count: int, processes: int, injected_bug: str | None = None) -> list[int]:
-    """Run and tell; the seeds that failed."""
+    """Runs many seeds and prints the results. Returns the seeds that failed."""
     begun_s = told_s = time.monotonic()
     failed: list[int] = []
     done, virtual_s, events = 0, 0.0, 0

@@ -42,7 +42,7 @@ POLL_S = 0.003
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """A refusal that nobody waits for any more is no complaint."""
+    """Retrieves a refusal that no client waits for, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 

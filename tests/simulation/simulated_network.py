@@ -1,7 +1,7 @@
-"""Connections in memory: bytes that come late, in pieces, several at once, or not at all.
+"""Connections in memory: bytes arrive late, in pieces, several at once, or not at all.
 
-Owns delays, splitting, back-pressure and broken connections. Each connection draws from a source of
-its own, so that what happens to one does not depend on how many others there are.
+Has delays, splitting, back-pressure and broken connections. Each connection has its own source of
+randomness, so that it does not depend on the number of others.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Stream:
             self._go_on()
 
     def end(self) -> None:
-        """The far end hears of the end after everything that was written."""
+        """The other side sees the end after everything that was written."""
         self._ends = True
         self._go_on()
 
     def cut(self) -> None:
-        """What is under way is lost, and the far end hears of the end a little later."""
+        """Bytes in flight are lost, and the other side sees the end a little later."""
         if not self._cut:
             self._cut = True
             self._buffer.clear()
@@ -272,7 +272,7 @@ class Connection:
         self._over()
 
     def break_off(self) -> None:
-        """Both ends hear of it, each in its time."""
+        """Both sides see the end, each after its own delay."""
         self.up.cut()
         self.down.cut()
         self._over()
@@ -326,7 +326,7 @@ class Network:
         self._accept, self._broker_context = accept, context
 
     def refuse(self) -> None:
-        """Nobody listens any more."""
+        """No listener accepts connections any more."""
         self._accept = None
 
     def dial(self) -> ClientSocket:

@@ -1,8 +1,8 @@
-"""One run: a broker, its clients, a disk and a network, and everything that goes wrong, from a seed.
+"""One run from a seed: a broker, its clients, a disk, a network, and faults in each.
 
-The clients and the books of what they were told are those of the crash runs. At the end everything is
-received, the books are audited, and the broker must have forgotten its clients and hold exactly what
-its store holds.
+The clients and the ledgers of their answers are those of the crash runs. At the end all messages
+are received, the ledgers are checked, and the broker must have no clients and hold exactly what its
+store holds.
 """
 
 from __future__ import annotations

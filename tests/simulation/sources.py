@@ -1,7 +1,7 @@
-"""Where a run gets its randomness and its time from, in place of the operating system's.
+"""A run's randomness and time, in place of those of the operating system.
 
-Most of the broker takes them as arguments. What still asks for them itself is given the seed's here,
-for as long as a run lasts.
+Most of the broker takes them as arguments. What reads them itself gets those of the seed here,
+during a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run that fails says which promise was broken before it shows what happened."""
+"""A run that fails prints the broken promise before the events."""
 
 from __future__ import annotations
 

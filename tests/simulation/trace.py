@@ -1,4 +1,4 @@
-"""What happened in a run, in order: a hash of all of it, and the last of it in words."""
+"""The events of a run in order: a hash of all events, and the text of the last ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Trace:
             self._show(line)
 
     def note_finding(self, what: str) -> None:
-        """Something is wrong: what led there is kept, whatever comes after it."""
+        """Keeps the events before a finding, regardless of what follows."""
         self.note(f"BROKEN PROMISE {what}")
         if self._lines_up_to_finding is None:
             self._lines_up_to_finding = list(self._lines)

@@ -1,8 +1,8 @@
 """An asyncio event loop without real time, threads or sockets.
 
-Time stands still while something can run and then jumps to the next timer. What the broker gives to
-a thread runs on the loop, as much later as the simulation says. A process that is killed loses its
-tasks, timers and callbacks: each is known by the context that it was made in.
+The time does not move while something can run, and then jumps to the next timer. Work for a thread
+runs on the loop, after a delay that the simulation chooses. A process that is killed loses its
+tasks, timers and callbacks: each is found by the context in which it was created.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Long runs: the model for hours, and a broker under load with an eye on its memory."""
+"""Long runs: the model, the simulation, and a broker under load whose memory is measured."""

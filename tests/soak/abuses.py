@@ -1,6 +1,7 @@
-"""What a client does on purpose that takes a broker long.
+"""Operations of a hostile client that take a broker long.
 
-Owns the table of such abuses; each is bounded in time. `noisy_neighbour.py` measures what others feel of it.
+Has the table of these abuses; each is limited in time. `noisy_neighbour.py` measures the delays of
+other clients.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def _begin_everywhere(broker: BrokerProcess, prepared: Any) -> None:
 
 
 def _say_on_many(broker: BrokerProcess, data: bytes) -> None:
-    """The same on four connections at once; each reads what it is told until it is over."""
+    """Sends the same on four connections at once. Each reads its answers until the end."""
     clients = [_connect(broker) for _ in range(4)]
     speaking = [threading.Thread(target=_say_all, args=(client, data)) for client in clients]
     listening = [threading.Thread(target=_listen_all, args=(client,)) for client in clients]

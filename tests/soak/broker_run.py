@@ -1,7 +1,7 @@
-"""A real broker under churning clients, for minutes or hours, and how large it gets.
+"""A broker under load from many clients, for minutes or hours, and its memory.
 
-Owns the watching and the verdict; what the clients do is in `churn.py`. They leave nothing behind,
-so after a time to warm up the process must stop growing.
+Measures and judges; the clients are in `churn.py`. They leave nothing behind, so after some time
+the process must stop growing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Clients that come, work, misbehave and go, through the stock SDK, for as long as they are let.
+"""Clients that connect, work, misbehave and disconnect, with the stock SDK.
 
-Owns what they do to a broker; each act leaves its entity as it found it, so that a broker which
-keeps anything of it grows, and a run of any length should end as small as it began.
+Each operation leaves its entity as it was, so a broker that keeps anything grows, and must be as
+small at the end of a run as at its start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def entities() -> dict[str, Any]:
 
 
 class Churn:
-    """Workers in threads, each on entities of its own."""
+    """Workers in threads, each with its own entities."""
 
     def __init__(self, connection_string: str, seed: int) -> None:
         logging.getLogger("azure").setLevel(logging.CRITICAL)
@@ -167,7 +167,8 @@ def defer_and_fetch(connect: Connect, worker: int, chance: random.Random) -> int
 
 
 def leave_locks_behind(connect: Connect, worker: int, chance: random.Random) -> int:
-    """A receiver goes without settling; what it had comes back, at the latest with its lock."""
+    """A receiver disconnects without settling. Its messages are available again, at the latest when
+    their locks expire."""
     del chance
     with connect() as client:
         count = _send(client, f"soak-{worker}", 3)

@@ -1,8 +1,8 @@
-"""Clients that make the broker hold as much as they can, beside one that behaves.
+"""Clients that make the broker hold as much memory as they can, beside a well-behaved client.
 
-Owns each abuse of memory and the watching: how large the broker gets, and how long the neighbour waits
-for the answer to a send. An abuse is bounded and repeatable: it ends by itself, whether the broker lets
-it go on or not. Run `python -m tests.soak.memory_abuse [name …]`.
+Has each abuse, and measures how large the broker gets and how long the other client waits for the
+answer to a send. An abuse is limited and repeatable: it ends whether or not the broker allows it.
+Run `python -m tests.soak.memory_abuse [name …]`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def declare(client: FrameClient, number: int, handle: int) -> bytes:
 
 
 def nobody(abuse: Abuse) -> None:
-    """No abuse: what the neighbour waits on this machine anyway."""
+    """No abuse: measures how long the well-behaved client waits on this machine anyway."""
     time.sleep(5)
     abuse.settle()
 
@@ -376,7 +376,7 @@ class Seen(NamedTuple):
     is_healthy: bool
 
     def wait_s(self, share: float) -> float:
-        """How long the neighbour waited at most, in this share of its sends."""
+        """Returns how long the well-behaved client waited at most, in this share of its sends."""
         ordered = sorted(self.waits_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -407,7 +407,7 @@ class Seen(NamedTuple):
 
 
 def run_abuse(name: str) -> Seen:
-    """Run one against a broker of its own, on sqlite."""
+    """Runs one abuse against a new broker, on sqlite."""
     abuse, is_strict = ABUSES[name]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="peeklock-hoarding-"))
@@ -455,7 +455,8 @@ class MemoryWatch:
 
 
 class Neighbour:
-    """A client in a process of its own that sends a message now and then, and waits for its outcome."""
+    """A client in its own process that sends a message from time to time and waits for its
+    outcome."""
 
     def __init__(self, port: int) -> None:
         context = multiprocessing.get_context("spawn")

@@ -1,7 +1,7 @@
-"""The model for a long time: run after run with new seeds, each with its own length.
+"""The model for a long time: many runs with new seeds and different lengths.
 
-Owns counting and telling; what a run is and what it checks is in `tests/model`. Every run has the
-seed before it plus one, so that one number brings a failure back.
+Counts and prints; `tests/model` has the runs and their checks. Each run has the seed of the
+previous one plus one, so that one number repeats a failure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a well-behaved client feels of its neighbours.
+"""The delays of a well-behaved client while another abuses the broker.
 
-One client sends and receives a message at a time, from a process of its own, while another does on
-purpose what takes a broker long (`abuses.py`). The figures are the first client's round trips during
-the abuse, and how large the broker got. Other work on the machine makes both clients and the broker
-slower, so the load average is shown beside them.
+One client sends and receives one message at a time, from its own process, while another does what
+takes a broker long (`abuses.py`). The figures are the round trips of the first client during the
+abuse, and the memory of the broker. Other work on the machine slows down all of them, so the load
+average is shown as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ARRIVALS_EVERY_S = 0.005
 
 
 class Felt(NamedTuple):
-    """What the victim felt of one abuse."""
+    """The delays of the victim during one abuse."""
 
     name: str
     seconds: float
@@ -79,7 +79,8 @@ class Felt(NamedTuple):
 
 
 def _live(port: int, pipe: Connection) -> None:
-    """Send and receive one message at a time until told to stop; give back each round's time."""
+    """Sends and receives one message at a time until it is stopped. Returns the time of each
+    round."""
     client = ProtonConnection(HOST, port, "victim")
     sender = client.attach_sender(VICTIM, name="to")
     client.wait_until_attached(sender, 30)
@@ -121,7 +122,7 @@ def _live(port: int, pipe: Connection) -> None:
 
 
 def feel(name: str, storage: str | None = None) -> Felt:
-    """Run one abuse beside a victim."""
+    """Runs one abuse beside a victim."""
     abuse = ABUSES[name]
     config = {
         "UserConfig": {
@@ -185,13 +186,13 @@ def _feel(name: str, broker: BrokerProcess, act: Callable[[], None]) -> Felt:
 
 
 def _waits(took_s: float) -> list[float]:
-    """What clients would have waited that came steadily while one round lasted: the victim itself
-    asks for nothing more while it waits, and so would count a standstill only once."""
+    """Returns how long clients that arrive steadily during one round would have waited: the victim
+    sends nothing while it waits, and so would count a long delay only once."""
     return [took_s - late * ARRIVALS_EVERY_S for late in range(int(took_s / ARRIVALS_EVERY_S) + 1)]
 
 
 def run_neighbours(names: list[str] | None = None) -> list[Felt]:
-    """Each abuse of the table, or of these, with a broker of its own on a file."""
+    """Runs each abuse of the table, or these, each with a new broker on a file."""
     results = []
     for name in names or ABUSES:
         felt = feel(name)

@@ -1,10 +1,10 @@
 """`make soak`: the model for at least 100,000 random steps, the simulation of the whole broker from
-10,000 seeds, a broker under load for minutes, then what a client feels of neighbours that ask for much,
-and of those that make the broker hold much.
+10,000 seeds, a broker under load for minutes, then the delays of a client beside clients that abuse the broker's time or
+memory.
 
 `python -m tests.soak.run [model|simulation|broker|neighbours|hoarding] [--seed N] [--steps N]
-[--seeds N] [--minutes M] [--disk]`. It ends with 1 if anything differed, failed, kept growing, took
-too much memory or kept others waiting. Without a seed it takes a new one, and says which.
+[--seeds N] [--minutes M] [--disk]`. The exit code is 1 if anything differed, failed, kept growing, took
+too much memory or delayed others too long. Without a seed it chooses a new one and prints it.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def test_everything_a_client_needs_is_there(variables):
 
 
 def test_the_usual_port_is_left_out(variables):
-    """As everybody writes it."""
+    """As in connection strings of the documentation."""
     assert "Endpoint=sb://localhost;" in variables()["SERVICEBUS_CONNECTION_STRING"]
 
 
@@ -91,7 +91,7 @@ def test_programs_go_on_trusting_whom_they_trusted(variables):
 
 
 def test_a_shell_reads_them(env, variables):
-    """Whatever characters a path has."""
+    """With any characters in a path."""
     script = env() + "".join(f'printf "%s\\n" "${name}"\n' for name in NAMES)
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert list(variables().values()) == done.stdout.splitlines()
@@ -140,7 +140,7 @@ def test_the_port_for_credentials_is_told_where_nothing_listens_on_it(capsys, tm
 def test_a_certificate_of_the_operators_own_is_trusted_by_other_means(
     variables, tmp_path, monkeypatch
 ):
-    """There is no authority of ours to name then."""
+    """Then there is no authority of the broker to print."""
     certificate = tmp_path / "mine.pem"
     certificate.touch()
     monkeypatch.setenv("PEEKLOCK_TLS_CERTIFICATE", str(certificate))

@@ -92,7 +92,7 @@ def test_a_broker_served_from_an_export_has_the_same_entities(tmp_path, capsys, 
 
 
 def test_a_store_is_exported_without_a_broker(tmp_path, capsys):
-    """Whatever it remembers; the keys of whole namespaces are not in it."""
+    """Everything in the store is exported. Keys of whole namespaces are not in it."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with BrokerProcess(config=SAMPLE, storage=url) as broker:
         add_entities(broker)
@@ -109,7 +109,7 @@ def test_an_empty_store_is_an_empty_file(capsys):
 
 
 def test_the_emulators_form_is_served_the_same(tmp_path, capsys):
-    """As far as it goes; what it cannot say is told."""
+    """What the form cannot express is printed as a warning."""
     path = tmp_path / "Config.json"
     with BrokerProcess(config=SAMPLE) as broker:
         assert 0 == main(
@@ -143,7 +143,7 @@ def test_forwarding_to_nowhere_is_told(capsys):
 
 
 def test_names_that_no_file_may_have_are_told(capsys):
-    """Whoever creates a queue by using it may call it what administration would refuse."""
+    """A queue that is created on first use may have a name that administration would refuse."""
     with BrokerProcess(environment={"PEEKLOCK_CREATE_ON_FIRST_USE": "true"}) as broker:
         with ServiceBusClient.from_connection_string(broker.connection_string) as client:
             with client.get_queue_sender("a, b") as sender:

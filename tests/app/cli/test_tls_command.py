@@ -1,4 +1,4 @@
-"""`peeklock tls`: what a developer is told about trusting the broker."""
+"""`peeklock tls`: how a developer makes clients trust the broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_authority_is_there_when_its_path_is_printed(tmp_path, capsys):
 
 
 def test_it_stays_the_same(tmp_path, capsys):
-    """Trusted once, trusted for good."""
+    """A developer has to trust the authority only once."""
     main(["tls", "--tls-folder", str(tmp_path), "--path"])
     before = (tmp_path / "ca.pem").read_bytes()
     main(["tls", "--tls-folder", str(tmp_path)])
@@ -51,7 +51,7 @@ def test_dotnet_comes_first(tmp_path, capsys):
 
 
 def test_a_certificate_of_the_operators_own_is_named(tmp_path, capsys, monkeypatch):
-    """There is no authority of ours to trust then."""
+    """Then there is no authority of the broker to trust."""
     certificate = tmp_path / "mine.pem"
     certificate.touch()
     monkeypatch.setenv("PEEKLOCK_TLS_CERTIFICATE", str(certificate))
@@ -143,10 +143,8 @@ def broker(tmp_path_factory):
 def test_what_reaches_the_python_sdk_is_what_the_guide_says(
     broker, tmp_path, program, kind, reaching
 ):
-    """Each means by itself; those that do not reach it leave the certificate untrusted.
-
-    `CERTIFI` stands for an authority that was added to what certifi holds.
-    """
+    """Each way is tested alone; those that do not work leave the certificate untrusted. `CERTIFI`
+    is an authority that was added to the file of certifi."""
     process, authority = broker
     (tmp_path / "certifi.py").write_text(
         "import os, pathlib\n"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """Stands in for server, wire and connection: notes when it is told to look."""
+    """Replaces server, socket and connection, and records when the idle timeout is checked."""
 
     def __init__(self) -> None:
         self.checks: asyncio.Queue[float] = asyncio.Queue()
@@ -71,7 +71,7 @@ async def test_a_lost_connection_is_not_looked_at():
 
 
 class Tap:
-    """Stands in for server, wire and connection: notes whether the client is being read from."""
+    """Replaces server, socket and connection, and records whether the client is read from."""
 
     def __init__(self, *, held_up: bool = False, unread_bytes: int = 0) -> None:
         self._reading = True
@@ -119,7 +119,7 @@ async def test_a_client_that_had_its_share_of_a_turn_waits_for_the_next():
 
 
 async def test_a_new_turn_does_not_hurry_the_store():
-    """Whoever waits for a commit goes on when that is done, not before."""
+    """A client that waits for a commit continues after the commit, not before."""
     tap = Tap(held_up=True)
     one = transport(tap)
     one.data_received(b"x" * READ_PER_TURN_BYTES)

@@ -1,4 +1,4 @@
-"""An HTTP client that begins a request has to go on with it."""
+"""Time limits of HTTP connections."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ async def test_a_body_that_stands_still_is_refused(host: Host) -> None:
 
 
 async def test_a_request_may_take_its_time_to_be_answered(host: Host) -> None:
-    """And so may the next one to come: whoever came later and said nothing is gone by then."""
+    """The next request may as well. A connection that came later and sent nothing is closed by
+    then."""
     head = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(head + b"\r\nslow")
@@ -102,7 +103,7 @@ ANSWERED = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 async def test_a_later_head_that_stands_still_ends_the_connection(host: Host) -> None:
-    """Having asked properly once gives nobody the right to hold a connection for ever."""
+    """One complete request does not allow a client to keep its connection forever."""
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(ANSWERED)
     await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)

@@ -30,7 +30,7 @@ class Stopwatch:
 
 
 class Client:
-    """Stands in for server, wire and connection of one client: its bytes take time."""
+    """Replaces server, socket and connection of one client. Its bytes take time to process."""
 
     def __init__(self, stopwatch: Stopwatch, sharing: SharedReading) -> None:
         self._stopwatch = stopwatch

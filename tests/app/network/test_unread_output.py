@@ -23,7 +23,7 @@ class Slow:
 
 
 class Time:
-    """Stands still until it is moved, and then calls whoever wanted to be called."""
+    """A clock that moves only when a test moves it, and then calls what is due."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -51,7 +51,7 @@ def unread(time: Time) -> UnreadOutput:
 
 
 def test_the_client_that_left_most_unread_is_cut_off(time: Time, unread: UnreadOutput):
-    """Nobody else is, and what it left counts no more."""
+    """No other client is, and its output is not counted any more."""
     clients = slow, slower, slowest = Slow(), Slow(), Slow()
     unread.note(slow, 30)
     unread.note(slowest, 40)

@@ -66,7 +66,7 @@ def test_what_is_below_the_level_is_not_written(configured):
 
 @pytest.mark.parametrize("log_format", LogFormat)
 def test_the_standard_library_logs_the_same_way(configured, log_format):
-    """A library's warning looks like ours; its chatter is left out."""
+    """A library's warning has the same format. Its debug messages are dropped."""
     output = configured(log_format=log_format)
     logging.getLogger("aiohttp.server").info("chatter")
     logging.getLogger("aiohttp.server").warning("odd %s", "request")

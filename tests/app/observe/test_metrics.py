@@ -18,7 +18,7 @@ MANY = 500
 
 
 async def test_a_scrape_is_cut_into_parts(monkeypatch):
-    """Between which the loop runs, and entities may come and go."""
+    """The event loop runs between the parts, and entities may be created and deleted meanwhile."""
     monkeypatch.setattr(metrics, "SLICE_S", 0.0)
     dialogue = CoreDialogue()
     dialogue.namespace.declare({f"q{n}": QueueDefinition() for n in range(MANY)}, 1, Turn())

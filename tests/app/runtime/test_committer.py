@@ -45,7 +45,7 @@ def load():
 
 
 async def test_settling_waits_for_what_was_submitted(load: Load):
-    """Everything before is durable, whatever it was gathered with."""
+    """Everything that was submitted before is durable, in any batches."""
     load.ask()
     load.ask()
     await load.committer.settle()
@@ -53,7 +53,7 @@ async def test_settling_waits_for_what_was_submitted(load: Load):
 
 
 async def test_settling_ends_under_load(load: Load):
-    """What comes later is not waited for: a broker that is told to stop must be able to."""
+    """Later turns are not waited for: a broker must be able to stop."""
     load.ask()
     await load.committer.settle()
     await load.committer.settle()
@@ -79,8 +79,8 @@ ODD_FAILURES = [
 async def test_whatever_fails_a_commit_is_told_and_nothing_is_released(
     failure: Exception, blocking: bool
 ):
-    """Whoever waits goes on and finds out; answers that rest on the batch never leave, nor do
-    those of later turns, until the owner has restored memory from the store."""
+    """Every `settle` returns. Effects of the batch and of later turns are not released until the
+    owner has restored memory from the store."""
     store = FakeStore(checks=False)
     store.failure = failure
     store.blocking = blocking
@@ -122,7 +122,7 @@ async def test_a_turn_that_cannot_be_gathered_is_told_and_no_part_of_it_is_store
 
 
 async def test_a_release_that_fails_is_told(load: Load):
-    """It is a bug of ours, and somebody's answer is lost: the process must not go on as if not."""
+    """It is a bug of the broker, and an answer is lost: the owner must be called."""
     bug = RuntimeError("a bug")
 
     def release(turn: Turn) -> None:

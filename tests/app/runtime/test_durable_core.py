@@ -26,7 +26,7 @@ NAMESPACE = "sbemulatorns"
 
 
 class Quiet:
-    """Is told, and says nothing."""
+    """An observer that does nothing."""
 
     def released(self, turn: Turn) -> None: ...
 
@@ -77,7 +77,7 @@ async def test_what_is_on_its_way_into_the_store_when_it_closes_is_kept_and_answ
 
 
 async def test_what_comes_after_the_close_is_refused_not_left_waiting(tmp_path: Path) -> None:
-    """Whoever asks while the broker stops hears so, and nothing of it reaches the closed store."""
+    """A request during the stop gets an error, and does not reach the closed store."""
     core = await _opened(tmp_path / "core.db")
     late = _create(core, "late")
     await asyncio.sleep(0)  # it is in the inbox, and no turn has run yet
@@ -94,7 +94,7 @@ async def test_what_comes_after_the_close_is_refused_not_left_waiting(tmp_path: 
 async def test_a_broker_whose_every_turn_fails_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would start again for ever, and nobody would be served nor told."""
+    """Otherwise it would start again forever and serve no client."""
     failed = asyncio.Event()
 
     class Told(Quiet):

@@ -102,7 +102,7 @@ async def loop(monkeypatch):
     ids=["filter", "action"],
 )
 async def test_a_long_rule_is_compiled_in_a_thread_once(loop, rule):
-    """And is there as if it had been compiled in the turn."""
+    """The result is the same as if it was compiled in the turn."""
     stored = await loop.ask(AddRule, SUBSCRIPTION, rule)
     assert stored == await loop.ask(GetRule, SUBSCRIPTION, "R")
     assert (rule.filter, rule.action) == (stored.filter, stored.action)
@@ -134,7 +134,7 @@ async def test_a_long_rule_that_makes_no_sense_is_refused(loop, text):
 
 
 async def test_a_failure_in_the_thread_is_told_to_the_client(loop, monkeypatch):
-    """Whatever goes wrong there, nobody waits for ever."""
+    """After any failure the client gets an answer."""
 
     def fail(rule: RuleDefinition, limits: Any) -> None:
         raise MemoryError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DueNamespace:
-    """Always has something due; counts how often it is told to act."""
+    """A namespace in which something is always due. Counts the ticks."""
 
     name = "one"
 
@@ -42,7 +42,7 @@ class DueNamespace:
 
 
 class Nothing:
-    """An effect that nobody sees."""
+    """An effect without content."""
 
 
 class BusyCommitter:
@@ -103,7 +103,7 @@ async def test_the_next_deadlines_wait_for_the_ones_before_to_be_durable():
 
 
 async def test_a_turn_that_cannot_be_handed_over_is_told():
-    """Memory has what the store will never have: nobody may go on as if it had not happened."""
+    """Memory has changes that the store will never have, so the owner must be called."""
 
     class FullCommitter(BusyCommitter):
         def submit(self, turn: Turn) -> None:
@@ -149,7 +149,7 @@ class WideNamespace:
 
 
 class LoadedCommitter(BusyCommitter):
-    """Has enough to do until told otherwise."""
+    """A committer that is loaded until a test changes it."""
 
     is_loaded = True
 
@@ -219,7 +219,7 @@ async def test_a_peer_that_has_parts_left_gets_one_at_intervals_while_the_store_
 
 
 async def test_a_link_that_is_gone_gets_no_more_messages_while_its_parts_are_done():
-    """Nobody would see them. Credit that it gave before it went is not granted any more."""
+    """The client would not get them. Credit that it gave before is not granted any more."""
     turns, namespace, committer = _wide_loop()
     one: Any = namespace
     turns.submit(one, Credit("gone", 100))  # type: ignore[arg-type]
@@ -274,8 +274,8 @@ async def test_a_turn_ends_when_its_time_is_over_and_the_rest_follows_in_order()
 
 
 async def test_commands_for_memory_that_was_given_up_are_not_run():
-    """A connection that ends after the broker started again speaks of the old namespace: what that
-    would record is about messages that the store may have deleted since."""
+    """A connection that ends after the broker started again submits commands to the old namespace.
+    Their records would be about messages that the store may have deleted since."""
     given_up, current = DueNamespace(enough=1), DueNamespace(enough=1)
     turns = _loop(current, BusyCommitter())
     turns.submit(given_up, Tick())  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Entities that are left in a store and not declared: told at start, and dropped where that is set."""
+"""Entities that are in a store and not declared: they are logged at start, and deleted if the
+setting says so."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def test_undeclared_entities_are_kept_and_told(url):
 
 
 def test_undeclared_entities_can_be_dropped(url):
-    """With their messages, and for good; what is made after the start stays until the next one."""
+    """They are deleted with their messages. Entities that are created after the start stay until
+    the next start."""
     drop = {"PEEKLOCK_UNDECLARED_ENTITIES": "drop"}
     with BrokerProcess(config=DECLARED, storage=url, environment=drop) as broker:
         assert "9 entities in the store, 6 of them not declared: dropped" in broker.log_text()

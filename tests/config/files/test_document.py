@@ -62,14 +62,16 @@ def test_comments_and_trailing_commas_are_overlooked():
 
 
 def test_json_nodes_know_their_lines():
-    """A mapping's value stands where its name does, even if a comment of many lines is before it."""
+    """The line of a value in a mapping is that of its name, also after a comment of several
+    lines."""
     text = '{\n  "a": {\n    /* \n */ "b.c": [\n 1,\n 2]\n  }\n}'
     expected = [("a", 2), ('a["b.c"]', 4), ('a["b.c"][0]', 5), ('a["b.c"][1]', 6)]
     assert expected == list(places(parse_json(text, "f")))
 
 
 def test_yaml_nodes_know_their_lines():
-    """A mapping's value stands where its name does, also when it begins on the next line."""
+    """The line of a value in a mapping is that of its name, also if the value begins on the next
+    line."""
     text = "a:\n  b.c:\n    - 1\n    - 2\n"
     expected = [("a", 1), ('a["b.c"]', 2), ('a["b.c"][0]', 3), ('a["b.c"][1]', 4)]
     assert expected == list(places(parse_yaml(text, "f")))
@@ -130,7 +132,7 @@ def test_broken_json_is_told_with_its_line(message, text):
     ],
 )
 def test_broken_yaml_is_told_with_its_line(message, text):
-    """Objects are not made from a config file, whatever tag asks for one."""
+    """A config file creates no objects, with any tag."""
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, "f")
     assert str(caught.value).startswith(message)
@@ -173,7 +175,8 @@ def test_who_indents_with_tabs_is_told_not_to():
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
-    """Missing, a folder, not text, or without end: said in one sentence, not in a traceback."""
+    """A missing file, a folder, binary data and an endless file are reported in one sentence,
+    without a traceback."""
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "deep.json").write_text('{"a":' + "[" * 100_000)
     (tmp_path / "deep.yaml").write_text("a: &a [*a]")

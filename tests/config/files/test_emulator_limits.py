@@ -1,4 +1,4 @@
-"""Whoever takes an exported file to the official emulator is told what that will not take."""
+"""Warnings about what the official emulator would not accept in an exported file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def told(entities, name="sbemulatorns"):
 
 
 def test_the_emulators_own_file_is_within_its_limits():
-    """Nothing to tell."""
+    """There is no warning."""
     assert [] == list(beyond_emulator(default_topology()))
 
 

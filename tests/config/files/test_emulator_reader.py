@@ -298,13 +298,13 @@ def test_every_property_of_a_subscription_is_taken(config, name, value, expected
     ],
 )
 def test_rules_replace_the_one_that_takes_everything(config, properties, filter_, action):
-    """Whoever lists rules wants what they select and nothing else."""
+    """If rules are listed, only the messages that they select are received."""
     path = config(topics=[a_topic(a_subscription(rules=[a_rule(**properties)]))])
     assert (RuleDefinition("r", filter_, action),) == entities(path)["t/Subscriptions/s"].rules
 
 
 def test_an_empty_list_of_rules_takes_everything(config):
-    """As if no rules had been mentioned."""
+    """The same as without a list of rules."""
     path = config(topics=[a_topic(a_subscription(rules=[]))])
     assert entities(path)["t/Subscriptions/s"].rules == CATCH_ALL
 
@@ -554,7 +554,7 @@ def test_a_wrong_name_is_told(config, expected, name):
     ],
 )
 def test_names_are_taken_without_regard_to_case(config, where, text, queues, topics):
-    """Service Bus does not tell Orders from orders, nor a queue's name from a topic's."""
+    """In Service Bus, Orders and orders are one name, and queues and topics share their names."""
     (found,) = mistakes(config(queues, topics))
     assert found.startswith(f"1: {where}: {text}")
 
@@ -590,7 +590,7 @@ def test_two_namespaces_of_one_name_are_a_mistake(tmp_path):
     ],
 )
 def test_forwarding_in_a_circle_is_a_warning(config, circles, queues, topics):
-    """Service Bus accepts it. Each circle is told, through queues and topics alike."""
+    """Service Bus accepts it. Each circle is reported, through queues and topics."""
 
     def turned(trail: str) -> frozenset[tuple[str, str]]:
         stops = trail.split(" → ")

@@ -244,7 +244,7 @@ def test_lock_durations_are_written_where_the_default_is_not_the_usual_one(writt
 
 
 def test_a_file_says_what_was_decided_and_no_more():
-    """Defaults are left out, so that what somebody chose stands out."""
+    """Defaults are left out, so that chosen values are easy to find."""
     topology = Topology(
         {
             "sbemulatorns": {
@@ -270,7 +270,7 @@ def test_the_emulators_own_file_has_few_words():
 
 
 def test_what_the_emulators_form_cannot_say_is_told():
-    """One sentence each, and the rest is written."""
+    """One sentence for each, and everything else is written."""
     key = AuthorizationRule("k", "v")
     when = {"@x": datetime(2026, 1, 2, tzinfo=UTC)}
     sql = RuleDefinition("by", SqlFilter("a = @x", when), SqlAction("SET a = @y", {"@y": b"b"}))

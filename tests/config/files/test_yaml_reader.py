@@ -206,7 +206,8 @@ def test_the_table_of_properties_names_every_field(definition):
     ],
 )
 def test_rules_of_every_kind(config, expected, rules):
-    """No rules said: the one that takes everything. No rules given: nothing is taken."""
+    """Without `rules`, the default rule matches every message. With an empty list, no message
+    matches."""
     path = config(f"topics:\n  t:\n    subscriptions:\n      s:\n        rules: {rules}\n")
     assert expected == entities(path)["t/Subscriptions/s"].rules
 
@@ -273,7 +274,8 @@ KEYS = """
     ],
 )
 def test_keys_are_what_the_dotnet_administration_client_can_read(config, place, where):
-    """Both are there, the second made up and the same at every start; other lengths are told."""
+    """Both keys exist. The second is derived and the same at every start. Keys of other lengths are
+    warnings."""
     text = (KEYS % place).replace("\n  ", "\n   ")
     loaded, again = read(config(text)), read(config(text))
     assert loaded.topology == again.topology
@@ -307,14 +309,14 @@ def test_the_default_lock_duration_is_a_setting(config):
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing but a comment\n", "null"])
 def test_an_empty_file_is_a_mistake(config, text):
-    """Whoever names a file expects something of it: it may not have been written yet."""
+    """The file may not have been written yet."""
     assert ["1: the file is empty; it must declare queues or topics, or settings"] == mistakes(
         config(text)
     )
 
 
 def test_a_name_given_twice_hides_no_other_mistake(config):
-    """All of them are told at once."""
+    """All mistakes are reported at once."""
     text = "queues: {a: {lock_duration: 1s}}\nqueues: {b: {max_delivery_count: 0}}\ntopics: []\n"
     found = mistakes(config(text))
     assert ["1", "2", "2", "3"] == [one.partition(":")[0] for one in found]
@@ -322,7 +324,7 @@ def test_a_name_given_twice_hides_no_other_mistake(config):
 
 
 def test_an_invalid_name_hides_no_mistake_below_it(config):
-    """The whole of an entity is read, whatever it is called."""
+    """An entity is read completely, even if its name is wrong."""
     found = mistakes(config("topics: {a b: {subscriptions: {'c,d': {lock_duration: 1s}}}}"))
     assert 3 == len(found)
     assert any("'c,d' is not a valid name: ',' is not allowed" in one for one in found)
@@ -397,7 +399,7 @@ def test_strict_quotas_narrow_what_a_file_may_say(config):
 
 
 def test_the_basic_tier_has_plain_queues_only(config):
-    """Whatever the quotas: a tier either offers something or does not."""
+    """With any quotas: a tier has a feature or does not have it."""
     path = config(
         """
         settings: {tier: Basic}

@@ -98,7 +98,7 @@ def test_what_is_no_time_span_is_refused(text):
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2024-01-02T03:04:05.Z", "2024-13-02T03:04:05Z"])
 def test_what_is_no_time_is_refused(text):
-    """Before it does any harm."""
+    """The text is refused when it is parsed."""
     with pytest.raises(ValueError):
         parse_date_time(text)
 

@@ -98,7 +98,7 @@ def test_a_file_that_names_its_store_has_that(tmp_path):
 
 
 def test_an_address_may_be_in_brackets():
-    """As it stands in an URL."""
+    """As in a URL."""
     assert "::1" == settings({"host": "[::1]"}).host
 
 
@@ -158,7 +158,7 @@ def test_every_setting_has_a_flag_a_variable_and_a_name_in_the_file(tmp_path, na
 
 @pytest.mark.parametrize("name", ["tls_certificate", "tls_key", "jwt_keys"])
 def test_files_of_keys_must_exist(certificate, name):
-    """Better told at the start than at the first client."""
+    """A missing file is reported at start, not at the first client."""
     assert certificate == getattr(settings({name: str(certificate)}), name)
     (found,) = mistakes({name: "/nonexistent"})
     assert "'/nonexistent' is not allowed; expected the path of a file that exists" in found
@@ -189,7 +189,8 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path):
 
 
 def test_the_emulators_variables_are_honoured_or_let_be():
-    """Its HTTP port moves ours, unless ours is named too; what concerns SQL Server is not read."""
+    """The emulator's variable sets the HTTP port, unless the broker's own setting does. Variables
+    of SQL Server are ignored."""
     emulator = {
         "EMULATOR_HTTP_PORT": "5301",
         "ACCEPT_EULA": "N",
@@ -202,7 +203,7 @@ def test_the_emulators_variables_are_honoured_or_let_be():
 
 
 def test_an_empty_variable_is_not_set():
-    """Compose files pass on variables nobody gave a value."""
+    """Compose files pass on variables that have no value."""
     assert Settings() == settings({}, {"PEEKLOCK_TLS_PORT": "", "EMULATOR_HTTP_PORT": ""})
 
 
@@ -283,13 +284,13 @@ def test_a_folder_in_place_of_the_emulators_file_is_a_mistake(tmp_path):
 
 
 def test_a_file_in_the_home_folder_of_nobody():
-    """Told like any other file that is not there."""
+    """It is reported as any other missing file."""
     (mistake,) = mistakes({"config": "~nobody-here/Config.json"})
     assert f"~nobody-here/Config.json: is not {UNKNOWN_HOME}" == mistake
 
 
 def test_a_misspelt_variable_is_a_warning():
-    """Kubernetes makes variables of its own for a service of our name: those are let be."""
+    """Kubernetes sets variables for a service named peeklock. These are ignored."""
     environment = {"PEEKLOCK_AMPQ_PORT": "1", "PEEKLOCK_SERVICE_HOST": "10.0.0.1"}
     loaded = load({}, environment, any_rule, NOWHERE)
     assert ["PEEKLOCK_AMPQ_PORT: is not a setting; did you mean 'AMQP_PORT'?"] == [
