@@ -76,7 +76,7 @@ def run(images: int, seed: int, folder: Path, injected_bug: str | None) -> Repor
         if injected_bug is not None:
             broker.use_module(failing_steps.__name__)
         stack.enter_context(broker)
-        kills, stops = _work_in_one_run(broker, recording, timeline, folder, seed)
+        kills, stops = _work_in_several_runs(broker, recording, timeline, folder, seed)
     calls = list(recording.calls())
     print(
         f"recorded {len(calls):,} file calls of {RUNS} runs, {kills} killed and {stops} stopped: "
@@ -86,7 +86,7 @@ def run(images: int, seed: int, folder: Path, injected_bug: str | None) -> Repor
     return _judge_images(calls, timeline, images, seed, folder)
 
 
-def _work_in_one_run(
+def _work_in_several_runs(
     broker: BrokerProcess, recording: Recording, timeline: Timeline, folder: Path, seed: int
 ) -> tuple[int, int]:
     """Several runs with clients at work; how many ended by a kill and how many in order."""
@@ -101,7 +101,7 @@ def _work_in_one_run(
         asyncio.run(_one_run(clients, chance.uniform(*RUN_S), ending))
         if is_killed:
             kills += 1
-            copy = folder / f"after-run-{run}"
+            copy = folder / f"after-run-{broker_run}"
             shutil.copytree(folder / "store", copy)
             recording.note_kill(copy)
         else:
