@@ -112,7 +112,7 @@ class RepeatedEvents:
         now_s: Callable[[], float] = time.monotonic,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        """Forget what was counted, and take the time and the ids from these sources from now on."""
+        """Discards all counts, and uses these sources of time and ids from now on."""
         self._now_s = now_s
         self._new_uuid = new_uuid
         self._events = {}

@@ -45,7 +45,7 @@ class BrowsingSlots:
         self._is_granting = False
 
     @property
-    def are_wanted(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether a connection waits for a slot."""
         return bool(self._waiting)
 

@@ -342,6 +342,7 @@ def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
             position += 2 + data[position + 1]
         elif 0x40 < code < 0xC0:
             position += 1
+            # As in `value_end`, without a call for each field.
             width = WIDTHS[code]
             if width >= 0:
                 position += width

@@ -24,7 +24,7 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
     """Adds `/health` and `/metrics`. `entities` handles the requests that are about an entity."""
 
     async def health(request: web.Request) -> web.StreamResponse:
-        if _means_entity(request):
+        if _is_about_entity(request):
             return await entities(request)
         ready = services.is_ready()
         return web.Response(
@@ -34,7 +34,7 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
         )
 
     async def metrics(request: web.Request) -> web.StreamResponse:
-        if _means_entity(request):
+        if _is_about_entity(request):
             return await entities(request)
         services.authorize_metrics(request.headers.get("Authorization"), request.host)
         body, content_type = await services.metrics()
@@ -44,5 +44,5 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
     application.router.add_get("/metrics", metrics)
 
 
-def _means_entity(request: web.Request) -> bool:
+def _is_about_entity(request: web.Request) -> bool:
     return "api-version" in request.query

@@ -15,10 +15,10 @@ from protocol.identity.grants import (
     Grants,
     KeyRule,
     TokenRefused,
+    case_preserving_path_of,
     covers,
     missing_claim,
     path_of,
-    spelled_path_of,
 )
 from protocol.identity.sas import is_sas
 from protocol.identity.verification import Identity, KeyRuleSource
@@ -35,9 +35,9 @@ __all__ = [
     "KeyRule",
     "KeyRuleSource",
     "TokenRefused",
+    "case_preserving_path_of",
     "covers",
     "is_sas",
     "missing_claim",
     "path_of",
-    "spelled_path_of",
 ]

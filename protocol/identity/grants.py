@@ -115,7 +115,7 @@ class Grants:
         """Whether a claim is granted on a path now. None means any claim."""
         return any(
             grant.expires_at_ms > now_ms and (claim is None or claim in grant.claims)
-            for grant in self._covering(path)
+            for grant in self._grants_for(path)
         )
 
     def has_valid(self, now_ms: int) -> bool:
@@ -134,7 +134,7 @@ class Grants:
         """Returns when the first token expires. `NEVER_MS` if none does."""
         return min((grant.expires_at_ms for grant in self._tokens.values()), default=NEVER_MS)
 
-    def _covering(self, path: str) -> Iterator[Grant]:
+    def _grants_for(self, path: str) -> Iterator[Grant]:
         path = path.lower()
         yield from (grant for grant in self._connection_grants if grant.is_valid_for(path))
         above = path if len(path) <= RESOURCE_MAX_CHARACTERS else ""
@@ -155,7 +155,7 @@ def covers(granted: str, path: str) -> bool:
 
 def path_of(resource: str) -> str:
     """`sb://host:port/Some/Path/` → `some/path`; a bare host is the whole namespace."""
-    return spelled_path_of(resource).lower()
+    return case_preserving_path_of(resource).lower()
 
 
 def host_of(resource: str) -> str:
@@ -167,7 +167,7 @@ def host_of(resource: str) -> str:
     return host if host.count(":") > 1 else host.partition(":")[0]
 
 
-def spelled_path_of(resource: str) -> str:
+def case_preserving_path_of(resource: str) -> str:
     """`sb://host:port/Some/Path/` → `Some/Path`."""
     rest = (resource.partition("://")[2] or resource).partition("?")[0]
     return unquote(rest.partition("/")[2]).strip("/")

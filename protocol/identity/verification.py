@@ -134,7 +134,7 @@ class Identity:
 
     def is_key_of_rule(self, user: str, password: str) -> bool:
         """Whether these are the name and a key of a rule in any namespace."""
-        return bool(self._fitting(user, password, None))
+        return bool(self._matching_rules(user, password, None))
 
     def verify_plain(self, user: str, password: str, namespace: str | None = None) -> list[Grant]:
         """Returns the grants of the name and key of a rule, as in SASL PLAIN. Empty if they are wrong.
@@ -143,10 +143,10 @@ class Identity:
         """
         return [
             Grant(rule.claims, rule.path, key_rule=rule, key=key)
-            for rule, key in self._selected(self._fitting(user, password, namespace))
+            for rule, key in self._selected(self._matching_rules(user, password, namespace))
         ]
 
-    def _fitting(
+    def _matching_rules(
         self, user: str, password: str, namespace: str | None
     ) -> list[tuple[KeyRule, bytes]]:
         given = password.encode()

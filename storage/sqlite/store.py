@@ -203,7 +203,7 @@ class SqliteStore:
         self._check_files()
         # The commit is durable. No error from here on may be reported as a failed commit.
         with suppress(OSError, sqlite3.Error):
-            self._keep_log_short(writer)
+            self._checkpoint_if_long(writer)
 
     @staticmethod
     def _undo(writer: sqlite3.Connection) -> None:
@@ -232,7 +232,7 @@ class SqliteStore:
                 "put the files back, or choose another file, and start again"
             )
 
-    def _keep_log_short(self, writer: sqlite3.Connection) -> None:
+    def _checkpoint_if_long(self, writer: sqlite3.Connection) -> None:
         # SQLite checkpoints the log by itself, unless a huge transaction made it long at once, or payload
         # reads follow each other without a gap. If the disk fills up, the log is checkpointed while
         # there is still space for its content.

@@ -139,9 +139,9 @@ class Receiver(Role):
             self.settled[index] += 1
         if self.load.take is Take.NEXT:
             for index in set(settled):
-                self._go_on(client, index)
+                self._peek_next(client, index)
 
-    def _go_on(self, client: ProtonConnection, index: int) -> None:
+    def _peek_next(self, client: ProtonConnection, index: int) -> None:
         """Leave a session that is done, and ask for the next one, if there will be one."""
         load = self.load
         per_session = load.count // load.streams

@@ -56,12 +56,12 @@ class Stream:
     def write(self, data: bytes) -> None:
         if not self._cut and not self._ends:
             self._buffer += data
-            self._go_on()
+            self._peek_next()
 
     def end(self) -> None:
         """The other side sees the end after everything that was written."""
         self._ends = True
-        self._go_on()
+        self._peek_next()
 
     def cut(self) -> None:
         """Bytes in flight are lost, and the other side sees the end a little later."""
@@ -77,9 +77,9 @@ class Stream:
 
     def let_go(self) -> None:
         self._held = False
-        self._go_on()
+        self._peek_next()
 
-    def _go_on(self) -> None:
+    def _peek_next(self) -> None:
         if self._under_way or self._held or self._cut or not (self._buffer or self._ends):
             return
         self._under_way = True
@@ -100,7 +100,7 @@ class Stream:
         elif self._ends:
             self._cut = True
             self._ended()
-        self._go_on()
+        self._peek_next()
 
 
 class ClientSocket(Socket):

@@ -86,7 +86,7 @@ def definition_to_json(definition: EntityDefinition) -> str:
 
 def definition_from_json(text: str) -> EntityDefinition:
     """The inverse of `definition_to_json`."""
-    definition = _revived(json.loads(text))
+    definition = _from_plain(json.loads(text))
     if not isinstance(definition, QueueDefinition | TopicDefinition | SubscriptionDefinition):
         raise TypeError(f"not an entity definition: {type(definition).__name__}")
     return definition
@@ -99,7 +99,7 @@ def rule_to_json(rule: RuleDefinition) -> str:
 
 def rule_from_json(text: str) -> RuleDefinition:
     """The inverse of `rule_to_json`."""
-    rule = _revived(json.loads(text))
+    rule = _from_plain(json.loads(text))
     if not isinstance(rule, RuleDefinition):
         raise TypeError(f"not a rule: {type(rule).__name__}")
     return rule
@@ -141,15 +141,15 @@ def _plain(value: object) -> object:
     raise TypeError(f"a definition cannot hold {type(value).__name__}")
 
 
-def _revived(plain: object) -> object:
+def _from_plain(plain: object) -> object:
     if isinstance(plain, list):
-        return tuple(_revived(item) for item in plain)
+        return tuple(_from_plain(item) for item in plain)
     if not isinstance(plain, dict):
         return plain
     if "$map" in plain:
-        return {name: _revived(item) for name, item in plain["$map"]}
+        return {name: _from_plain(item) for name, item in plain["$map"]}
     if "$value" in plain:
         return _VALUES[plain["$value"]][2](plain["of"])
     cls = _CLASSES[plain["$class"]]
     known = {field.name for field in fields(cls)}
-    return cls(**{name: _revived(item) for name, item in plain.items() if name in known})
+    return cls(**{name: _from_plain(item) for name, item in plain.items() if name in known})

@@ -189,7 +189,7 @@ class Topic(Entity):
             if not message.enqueue_sequence_number:
                 self._number(message)
             else:
-                self._limit_life(message)
+                self._limit_time_to_live(message)
             routed = self._route(message)
             count = sum(_copies_of(one) for one in routed)
             made = len(copies.all)
@@ -237,9 +237,9 @@ class Topic(Entity):
     def _number(self, message: Message) -> None:
         message.enqueue_sequence_number = self.main.reserve_number()
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
-            self._limit_life(message)
+            self._limit_time_to_live(message)
 
-    def _limit_life(self, message: Message) -> None:
+    def _limit_time_to_live(self, message: Message) -> None:
         live_ms = self.main.default_time_to_live_ms
         if live_ms < UNLIMITED_MS and (
             message.time_to_live_ms is None or message.time_to_live_ms > live_ms

@@ -183,11 +183,11 @@ class Forwarder:
 
     def _moved(self, messages: Sequence[Message]) -> list[Message]:
         copies = []
-        before, after = EMPTY, self._one_hop_on(EMPTY)
+        before, after = EMPTY, self._with_next_hop(EMPTY)
         for message in messages:
             changes = message.changes or EMPTY
             if changes is not before:
-                before, after = changes, self._one_hop_on(changes)
+                before, after = changes, self._with_next_hop(changes)
             copy = message.copy()
             copy.changes = after
             copy.delivery_count = 0
@@ -195,7 +195,7 @@ class Forwarder:
             copies.append(copy)
         return copies
 
-    def _one_hop_on(self, changes: MessageChanges) -> MessageChanges:
+    def _with_next_hop(self, changes: MessageChanges) -> MessageChanges:
         if self._queue.sub_queue != MAIN and changes.dead_letter_source is None:
             changes = replace(changes, dead_letter_source=self._path)
         return replace(changes, hops=changes.hops + 1)

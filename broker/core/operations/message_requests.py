@@ -113,7 +113,7 @@ class MessageRequests:
             found.append(message)
             size += message.size
         self._need_bodies(found, turn)
-        return _as_now(found)
+        return _copies_as_now(found)
 
     def receive_deferred(
         self, command: ask.ReceiveDeferred, now_ms: int, turn: Turn
@@ -144,7 +144,7 @@ class MessageRequests:
             queue.delete(messages, turn)
             return [(message, None) for message in messages]
         tokens = queue.lock(holder, messages, now_ms)
-        return list(zip(_as_now(messages), tokens, strict=True))
+        return list(zip(_copies_as_now(messages), tokens, strict=True))
 
     @staticmethod
     def _deferred(queue: Queue, number: int, session_id: str | None) -> Message:
@@ -205,7 +205,7 @@ class MessageRequests:
         return entity, queue
 
 
-def _as_now(messages: Iterable[Message]) -> list[Message]:
+def _copies_as_now(messages: Iterable[Message]) -> list[Message]:
     """Returns copies with the end of the latest lock. A commit may hold the answer back, and later
     changes must not show in it."""
     shown = []

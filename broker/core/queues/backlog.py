@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
 
     Act = Callable[[Queue, Sequence[Any], int, Turn], None]
-    """Of a queue and messages in the order of their numbers, or blocks of them in their small form."""
+    """Of a queue and messages in the order of their numbers, or packed blocks of them."""
 
 PART_MESSAGES = 1_024
 """How many messages one part processes, and how many due messages one turn processes before the

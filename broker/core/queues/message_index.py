@@ -119,7 +119,7 @@ class MessageIndex:
             else:
                 yield from block.values()
 
-    # --- the small form -------------------------------------------------------------------------
+    # --- packed messages ------------------------------------------------------------------------
 
     def _unpacked(self, key: int) -> dict[int, Message] | None:
         packed = self.packed.get(key)
@@ -150,7 +150,7 @@ class MessageIndex:
         self.packed[key] = packed
 
     def add_packed(self, blocks: Sequence[PackedMessages]) -> None:
-        """Add blocks in their small form, none of which is here."""
+        """Add packed blocks, none of which is here."""
         by_key = {block.sequence_number >> self.block_bits: block for block in blocks}
         self.packed.update(by_key)
         self._keys = sorted([*self._keys, *by_key])

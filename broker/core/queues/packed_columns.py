@@ -1,7 +1,6 @@
-"""Columns of integers as few bytes: of messages that came one after the other most fields are equal or
-rise evenly.
+"""Encodes columns of integers as few bytes: most fields of consecutive messages are equal or rise evenly.
 
-Owns the encoding of a column; which columns there are is `packed_messages.py`'s.
+`packed_messages.py` decides which columns there are.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _TYPECODES = {1: "B", 2: "H", 4: "I"}
 
 
 def packed_column(values: tuple[int | None, ...]) -> bytes | None:
-    """These values as bytes; None if that would not be small."""
+    """Returns values as bytes, or None if these would not be small."""
     first = values[0]
     count = len(values)
     if values.count(first) == count:
@@ -57,7 +56,7 @@ def _packed_numbers(values: Sequence[int]) -> bytes | None:
 
 
 def unpacked_columns(data: bytes, columns: int, count: int) -> list[Iterable[int | None]]:
-    """So many columns with so many values each."""
+    """Returns the values of each column."""
     unpacked: list[Iterable[int | None]] = []
     position = 0
     for _ in range(columns):

@@ -494,7 +494,7 @@ class Queue:
             if message.expires_at_ms:
                 expiring.append(message)
             if message.state is not _ACTIVE:
-                self._leave_state(message)
+                self._subtract_from_counts(message)
         if expiring:
             self._forget_expiry(expiring)
         self._change_size(-len(messages), -size)
@@ -507,7 +507,7 @@ class Queue:
                 message.state = MessageState.DEFERRED
                 self.deferred_count += 1
 
-    def _leave_state(self, message: Message) -> None:
+    def _subtract_from_counts(self, message: Message) -> None:
         if message.state is MessageState.DEFERRED:
             self.deferred_count -= 1
         else:

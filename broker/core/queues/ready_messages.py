@@ -193,7 +193,7 @@ class ReadyMessages:
         self._ahead_bytes = size
         return wanted
 
-    # --- the small form -------------------------------------------------------------------------
+    # --- packed messages ------------------------------------------------------------------------
 
     def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
         """Replace messages by their packed form. Returns False if they do not all wait here for

@@ -324,7 +324,7 @@ class Sessions:
         delivery."""
         receiver = self._end_hold(session)
         release_locks(receiver, now_ms, turn, failed=False)
-        self._after_hold(session)
+        self._make_available_or_remove(session)
 
     def expire(self, session: Session, now_ms: int, turn: Turn) -> None:
         """The session lock has ended. Each locked message counts as a failed delivery."""
@@ -332,7 +332,7 @@ class Sessions:
         turn.effects.append(Detached(receiver.peer, SessionLockLost(session.id)))
         self._queue.forget_receiver(receiver)
         release_locks(receiver, now_ms, turn, failed=True)
-        self._after_hold(session)
+        self._make_available_or_remove(session)
 
     def _end_hold(self, session: Session) -> Receiver:
         receiver = session.holder
@@ -345,7 +345,7 @@ class Sessions:
         receiver.source = None
         return receiver
 
-    def _after_hold(self, session: Session) -> None:
+    def _make_available_or_remove(self, session: Session) -> None:
         if session.ready.first is not None:
             self._offer(session)
         self._forget_if_empty(session)

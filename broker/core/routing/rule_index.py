@@ -159,42 +159,42 @@ class TopicRules(Generic[SubscriptionT]):
             rules.next_order += 1
         else:
             order = earlier.order
-            self._take_out(earlier)
+            self._remove_from_index(earlier)
         placed = rules.by_name[key] = _IndexedRule(rules, rule, order)
-        self._put_in(placed)
-        self._note_what_is_evaluated(rules)
+        self._add_to_index(placed)
+        self._update_evaluated_rules(rules)
 
     def remove_rule(self, subscription: SubscriptionT, name: str) -> None:
         """Remove an existing rule."""
         rules = self._rules[subscription]
-        self._take_out(rules.by_name.pop(name.lower()))
-        self._note_what_is_evaluated(rules)
+        self._remove_from_index(rules.by_name.pop(name.lower()))
+        self._update_evaluated_rules(rules)
 
     def remove(self, subscription: SubscriptionT) -> None:
         """Remove all rules of a subscription, if it has any."""
         rules = self._rules.pop(subscription, None)
         if rules is not None:
             for rule in rules.by_name.values():
-                self._take_out(rule)
-            self._note_what_is_evaluated(rules)
+                self._remove_from_index(rule)
+            self._update_evaluated_rules(rules)
 
-    def _put_in(self, rule: _IndexedRule[SubscriptionT]) -> None:
+    def _add_to_index(self, rule: _IndexedRule[SubscriptionT]) -> None:
         self._count(rule, 1)
         if rule.selection is None or rule.is_everything:
             return
         if rule.is_scanned:
             assert rule.condition is not None
-            self._scanned_beside(rule)[rule] = rule.condition
+            self._scanned_conditions(rule)[rule] = rule.condition
         else:
             group = self._indexed.setdefault(rule.fields, {})
             group.setdefault(rule.keys, {})[rule] = None
 
-    def _take_out(self, rule: _IndexedRule[SubscriptionT]) -> None:
+    def _remove_from_index(self, rule: _IndexedRule[SubscriptionT]) -> None:
         self._count(rule, -1)
         if rule.selection is None or rule.is_everything:
             return
         if rule.is_scanned:
-            del self._scanned_beside(rule)[rule]
+            del self._scanned_conditions(rule)[rule]
             return
         group = self._indexed[rule.fields]
         bucket = group[rule.keys]
@@ -216,12 +216,12 @@ class TopicRules(Generic[SubscriptionT]):
             rules.selective_count += change
 
     @staticmethod
-    def _scanned_beside(
+    def _scanned_conditions(
         rule: _IndexedRule[SubscriptionT],
     ) -> dict[_IndexedRule[SubscriptionT], Condition]:
         return rule.rules.scanned if rule.action is None else rule.rules.scanned_acting
 
-    def _note_what_is_evaluated(self, rules: _SubscriptionRules[SubscriptionT]) -> None:
+    def _update_evaluated_rules(self, rules: _SubscriptionRules[SubscriptionT]) -> None:
         subscription = rules.subscription
         takes_everything = rules.everything_count > 0
         if takes_everything is not (subscription in self._plain):

@@ -263,12 +263,12 @@ class ProtonEvents:
         return asked and not self._is_azure_sdk and not attach.target_is_coordinator
 
     def _link_closed(self, pointer: Any) -> None:
-        self._link_gone(pointer, closed=True)
+        self._remote_link_ended(pointer, closed=True)
 
     def _link_detached(self, pointer: Any) -> None:
-        self._link_gone(pointer, closed=False)
+        self._remote_link_ended(pointer, closed=False)
 
-    def _link_gone(self, pointer: Any, *, closed: bool) -> None:
+    def _remote_link_ended(self, pointer: Any, *, closed: bool) -> None:
         link = self._links[pointer]
         self._endpoints.remove_link(link)
         ended_by_us, is_requested = link.closed, link.state is LinkState.REQUESTED

@@ -48,13 +48,13 @@ class BrowsingTurns:
     def request(self, browser: BrowsingLink) -> None:
         """Lets a link peek, now or after others."""
         self._waiting.append(browser)
-        self._go_on()
+        self._peek_next()
 
     def answered(self, browser: BrowsingLink) -> None:
         """Lets the next link peek, because a link has its answer."""
         self._asking.discard(browser)
         self._answers += 1
-        self._go_on()
+        self._peek_next()
 
     def forget(self, browser: BrowsingLink) -> None:
         """Removes a link that is detached."""
@@ -76,22 +76,22 @@ class BrowsingTurns:
         """Continues after `pause`."""
         self.is_paused = False
         self.output_written()
-        self._go_on()
+        self._peek_next()
 
     def output_written(self) -> None:
         """Lets other connections browse, because the answers are written to the socket."""
         if self._answers and not self._asking and not self.is_paused:
             self._answers = 0
             self._slots.release(self)
-            self._go_on()
+            self._peek_next()
 
     def slot_granted(self) -> None:
         """Continues after other connections."""
-        self._go_on()
+        self._peek_next()
 
-    def _go_on(self) -> None:
+    def _peek_next(self) -> None:
         while self._waiting and not self.is_paused and len(self._asking) < BROWSERS_AT_ONCE_MAX:
-            if self._answers >= ANSWERS_PER_TURN and self._slots.are_wanted:
+            if self._answers >= ANSWERS_PER_TURN and self._slots.is_awaited:
                 return  # other connections are first
             if not self._slots.take(self):
                 return

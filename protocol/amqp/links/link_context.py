@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from broker.core.contract.errors import BrokerError
     from config.model.limits import Limits
-    from protocol.amqp.engine.engine import Engine, WireError
+    from protocol.amqp.engine.engine import Engine, EngineLink, WireError
     from protocol.sources import ProtocolSources
 
 
@@ -35,3 +35,8 @@ class LinkContext:
         """Counts and logs a refusal, and returns it as an AMQP error."""
         refusals = self.sources.refusals
         return wire_error(refusals.refuse(error, entity=entity, operation=operation, host=host))
+
+    def refuse_link(self, link: EngineLink, error: BrokerError, path: str, operation: str) -> None:
+        """Refuses the attach of a link."""
+        refusal = self.refuse(error, entity=path, operation=operation, host=link.host)
+        self.engine.refuse(link, refusal)

@@ -195,7 +195,7 @@ class ReceivingLink:
     def _drained(self, _: Drained) -> None:
         self._engine.drained(self._link)
 
-    def _drain_goes_on(self, _: DrainPending) -> None:
+    def _drain_pending(self, _: DrainPending) -> None:
         self._offer_credit(self._engine.draining(self._link))
 
     def _settled(self, effect: Settled) -> None:
@@ -247,10 +247,7 @@ class ReceivingLink:
         self._offer_credit(self._engine.draining(self._link))
 
     def _refused(self, effect: AttachRefused) -> None:
-        error = self._context.refuse(
-            effect.error, entity=self.path, operation="attach receiver", host=self._link.host
-        )
-        self._engine.refuse(self._link, error)
+        self._context.refuse_link(self._link, effect.error, self.path, "attach receiver")
 
     def _detached(self, effect: Detached) -> None:
         error = self._context.refuse(
@@ -270,7 +267,7 @@ _RECEIVER_EFFECTS: dict[type, Callable[[ReceivingLink, Any], None]] = {
     Detached: ReceivingLink._detached,
     Deliver: ReceivingLink._deliver,
     Drained: ReceivingLink._drained,
-    DrainPending: ReceivingLink._drain_goes_on,
+    DrainPending: ReceivingLink._drain_pending,
     Settled: ReceivingLink._settled,
     SettlementHeld: ReceivingLink._settlement_held,
     SettleRefused: ReceivingLink._settle_refused,

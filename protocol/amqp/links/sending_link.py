@@ -181,10 +181,7 @@ class SendingLink:
         )
 
     def _refused(self, effect: AttachRefused) -> None:
-        error = self._context.refuse(
-            effect.error, entity=self.path, operation="attach sender", host=self._link.host
-        )
-        self._engine.refuse(self._link, error)
+        self._context.refuse_link(self._link, effect.error, self.path, "attach sender")
 
     def _detached(self, effect: Detached) -> None:
         error = self._context.refuse(

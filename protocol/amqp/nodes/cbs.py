@@ -16,7 +16,7 @@ from broker.core.contract.errors import (
 from protocol.addresses import MANAGEMENT_SUFFIX, is_receive_only
 from protocol.amqp.nodes.request_response import Request, write_response
 from protocol.codec import Int
-from protocol.identity import LISTEN, SEND, is_sas, spelled_path_of
+from protocol.identity import LISTEN, SEND, case_preserving_path_of, is_sas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,7 +120,7 @@ class CbsNode:
         """
         if self._is_java_sdk or (self._is_python_sdk and is_sas(token)):
             return
-        path = spelled_path_of(audience)
+        path = case_preserving_path_of(audience)
         if not self._may_attach(path):
             return
         if path.lower().endswith(MANAGEMENT_SUFFIX):

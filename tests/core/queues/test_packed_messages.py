@@ -1,4 +1,4 @@
-"""Messages that only wait, in very long queues, are kept in a small form; nobody can tell."""
+"""Waiting messages in very long queues are packed, without a visible difference."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_comes_back_is_delivered_again_before_packed_messages():
 
 
 def test_peeking_shows_packed_messages_and_packs_them_again():
-    """A client that browses a long queue does not bring all of it back into memory for good."""
+    """After a client has browsed a long queue, its messages are packed again."""
     dialogue = new_dialogue()
     dialogue.serve(send(*SENT))
     packed = packed_count(dialogue)
@@ -158,7 +158,7 @@ def test_packed_messages_go_with_their_entity():
 
 
 def test_packed_messages_are_forwarded_from_now_on():
-    """When their queue is told to."""
+    """When forwarding of their queue begins."""
     dialogue = new_dialogue(entities={"q": QueueDefinition(), "next": QueueDefinition()})
     dialogue.serve(send(*SENT))
     assert packed_count(dialogue) > 0
@@ -294,7 +294,7 @@ NUMBERS = st.one_of(st.integers(0, 5), st.integers(0, 1 << 31))
     st.sampled_from([0, 5, 1 << 40]),
 )
 def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_ms, live_ms):
-    """Whatever their numbers and sizes."""
+    """With any numbers and sizes."""
     queue = queue_of(CoreDialogue())
     messages = []
     for position, (message_id, time_ms, size, header) in enumerate(values):

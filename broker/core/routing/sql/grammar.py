@@ -90,7 +90,7 @@ class _Parser(TokenReader):
         node = self._or()
         self._require_condition(node, start)
         if not self.at_end():
-            raise self.refusal(_what_may_follow(node))
+            raise self.refusal(_expected_after(node))
         return node
 
     def _or(self) -> Node:
@@ -378,7 +378,7 @@ class _Parser(TokenReader):
         self._nesting -= 1
 
 
-def _what_may_follow(node: Node) -> str:
+def _expected_after(node: Node) -> str:
     if isinstance(node, Condition):
         return "AND, OR or the end of the text"
     return "an operator or the end of the text"
