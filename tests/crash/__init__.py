@@ -1,1 +1,2 @@
-"""What survives when the broker is killed: workloads, a ledger of what clients were told, an audit."""
+"""Crash tests: workloads run while the broker is killed, and ledgers compare its state with the
+answers that clients got."""

@@ -1,7 +1,7 @@
-"""The runs of the broker's process in a crash test: how each starts and ends, and how much memory it may use.
+"""The runs of the broker process in a crash test: how each starts and ends, and how much memory it may use.
 
-The controller here starts and ends the process; clients only learn which run is on. The same seed gives
-the same runs, as far as the machine keeps time.
+The controller here starts and ends the process; workloads only get the number of the run. The same
+seed gives the same runs, except for the timing of the machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
 
 
 class CrashableBroker(BrokerProcess):
-    """The broker on a file of its own, as it is or with a mistake or a fault built in."""
+    """The broker with its own file, unchanged or with an injected bug or fault."""
 
     def __init__(
         self,
@@ -172,8 +172,8 @@ class RunController:
     # ---- faults -------------------------------------------------------------------------------
 
     def _meet_fault(self, fault: Fault) -> None:
-        """Let a fault happen to a working broker or to one that starts, and see that it goes on or
-        stops with its reason."""
+        """Starts a fault in a broker that runs or starts, and checks that it continues, or stops
+        with its reason."""
         assert self._io_faults is not None
         chance = self._fault_chance
         time.sleep(chance.uniform(*UPTIME_S))
@@ -218,7 +218,8 @@ class RunController:
             self._faulty.value = 0
 
     def _watch(self, fault: Fault, until_s: float) -> None:
-        """Until the time has passed or the process has ended; workloads learn of that at once."""
+        """Waits until the time has passed or the process has ended. Workloads are informed at
+        once."""
         unhealthy_since_s: float | None = None
         while time.monotonic() < until_s and self._broker.is_running:
             if self._broker.is_healthy():

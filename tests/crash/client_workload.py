@@ -1,7 +1,8 @@
-"""A workload of coroutines: clients that wait for their answers, run after run of the broker.
+"""A workload of coroutines: clients that wait for their answers, over several runs of the broker.
 
-Owns connections, reconnecting, receiving and emptying; what is sent, settled and promised belongs to
-the workloads. Whatever waits when the broker dies fails at once, and stays in doubt in the ledger.
+Manages connections, reconnecting, receiving and emptying. The workloads decide what is sent and
+settled. Operations that wait when the broker ends fail at once, and their result is not known to
+the ledger.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ whether the ledger has an account of it."""
 
 
 class Outgoing(NamedTuple):
-    """A message to send, and who is to hear of its outcome."""
+    """A message to send, and the function that gets its outcome."""
 
     message: bytes
     then: Callable[[Outcome], None]
@@ -89,11 +90,11 @@ class ClientWorkload(Workload):
 
     @abstractmethod
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What goes on side by side in one run; each ends soon after `stopping`."""
+        """Returns the coroutines of one run. Each ends soon after `stopping`."""
 
     @abstractmethod
     async def conclude(self) -> Report:
-        """With the broker up for good: empty all places, then audit."""
+        """Empties all places and checks the ledgers, when the broker is not killed any more."""
 
     @property
     def ledgers(self) -> Iterable[Ledger]:
@@ -148,7 +149,8 @@ class ClientWorkload(Workload):
                 self._unkept.violate(kind, str(failure))
 
     async def empty_and_audit(self) -> Report:
-        """With the broker up for good: what `conclude` finds, and what was not answered before."""
+        """Returns the findings of `conclude`, and the requests without an answer before. The broker
+        is not killed any more."""
         try:
             report = await self.conclude()
         finally:
@@ -182,8 +184,8 @@ class ClientWorkload(Workload):
     async def send_steadily(
         self, address: str, rate_per_s: float, next_message: Callable[[], Outgoing | None]
     ) -> None:
-        """Put on the wire whatever `next_message` gives, several at a time, until it is time to
-        stop; then wait for the outcomes. It gives None while receivers are too far behind."""
+        """Sends the messages of `next_message`, several at a time, until it is time to stop; then
+        waits for the outcomes. `next_message` returns None while receivers are too far behind."""
         sender = await self.connect(f"{address} sender").sender(address)
         pace = Pace(rate_per_s)
         awaited = 0
@@ -206,10 +208,8 @@ class ClientWorkload(Workload):
     # ---- receiving ----------------------------------------------------------------------------
 
     async def consume(self, address: str, ledger: Ledger, note: Note | None = None) -> None:
-        """Receive and complete, a part of it late and out of turn, until it is time to stop.
-
-        `note` hears of each message in place of the ledger's own `delivered`.
-        """
+        """Receives and completes, some messages late and out of order, until it is time to stop.
+        `note` is called for each message instead of the ledger's `delivered`."""
         client = self.connect(f"{address} receiver")
         receiver = await client.receiver(address, CREDIT)
         link = self.new_link()
@@ -244,13 +244,14 @@ class ClientWorkload(Workload):
     def complete(
         client: ProtonClient, arrival: Arrival, key: MessageKey, link: Link, ledger: Ledger
     ) -> None:
-        """Complete without waiting; the ledger hears of the answer."""
+        """Completes without waiting. The ledger gets the answer."""
         ledger.completing(key, link)
         client.settle(arrival.delivery, partial(_note_completion, ledger, key))
 
     @staticmethod
     async def peek(client: ProtonClient, address: str, count: int) -> list[MessageKey]:
-        """What a place shows from its beginning, whatever its state, without taking it."""
+        """Returns the messages of a place from the first one on, in any state, without receiving
+        them."""
         management = await client.management(address)
         found: list[MessageKey] = []
         from_number = 0
@@ -268,7 +269,7 @@ class ClientWorkload(Workload):
 
 
 def _leaves(failures: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    """What failed, in whatever groups it comes."""
+    """Returns the exceptions inside nested exception groups."""
     for failure in failures.exceptions:
         if isinstance(failure, BaseExceptionGroup):
             yield from _leaves(failure)

@@ -1,7 +1,7 @@
-"""A broker in which one step of a commit fails, as it would with no memory or a failing disk.
+"""A broker in which one step of a commit fails, as with too little memory or a failing disk.
 
-A crash run starts the broker through here; `CRASH_STEP` says which step, with which error, after how
-many calls, and whether from then on for good. Without it, or before, everything is the real broker.
+A crash run starts the broker through this module. `CRASH_STEP` names the step, the error, the
+number of calls before it, and whether it fails permanently. Otherwise this is the real broker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Faults that a run of the broker meets, chosen by the seed: file calls or steps that fail.
+"""Faults of a run, chosen by the seed: file calls or steps of commits that fail.
 
-This module chooses and starts the faults. `broker_runs.py` checks that the broker goes on or stops, the
-ledgers check what it told its clients.
+This module chooses and starts the faults. `broker_runs.py` checks that the broker continues or
+stops, and the ledgers check its answers.
 """
 
 from __future__ import annotations

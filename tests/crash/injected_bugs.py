@@ -1,7 +1,7 @@
-"""Bugs built into the broker on purpose, to show that a crash run finds them.
+"""Bugs that are built into the broker to show that a crash run finds them.
 
-`python -m tests.crash.run --inject-bug NAME` starts a broker with one of them. Each is a mistake that
-somebody could make between a turn and the disk.
+`python -m tests.crash.run --inject-bug NAME` starts a broker with one of them. Each is a bug that a
+developer could write between a turn and the disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARIABLE = "CRASH_INJECTED_BUG"
 
 
 def answer_early() -> None:
-    """Answers leave before what they promise is written."""
+    """Effects are released before their records are written."""
     submit = Committer.submit
 
     def submit_and_release(self: Committer, turn: Turn) -> None:
@@ -43,7 +43,7 @@ def answer_early() -> None:
 
 
 def commit_in_parts() -> None:
-    """Every row and every record is a transaction of its own."""
+    """Every row and every record is its own transaction."""
     commit = SqliteStore.commit
 
     def commit_each(self: SqliteStore, records: Sequence[Record]) -> None:

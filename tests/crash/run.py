@@ -67,7 +67,7 @@ EXAMPLES = 5
 
 
 class Workers:
-    """The workloads, each in a process of its own, until the `with` block ends."""
+    """The workloads, each in its own process, until the `with` block ends."""
 
     def __init__(self, kinds: Sequence[type[Workload]], broker: BrokerProcess, seed: int) -> None:
         # Forked from a process that has everything imported: a dozen imports take their time.
@@ -112,7 +112,8 @@ class Workers:
 
 
 def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Path) -> list[Report]:
-    """The whole ordeal; gives each workload's report, in order, and that of what is left behind."""
+    """Runs everything. Returns the report of each workload, in order, and that of the database
+    file."""
     # The faults are below the folder of the database, and of nothing else.
     (database_folder := folder / "store").mkdir()
     database, seed = database_folder / "crash.db", options.seed

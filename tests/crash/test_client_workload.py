@@ -1,4 +1,4 @@
-"""Which ends of a connection a workload holds against the broker."""
+"""Which ends of a connection a workload counts as failures of the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults built into a commit: they happen when they should, and the steps are there."""
+"""Faults built into a commit: they happen at the right call, and all steps exist."""
 
 from __future__ import annotations
 

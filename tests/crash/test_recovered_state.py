@@ -1,4 +1,4 @@
-"""The look at the file: each contradiction, planted by hand, is found."""
+"""The check of the database file: each contradiction that a test writes is found."""
 
 from __future__ import annotations
 

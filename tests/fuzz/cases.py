@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Case(NamedTuple):
-    """One connection: what is said, in which pieces, and how it ends."""
+    """One connection: its bytes, the pieces in which they are sent, and how it ends."""
 
     number: int
     kind: str

@@ -1,7 +1,7 @@
-"""Who talks to the broker in a fuzz run: those that say what the cases hold, and one that behaves.
+"""The clients of a fuzz run: some send the cases, and one is well behaved.
 
-Each runs in a process of its own, so that neither waits for the other and the latency that is
-measured is the broker's.
+Each runs in its own process, so that none waits for another and the measured latency is that of the
+broker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ports(NamedTuple):
 def send_cases(
     seed: int, first: int, step: int, ports: Ports, newest: Synchronized[int], stop: Event
 ) -> None:
-    """Every `step`-th case from the first, until told to stop."""
+    """Sends every `step`-th case from the first, until it is stopped."""
     os.nice(NICENESS)
     asyncio.run(_send_cases(Cases(seed), first, step, ports, newest, stop))
 
@@ -104,8 +104,8 @@ class Round(NamedTuple):
 def behave(
     port: int, process_id: int, begun: Event, stop: Event, parent: Connection[object, object]
 ) -> None:
-    """Send a message, receive it, complete it, again and again; tells of every round, and of what
-    ended them."""
+    """Sends, receives and completes a message, again and again. Reports every round, and the error
+    that ended them."""
     rounds: list[Round] = []
     problem = ""
     try:

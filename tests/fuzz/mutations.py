@@ -33,7 +33,8 @@ def mutate(stream: bytes, others: Sequence[bytes], chance: random.Random) -> byt
 
 
 def frames(data: bytes) -> list[bytes]:
-    """Protocol headers and frames, as far as they can be told apart; the rest is one piece."""
+    """Returns protocol headers and frames, as far as they can be separated. The remaining bytes are
+    one piece."""
     parts = []
     at = 0
     while at + 8 <= len(data):

@@ -1,7 +1,7 @@
-"""AMQP that is well formed and makes no sense: every performative with fields of any value.
+"""Well-formed AMQP without meaning: every performative with fields of any value.
 
-Owns dialogues from the protocol header to whatever comes; each frame can be decoded, so that it gets
-past the decoder into what the broker believes about sessions, links, deliveries and messages.
+Builds dialogues from the protocol header on. Each frame can be decoded, so that it passes the
+decoder and reaches the handling of sessions, links, deliveries and messages.
 """
 
 from __future__ import annotations

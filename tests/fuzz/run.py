@@ -1,4 +1,4 @@
-"""`make fuzz`: hostile bytes at a running broker for a given time, with an eye on everybody else.
+"""`make fuzz`: sends hostile bytes to a running broker for a given time, and measures the effect on other clients.
 
 `python -m tests.fuzz.run [--seconds N] [--seed S]`. It ends with 1 if a broker dies, logs a traceback or
 a critical error, grows beyond its bound, keeps descriptors when the clients are gone, or if a client

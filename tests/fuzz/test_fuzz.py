@@ -26,7 +26,7 @@ def test_every_official_sdk_is_recorded():
 
 
 def test_a_case_can_be_made_again():
-    """By its seed and number, whatever was made before it."""
+    """The seed and the number of a case are sufficient."""
     first, second = Cases(SEED), Cases(SEED)
     for number in range(50):
         first.case(number)

@@ -1,1 +1,1 @@
-"""Clients that say what happened to everything they asked for; what it means is the ledgers'."""
+"""Clients that report the result of every operation. The ledgers judge the results."""

@@ -1,7 +1,7 @@
-"""The administration and data plane over HTTP, as far as crash runs need them.
+"""The administration API and the data plane over HTTP, as far as crash runs need them.
 
-Every entity carries a version in all that can be set, so that a half-made change shows. An answer
-that never comes raises; a refusal is a status for the caller.
+Every entity has a version in all properties that can be set, so that a partial change is visible. A
+missing answer raises; a refusal is returned as a status.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def properties_of(kind: str, version: Version) -> dict[str, str]:
 
 
 class AdministrationClient:
-    """`await request(...)`, until `close`. Every request has a connection of its own."""
+    """Sends requests until `close`. Every request has its own connection."""
 
     def __init__(self, port: int) -> None:
         self._address = f"http://127.0.0.1:{port}"

@@ -1,7 +1,7 @@
-"""A connection that sends batches, written frame by frame: the engine has no message format.
+"""A connection that sends batches as hand-written frames, because Proton cannot set the message format.
 
-Owns one socket, one session and one link; which messages make a batch is the workload's. When the
-connection ends, whatever waits for an outcome never gets one.
+Has one socket, one session and one link. The workload decides which messages are in a batch. After
+the connection has ended, open batches get no outcome.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BatchSender:
         return cls(reader, writer)
 
     async def put(self, messages: Sequence[bytes], then: Callable[[bool], None]) -> None:
-        """Send messages as one batch; `then` hears whether it was accepted."""
+        """Sends messages as one batch. `then` is called with whether it was accepted."""
         while self._sent >= self._limit:
             self._may_send.clear()
             await self._may_send.wait()

@@ -1,6 +1,6 @@
-"""The messages of crash runs: each names itself, in its message id and in its body.
+"""The messages of crash runs. Each has its key in its message id and in its body.
 
-Owns their encoding and the way back from what the broker delivers; keys mean what ledgers say.
+Encodes them, and decodes what the broker delivers.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""What clients were told, one ledger for each kind of promise. No ledger talks to the broker."""
+"""Ledgers of the answers that clients got, one for each kind of promise. No ledger connects to the
+broker."""

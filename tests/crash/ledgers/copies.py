@@ -1,7 +1,6 @@
-"""The copies of what was sent to a topic: on every subscription that wants it, or on none.
+"""The copies of messages to a topic: on every matching subscription, or on none.
 
-Owns what the subscriptions promise together; the copies on each are judged by a ledger of their
-own, so that what happens to one on its subscription says nothing about the others.
+Checks what the subscriptions promise together. Each subscription has its own ledger for its copies.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FanOutLedger(Book):
-    """One topic; whoever sends says which subscriptions the rules must choose."""
+    """One topic. The sender says which subscriptions the rules must choose."""
 
     kinds = ("partial", "misrouted", "action lost")
 

@@ -1,7 +1,7 @@
-"""Messages set aside: skipped by every receiver, and there for whoever asks by number.
+"""Deferred messages: no receiver gets them, and they can be received by sequence number.
 
-A deferral without an answer may have happened or not; then the message comes again, or it can be
-fetched, and one of the two must be.
+A deferral without an answer may have happened or not: then the message is delivered again, or can
+be received by number, and one of the two must be true.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DeferralLedger(Ledger):
 
     @property
     def set_aside(self) -> list[MessageKey]:
-        """What must be there for whoever asks for it."""
+        """Returns the messages that must be available by sequence number."""
         return [
             key
             for key, deferral in self._deferrals.items()
@@ -85,7 +85,7 @@ class DeferralLedger(Ledger):
         fate.completion = Completion.NONE
 
     def not_found(self, key: MessageKey) -> None:
-        """The broker has no deferred message of this number that nobody holds."""
+        """The broker has no unlocked deferred message with this number."""
         self._deferral_counts["not found"] += 1
         fate = self._fates[key]
         if fate.completion is Completion.IN_DOUBT:

@@ -1,6 +1,6 @@
-"""An entity that detects duplicates: however often a message is sent, it is stored at most once.
+"""An entity with duplicate detection: a message that is sent several times is stored at most once.
 
-The ledger of messages sees a second copy by its number; here is only what sending again means.
+The ledger of messages recognises a second copy by its number. This ledger adds only repeated sends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Entities over HTTP: there, changed or gone as was confirmed, whole, and empty when new.
+"""Entities over HTTP: created, changed or deleted as confirmed, completely, and empty when new.
 
-An entity is one value with everything below it, so a half-made change is a value nobody set. What is
-in it belongs to one of its runs: nothing of an earlier one may show.
+An entity is one value with everything below it, so a partial change is a value that no client has
+set. Its messages belong to one creation: messages of an earlier entity must not appear.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EntityLedger(Book, Generic[Tree]):
         self.violate("change refused", f"{name}: {answer}")
 
     def seen(self, name: str, value: Tree | None) -> None:
-        """Somebody looked at all of it."""
+        """A client has read the whole entity."""
         register = self._entities[name]
         possible = register.possible
         self._counts["looks"] += 1
@@ -99,7 +99,7 @@ class EntityLedger(Book, Generic[Tree]):
             self._contents[place].accepted.add(text)
 
     def taking(self, place: str) -> None:
-        """A message is about to be received for good."""
+        """A message is about to be received in receive-and-delete."""
         self._contents[place].takes_in_doubt += 1
 
     def took(self, place: str, text: str | None) -> None:

@@ -1,6 +1,6 @@
-"""Messages that were sent as one, in a batch or a request: all of them are stored, or none.
+"""Messages that were sent together, in a batch or a request: all of them are stored, or none.
 
-Adds to the ledger of messages what they promise together; each is still judged on its own.
+Adds this promise to the ledger of messages, which still judges each message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the clients of one entity were told, and whether the broker kept its word.
+"""The answers that the clients of one entity got, and whether the broker kept its promises.
 
-It hears from clients and never talks to the broker. An answer that did not arrive proves nothing
-either way: such a send or completion is in doubt, and only a certain contradiction is a violation.
+Clients report to it; it does not connect to the broker. A missing answer proves nothing: the result
+of such a send or completion is not known, and only a certain contradiction is a violation.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Ledger(Book):
         self._disturbed_incarnations.add(incarnation)
 
     def dead_lettered(self, key: MessageKey) -> None:
-        """No workload asks for it and no message may end there by itself."""
+        """No workload dead-letters here, and no message may be dead-lettered by the broker."""
         self.violate("dead-lettered", f"{key}")
 
     # ---- checks -------------------------------------------------------------------------------

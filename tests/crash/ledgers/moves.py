@@ -1,7 +1,7 @@
 """Messages that are moved from one place to another: at any time they are in exactly one of the two.
 
-Each place has a ledger of its own; here is what both must agree on. A move without an answer may
-have happened or not, and the place where the message is seen next tells.
+Each place has its own ledger; this one checks what both must agree on. A move without an answer may
+have happened or not, and the next place where the message is seen decides.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.crash.ledgers.report import Book, Report
 
 
 class MoveLedger(Book):
-    """`here` hears of sending, and of completing what is not moved, as any ledger does."""
+    """`here` gets the sends, and the completions of messages that are not moved."""
 
     kinds = ("in two places", "lost on the way")
 
@@ -51,7 +51,8 @@ class MoveLedger(Book):
         return self.there.delivered(key, sequence_number, link)
 
     def audit(self) -> Report:
-        """Judge what was moved, once both places are empty; `here` is judged by its owner."""
+        """Judges the moved messages, after both places are empty. The owner of `here` judges
+        `here`."""
         for key, confirmed in self._moves.items():
             in_doubt = self.here.completion_of(key) is Completion.IN_DOUBT
             in_doubt &= key not in self._came_back

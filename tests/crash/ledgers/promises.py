@@ -1,6 +1,6 @@
-"""The promise behind each kind of contradiction, for whoever reads that it was broken.
+"""The promise behind each kind of contradiction, for the report.
 
-A ledger names its kinds briefly; a reader wants to know what the broker had promised.
+A ledger has short names for its kinds; the report has sentences.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A value somebody sets again and again, one change at a time: a session's state, a definition.
+"""A value that is set again and again, one change at a time: the state of a session, a definition.
 
-While a change has no answer, both values are possible; whoever looks then settles which it is.
+While a change has no answer, both values are possible. The next read decides which one it is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Register(Generic[Value]):
         self._possible.pop()
 
     def observed(self, value: Value) -> bool:
-        """Somebody looked; false if it could not be this."""
+        """A client has read the value. Returns False if the value is impossible."""
         is_possible = value in self._possible
         self._possible = [value]
         return is_possible

@@ -1,6 +1,6 @@
-"""What a ledger finds in the end: counts, and contradictions by kind.
+"""The result of a ledger: counts, and contradictions by kind.
 
-Owns the form only; which contradictions there can be is each ledger's own.
+Each ledger defines its kinds of contradictions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Report:
 
 
 class Book:
-    """Contradictions by kind. A ledger names the kinds it looks for, so that none is told too."""
+    """Contradictions by kind. A ledger names all kinds that it looks for, so that the report also
+    shows those with none."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
 

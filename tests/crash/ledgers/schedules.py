@@ -1,7 +1,7 @@
-"""Messages for later: they come once, not before their time, and never when they were cancelled.
+"""Scheduled messages: delivered once, not before their time, and never after they were cancelled.
 
-A message that has not come may be seen waiting instead. Scheduling and cancelling without an answer
-may have happened or not; several messages of one request share that fate.
+A message that was not delivered may be seen in a peek instead. Requests without an answer may have
+happened or not, for all their messages together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ScheduleLedger(GroupLedger):
-    """Messages of one entity; to be told when each is due before it is sent."""
+    """The messages of one entity. It must get the scheduled time of each before it is sent."""
 
     kinds = ("early", "cancelled yet present", "gone before its time", *GroupLedger.kinds)
 

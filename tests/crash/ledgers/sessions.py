@@ -1,7 +1,7 @@
 """Sessions: their messages in order, their state as it was set, and one holder at a time.
 
-Messages are keyed by their session, so that the order checked is each session's own. A kill drops
-every hold; the state must outlive it.
+Messages have their session as key, so that the order is checked within each session. A kill ends
+every session lock; the state must survive it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class SessionLedger(Book):
         self._holders[session] = holder
 
     def not_taken(self) -> None:
-        """The broker answered that somebody else holds it, or that there was none to take."""
+        """The broker answered that another receiver holds the session, or that none was
+        available."""
         self._counts["accepts refused"] += 1
 
     def never_free(self, session: str) -> None:
@@ -50,8 +51,8 @@ class SessionLedger(Book):
         self.violate("never free", session)
 
     def giving_back(self, session: str) -> None:
-        """The end of the hold is about to be put on the wire: the next holder may hear of it before
-        the last one does."""
+        """The holder is about to release the session: the next holder may get its answer before the
+        last one does."""
         del self._holders[session]
 
     def all_dropped(self) -> None:

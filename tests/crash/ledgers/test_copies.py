@@ -1,4 +1,5 @@
-"""The ledger of a topic: a copy that is missing, misplaced or gone with another's completion."""
+"""The ledger of a topic: missing and misplaced copies, and copies that were deleted with another
+copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of deferral: set aside means skipped, and there for whoever asks by number."""
+"""The ledger of deferral: a deferred message is not delivered, and can be received by number."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_deferred_message_must_not_be_delivered():
 
 
 def test_a_deferred_message_that_cannot_be_fetched_is_missing():
-    """Nobody else had it, and it is lost as well."""
+    """No other client had it, so it is lost as well."""
     ledger = ledger_with_deferral(confirmed=True)
     ledger.not_found(MESSAGE)
     assert {"deferred yet missing": 1, "lost": 1} == found_in(ledger.audit())
@@ -87,7 +87,7 @@ def test_a_completion_in_doubt_explains_that_nothing_is_found():
 
 
 def test_a_fetched_message_must_be_the_one_of_that_number():
-    """Numbers are for good."""
+    """A sequence number never changes."""
     ledger = ledger_with_deferral(confirmed=True)
     ledger.fetched(MESSAGE, ("sender", 1), 7)
     complete(ledger)

@@ -1,4 +1,4 @@
-"""The ledger of duplicate detection: sending again is no news, a second copy is."""
+"""The ledger of duplicate detection: a repeated send is allowed, a second copy is not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_message_sent_twice_and_stored_twice_is_seen():
 
 
 def test_a_message_sent_again_after_its_completion_must_not_come_back():
-    """The window remembers what is long gone."""
+    """The window contains ids of messages that are deleted."""
     ledger = ledger_with_a_resend()
     complete(ledger, 1, FIRST_RUN)
     ledger.sending(MESSAGE)

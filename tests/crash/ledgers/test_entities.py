@@ -1,4 +1,5 @@
-"""The ledger of entities: gone, back or half made, and messages of an entity that was deleted."""
+"""The ledger of entities: missing, reappearing or partly changed entities, and messages of a
+deleted entity."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def test_an_entity_is_as_was_confirmed(values: tuple[str | None, ...]):
 def test_an_entity_is_not_as_was_confirmed(
     values: tuple[str | None, ...], seen: str | None, kind: str
 ):
-    """Each way to break the promise has its name."""
+    """Each kind of contradiction has its name."""
     ledger = ledger_with(*values)
     ledger.seen(QUEUE, seen)
     assert {kind: 1} == found_in(ledger.audit())
@@ -94,7 +95,7 @@ def test_messages_come_out_as_they_were_put_in():
 
 
 def test_a_message_of_an_earlier_run_is_seen():
-    """Whatever was in an entity is gone with it."""
+    """The messages of an entity are deleted with it."""
     ledger = ledger_with("one")
     ledger.putting([PLACE], "old")
     ledger.put([PLACE], "old")
@@ -128,7 +129,7 @@ def test_a_receive_in_doubt_explains_one_missing_message():
 
 
 def test_a_message_that_comes_out_twice_is_back():
-    """It was received for good."""
+    """It was received in receive-and-delete."""
     ledger = ledger_with("one")
     ledger.putting([PLACE], "accepted")
     ledger.put([PLACE], "accepted")

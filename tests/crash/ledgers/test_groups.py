@@ -1,4 +1,5 @@
-"""The ledger of batches: what arrives in part is seen, and a batch in doubt may go either way."""
+"""The ledger of batches: a partly stored batch is found, and a batch without an answer may be
+stored or not."""
 
 from __future__ import annotations
 

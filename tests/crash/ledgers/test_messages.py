@@ -1,4 +1,5 @@
-"""The ledger's own judgement: each broken promise is seen, and doubt is never called a loss."""
+"""The ledger of messages: each broken promise is found, and a missing answer is never reported as a
+loss."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def test_an_accepted_message_never_seen_is_lost():
 
 
 def test_a_message_seen_but_gone_without_completion_is_lost():
-    """Being delivered once is no excuse for vanishing."""
+    """A message that was delivered once must not disappear."""
     ledger = ledger_with(MESSAGE)
     ledger.delivered(MESSAGE, 1, FIRST_RUN)
     assert {"lost": 1} == violations(ledger)
@@ -66,7 +67,7 @@ def test_a_redelivery_settles_the_doubt():
 
 
 def test_a_refused_completion_leaves_the_message_to_be_accounted_for():
-    """The broker said it kept the message."""
+    """The broker answered that it kept the message."""
     ledger = ledger_with(MESSAGE)
     ledger.delivered(MESSAGE, 1, FIRST_RUN)
     ledger.completing(MESSAGE, FIRST_RUN)
@@ -75,7 +76,7 @@ def test_a_refused_completion_leaves_the_message_to_be_accounted_for():
 
 
 def test_a_completed_message_seen_again_is_back():
-    """Confirmed means gone, whatever happens to the process."""
+    """A confirmed completion survives the end of the process."""
     ledger = ledger_with(MESSAGE)
     complete(ledger, MESSAGE, 1, FIRST_RUN)
     complete(ledger, MESSAGE, 1, SECOND_RUN)

@@ -1,4 +1,4 @@
-"""The ledger of moves: in both places, in none, or in the one that was not promised."""
+"""The ledger of moves: a message in both places, in none, or in the wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The ledger of messages for later: too early, cancelled yet there, or never."""
+"""The ledger of scheduled messages: delivered too early, delivered after a cancellation, or never
+delivered."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def come(ledger: ScheduleLedger, key: tuple[str, int], number: int, now_ms: int 
 
 
 def test_a_message_that_comes_when_it_is_due_is_clean():
-    """In whatever order."""
+    """In any order."""
     ledger = ledger_with(MESSAGE, NEXT)
     come(ledger, NEXT, 1)
     come(ledger, MESSAGE, 2)
@@ -90,7 +91,7 @@ def test_a_cancellation_in_doubt_may_have_happened_or_not():
 
 
 def test_nothing_to_cancel_before_the_time_is_a_loss():
-    """Nobody else could have taken it."""
+    """No other client could have received it."""
     ledger = ledger_with(MESSAGE)
     ledger.cancelling(MESSAGE, 0)
     ledger.not_cancelled(MESSAGE, DUE_MS - 1)
@@ -113,7 +114,7 @@ def test_a_waiting_message_nobody_sent_is_unknown():
 
 
 def test_a_message_completed_while_its_cancellation_is_refused_is_not_lost():
-    """It came due in between, and the receiver's completion stands."""
+    """It became due in between, and the receiver's completion is valid."""
     ledger = ledger_with(MESSAGE)
     ledger.cancelling(MESSAGE, 0)
     come(ledger, MESSAGE, 1)

@@ -1,4 +1,4 @@
-"""The ledger of sessions: a state that fell back, two holders at once, order within a session."""
+"""The ledger of sessions: an old state, two holders at once, order within a session."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_session_given_to_two_links_is_held_twice():
 
 
 def test_a_session_given_back_or_dropped_can_be_held_again():
-    """The next holder may even hear of it before the last one does."""
+    """The next holder may get its answer before the last one does."""
     ledger = new_ledger()
     for number in (1, 2):
         ledger.taken(SESSION, number)

@@ -1,4 +1,4 @@
-"""The ledger of transactions: every way in which a part can show without the rest."""
+"""The ledger of transactions: every way in which a transaction can be visible in part."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Transactions that take a message from one queue and send to others: all of it, or nothing.
+"""Transactions that receive a message from one queue and send to others: all of it, or nothing.
 
-Each try at a message has its own outputs, so that they tell which try took effect. A commit without
-an answer may have happened or not, but it happened as a whole; what was not committed never shows.
+Each attempt has its own outputs, so that they show which attempt was committed. A commit without an
+answer may have happened or not, but as a whole. Outputs that were not committed never appear.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class End(Enum):
 
 @dataclass(slots=True)
 class Try:
-    """One transaction: an input, and outputs of its own."""
+    """One transaction: an input, and its own outputs."""
 
     source: MessageKey
     end: End = End.NOT_ASKED
@@ -40,7 +40,7 @@ class Try:
 
 
 class TransactionLedger(Book):
-    """`inputs` hears of sending and emptying the input queue as any ledger does."""
+    """`inputs` gets the sends to the input queue, and what is received when it is emptied."""
 
     kinds = ("partial", "confirmed yet missing", "rolled back yet present")
 

@@ -1,1 +1,2 @@
-"""What a power cut leaves: writes and syncs recorded, torn images rebuilt, held against the ledger."""
+"""Power cuts: records writes and syncs, builds torn images of the disk, and compares each with the
+ledger."""

@@ -1,8 +1,8 @@
-"""A disk that loses its power: what was synced is there, of the rest any part may be.
+"""A model of a disk that loses power: synced data stays, and any part of the other data may be there.
 
 Replays recorded calls and keeps, for every file, what is durable and what is pending. An image is
-what a cut at this moment might leave: of each pending write any of its sectors, of the pending
-changes of names the first so many, since file systems keep those in order.
+what a power cut at this moment might leave: of each pending write any of its sectors, and of the
+pending changes of names the first ones, because file systems keep these in order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a broker did to its files, call by call: `recorder.c`, compiled, and its records read.
+"""Records the file calls of a broker: compiles `recorder.c`, and reads its records.
 
-Owns the form of the records. What a power cut makes of them is `disk.py`'s business.
+Defines the format of the records. `disk.py` simulates power cuts with them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Recording:
         }
 
     def note_kill(self, copy: Path) -> None:
-        """A killed process may have done one call that it could not record; its files tell."""
+        """A killed process may have made one call that it could not record. Its files show that."""
         text = str(copy).encode()
         with self._path.open("ab") as records:
             head = _HEAD.pack(Kind.KILLED, time.monotonic_ns(), 0, 0, len(text))

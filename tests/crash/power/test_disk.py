@@ -1,4 +1,4 @@
-"""The model of a disk: what was synced stays, what was not may be torn, and nothing else appears."""
+"""The model of a disk: synced data stays, other data may be torn, and nothing else appears."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def left_by(tmp_path: Path, calls: list[Call], seed: int = 0) -> dict[str, bytes
 
 
 def test_what_was_synced_with_its_name_is_in_every_image(tmp_path: Path):
-    """Whatever else is torn."""
+    """With any torn writes beside it."""
     calls = [
         call(Kind.CREATE, data=NAME),
         call(Kind.WRITE, data=b"safe"),
@@ -69,7 +69,7 @@ def test_a_sync_keeps_only_what_came_before_it_began(tmp_path: Path):
 
 
 def test_what_a_killed_process_did_without_a_record_is_taken_over(tmp_path: Path):
-    """As pending, since nobody synced it."""
+    """As pending, because it was not synced."""
     (copy := tmp_path / "copy").mkdir()
     (copy / "a.db").write_bytes(b"ab")
     killed = call(Kind.KILLED, 0, data=str(copy).encode())

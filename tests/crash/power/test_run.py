@@ -1,4 +1,4 @@
-"""A short run of the power cuts, so that the run itself stays in order."""
+"""A short run of the power cuts, which tests the run itself."""
 
 from __future__ import annotations
 

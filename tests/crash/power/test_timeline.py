@@ -1,4 +1,4 @@
-"""The ledger with times: what an image must hold, may hold and must not hold."""
+"""The ledger with times: what an image must have, may have and must not have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What clients were told, and when, so that it can be held against the state of any moment.
+"""The answers that clients got, with their times, for a comparison with the state at any moment.
 
-Hears from clients as a ledger does, with the time of each word; `judge` compares with what an image
-holds. What was answered before the cut must be so, what was asked before it may be so.
+Clients report to it as to a ledger. `judge` compares it with an image: what was answered before the
+cut must be there, what was requested before it may be there.
 """
 
 from __future__ import annotations
