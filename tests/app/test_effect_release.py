@@ -35,7 +35,7 @@ class Told:
         return peer
 
 
-def test_few_effects_are_told_at_once_and_in_order():
+def test_few_effects_are_released_at_once_and_in_order():
     told = Told()
     peers = [told.peer(name) for name in "abc"]
     told.release.release([Drained(peer) for peer in peers])
@@ -43,7 +43,7 @@ def test_few_effects_are_told_at_once_and_in_order():
     assert told.release.is_done
 
 
-def test_many_effects_are_told_in_parts_and_others_do_not_wait_for_the_last():
+def test_many_effects_are_released_in_parts_and_others_do_not_wait_for_the_last():
     told = Told()
     busy, small = told.peer("busy", "one"), told.peer("small", "two")
     told.release.release([Drained(busy)] * 1_000 + [Drained(small)])
@@ -78,7 +78,7 @@ def test_bodies_are_asked_for_without_delay():
     assert not told.release.is_done
 
 
-def test_when_too_many_wait_they_are_told_without_a_break(monkeypatch):
+def test_when_too_many_wait_they_are_released_without_a_break(monkeypatch):
     monkeypatch.setattr(effect_release, "WAITING_MAX", 10)
     told = Told()
     told.release.release([Drained(told.peer("busy"))] * 1_000)
@@ -86,7 +86,7 @@ def test_when_too_many_wait_they_are_told_without_a_break(monkeypatch):
     assert 1_000 - 10 <= len(told.told)
 
 
-def test_a_peer_that_fails_does_not_keep_others_from_being_told():
+def test_a_peer_that_fails_does_not_keep_effects_from_others():
     class Broken:
         def receive(self, effect: object) -> None:
             raise ValueError

@@ -158,7 +158,7 @@ def test_tables_are_put_between_their_marks(tmp_path):
     assert text.endswith(f"{table.END}\nafter\n")
 
 
-def test_a_reader_that_lacks_a_type_is_told_from_one_that_read_all():
+def test_a_reader_without_a_type_differs_from_one_that_read_all():
     """The legend names the rows that were not read."""
     reports = {name: Report() for name in ("reader", "writer")}
     partly = Outcome("passed", "shown undecoded: a-uri; unread: a-char")

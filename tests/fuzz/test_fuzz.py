@@ -34,7 +34,7 @@ def test_a_case_can_be_made_again():
     assert len({first.case(number).kind for number in range(200)}) > len(CLIENTS)
 
 
-def test_whole_frames_are_told_apart():
+def test_whole_frames_are_separated():
     """So that they can be moved as they are."""
     parts = [HEADER, open_frame(), begin_frame()]
     assert [*parts, b"rest"] == frames(b"".join(parts) + b"rest")

@@ -412,7 +412,7 @@ PROPERTY_VALUES = (
     properties=st.dictionaries(PROPERTY_NAMES, PROPERTY_VALUES, max_size=4),
     label=st.text(max_size=20),
 )
-def test_whatever_is_sent_is_received(queue, body, properties, label):
+def test_any_sent_message_is_received_unchanged(queue, body, properties, label):
     """Any text as body, label and properties; never a failure, never a mangled body."""
     batch = [{"Body": body, "BrokerProperties": {"Label": label}, "UserProperties": properties}]
     assert 201 == queue.send(json.dumps(batch), BATCH).status

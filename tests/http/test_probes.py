@@ -86,7 +86,7 @@ def test_the_clock_moves_ahead(harness):
         b"\xff",
     ],
 )
-def test_a_clock_that_is_told_nonsense_stands_still(harness, body):
+def test_an_invalid_request_does_not_move_the_clock(harness, body):
     """400 with a sentence that shows what is expected."""
     answer = request(harness.port, "POST", "/$peeklock/clock", body)
     assert 400 == answer.status

@@ -151,7 +151,7 @@ async def test_another_subprotocol_is_refused(harness, session):
     assert before == len(harness.echoes)
 
 
-def test_a_plain_request_is_told_what_this_is(harness):
+def test_a_plain_request_gets_an_explanation(harness):
     """Not an entity, and not a failure."""
     assert 426 == request(harness.port, "GET", PATH).status
 

@@ -69,7 +69,7 @@ def refusal(identity: Identity, token: str) -> str:
 DEVELOPMENT = Identity(NoKeys(), strict=False)
 
 
-def test_development_believes_whatever_is_well_formed():
+def test_development_accepts_any_well_formed_token():
     """Signed by anyone, for the entity it was put for."""
     token = jwt.encode({"exp": NOW_S + 60}, "x" * 32, "HS256")
     grant = DEVELOPMENT.verify_token(token, AUDIENCE, NOW_MS)

@@ -99,7 +99,7 @@ def ask(broker: MemoryBroker, secret: str | None = SECRET, *, is_local: bool = T
 
 
 @pytest.mark.parametrize("secret", [None, "", "SAS_KEY_VALUE", KEY, SECRET[:-1], SECRET.upper()])
-def test_nobody_without_the_secret_gets_a_token(secret):
+def test_a_client_without_the_secret_gets_no_token(secret):
     """Wherever they ask from."""
     with pytest.raises(Unauthorized, match="X-IDENTITY-HEADER"):
         ask(MemoryBroker(**STRICT), secret)
@@ -183,7 +183,7 @@ def test_the_answer_is_that_of_app_service(strict_broker):
         (400, "resource=https://storage.azure.com", {"X_IDENTITY_HEADER": SECRET}),
     ],
 )
-def test_refusals_are_told_in_json(strict_broker, status, query, headers):
+def test_refusals_are_json(strict_broker, status, query, headers):
     """Without a token in them, and without the secret."""
     found, text = get(strict_broker, query, **headers)
     content = json.loads(text)

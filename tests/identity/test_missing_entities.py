@@ -82,14 +82,14 @@ def test_a_token_for_what_is_not_there_is_answered_with_404(
     )
 
 
-def test_a_wrong_key_is_told_before_a_missing_entity(broker: MemoryBroker):
+def test_a_wrong_key_is_reported_before_a_missing_entity(broker: MemoryBroker):
     """A client without a valid key must not learn which entities exist."""
     status, text = broker.connect().authenticate("nowhere", ROOT_NAME, "wrong")
     assert (401, "InvalidSignature") == (status, text.partition(":")[0])
 
 
 @pytest.mark.parametrize("claim", ["Send", "Listen"])
-def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
+def test_a_missing_claim_is_reported_before_a_missing_entity(claim: str):
     """A key that can only send, or only receive, gets the error at attach: the missing claim, or
     the missing entity. Go's live tests receive with a Send key."""
     rules = f"authorization_rules:\n  one: {{rights: [{claim}], primary_key: one-key}}\n"
@@ -109,7 +109,7 @@ def test_a_missing_claim_is_told_before_a_missing_entity(claim: str):
 @pytest.mark.parametrize(
     "path", ["prices/Subscriptions/none", "nowhere/$DeadLetterQueue", "nowhere/Subscriptions/all"]
 )
-def test_a_key_to_listen_is_told_of_missing_subscriptions_and_sub_queues(path: str):
+def test_a_listen_key_gets_404_for_missing_subscriptions_and_sub_queues(path: str):
     """Messages cannot be sent there, so the key has every claim that a link could need."""
     rules = "authorization_rules:\n  one: {rights: [Listen], primary_key: one-key}\n"
     client = MemoryBroker(DECLARED + rules, authorization="strict").connect()
@@ -145,7 +145,7 @@ def test_what_would_be_created_on_first_use_is_not_missing():
     assert client.attach_sender("nowhere") is None
 
 
-def test_the_python_sdk_is_told_at_attach(broker: MemoryBroker):
+def test_the_python_sdk_gets_the_error_at_attach(broker: MemoryBroker):
     """From 404 it would make an authentication error and try again; its own live tests, which use
     bearer tokens, expect just that."""
     client = broker.connect(product=PYTHON_SDK)
@@ -157,7 +157,7 @@ def test_the_python_sdk_is_told_at_attach(broker: MemoryBroker):
         assert 404 == client.put_token("sb://localhost/nowhere", _bearer_token())[0]
 
 
-def test_the_java_sdk_is_told_at_attach(broker: MemoryBroker):
+def test_the_java_sdk_gets_the_error_at_attach(broker: MemoryBroker):
     """After 404 it would wait for ever in its next management operation on that entity."""
     client = broker.connect(product=JAVA_SDK)
     assert 202 == put(client, "nowhere")[0]

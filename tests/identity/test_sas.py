@@ -287,7 +287,7 @@ def test_an_audience_has_a_greatest_length():
         Identity(Ring(ROOT), strict=True).verify_token(token, HOST + "/x" * 2_000, NOW_MS)
 
 
-def test_an_expired_token_is_told_when_it_expired():
+def test_the_refusal_of_an_expired_token_names_the_expiry_time():
     """In the service's words."""
     token = sas.make(HOST, "root", "primary", 1_700_000_000)
     with pytest.raises(TokenRefused) as refused:

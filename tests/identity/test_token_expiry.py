@@ -280,7 +280,7 @@ def test_a_client_whose_token_is_refused_is_closed(broker: MemoryBroker):
 
 
 @pytest.mark.parametrize("plain", [None, (ROOT_NAME, ROOT_KEY)])
-def test_a_client_that_said_who_it_is_may_be_silent(broker: MemoryBroker, plain):
+def test_a_client_with_sasl_credentials_needs_no_token(broker: MemoryBroker, plain):
     """By a token or by its credentials."""
     client = broker.connect(plain=plain)
     if plain is None:

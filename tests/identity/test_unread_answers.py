@@ -102,7 +102,7 @@ def test_small_requests_do_not_wait_for_each_other(broker: MemoryBroker):
     assert REQUEST_CREDIT == broker.commands[RenewLocks]
 
 
-def test_answers_that_nobody_can_take_make_room(broker: MemoryBroker):
+def test_answers_without_a_response_link_are_dropped(broker: MemoryBroker):
     """A client that detaches its response link may attach another and continue."""
     client, handle = unread_peeks(broker, 50)
     client.say(amqp_frames.detach(handle - 1))

@@ -46,7 +46,7 @@ def test_the_compiler_stays_behind():
     assert BUILD.base == FINAL.base
 
 
-def test_the_image_runs_as_nobody_special():
+def test_the_image_runs_as_an_unprivileged_user():
     """And the one folder it writes to is its own."""
     user = FINAL.only("USER").partition(":")[0]
     assert "0" != user

@@ -106,7 +106,7 @@ def test_message_is_received_as_scheduled_if_it_waited_for_its_time(
             receiver.complete_message(message)
 
 
-def test_states_are_told_where_a_message_is_fetched_or_peeked(live: Live) -> None:
+def test_states_are_shown_in_fetched_and_peeked_messages(live: Live) -> None:
     """Deferred and scheduled ones say so. What is received from a link is active, but for a message
     that was scheduled: as in the service it keeps that name, which the JavaScript SDK's tests show."""
     queue = live.queue()

@@ -113,7 +113,7 @@ def test_many_dead_letters_are_a_few_lines_and_a_number(broker: BrokerProcess) -
     assert len(lines) <= 100
 
 
-def test_links_are_told_at_debug(broker: BrokerProcess) -> None:
+def test_links_are_logged_at_debug_level(broker: BrokerProcess) -> None:
     """Who uses an entity, as what; a refused link was never attached."""
     with _client(broker) as client:
         with client.get_queue_sender(QUEUE) as sender:

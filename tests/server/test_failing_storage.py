@@ -94,7 +94,9 @@ def test_a_disk_that_was_full_for_a_moment_is_used_again(
     assert ["1", "3"] == _stored(faulty_broker)
 
 
-def test_a_short_write_is_completed_or_told(faulty_broker: BrokerProcess, faults: IoFaults) -> None:
+def test_a_short_write_is_completed_or_reported(
+    faulty_broker: BrokerProcess, faults: IoFaults
+) -> None:
     """Half a page on disk is never taken for a whole one."""
     faults.strike(Calls.WRITE, SHORT_WRITE, skip=1, times=1)
     accepted = _send(faulty_broker, "1", "2")

@@ -105,7 +105,7 @@ def test_broken_bytes_end_the_connection(broker: BrokerProcess, data: bytes) -> 
         pytest.param(frame(b"x" * 70_000), id="frame over the limit"),
     ],
 )
-def test_the_reason_reaches_a_client_that_goes_on_sending(
+def test_the_reason_reaches_a_client_that_still_sends(
     broker: BrokerProcess, mistake: bytes
 ) -> None:
     """Closing a socket with unread bytes would reset it, and what was written would be lost."""

@@ -104,7 +104,7 @@ def test_messages_outlive_a_stop_and_a_kill(tmp_path: Path) -> None:
         assert [] == receive(broker, 1)
 
 
-def test_stop_tells_clients_why() -> None:
+def test_a_stop_sends_the_reason_to_clients() -> None:
     """A client that is connected when the broker stops gets the reason."""
     with BrokerProcess() as broker:
         connection = BlockingConnection(f"127.0.0.1:{broker.amqp_port}", timeout=10)

@@ -73,7 +73,7 @@ def test_one_sentence_stands_for_all_findings_of_a_promise() -> None:
     ]
 
 
-def test_an_exception_is_told_by_its_last_line() -> None:
+def test_an_exception_is_reported_by_its_last_line() -> None:
     trace = "Traceback (most recent call last):\n  somewhere\nKeyError: 5\n"
     finding = failure("there is none", "turn.failed", trace)
     assert finding.sentence == "promised: there is none; found: turn.failed: KeyError: 5"

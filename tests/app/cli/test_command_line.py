@@ -128,7 +128,7 @@ def test_help_names_every_variable_and_default(capsys, monkeypatch):
         (["tls", "--amqp-port", "1"], "--amqp-port is an option of `peeklock serve` alone"),
     ],
 )
-def test_an_argument_there_is_not_is_told_with_what_was_meant(arguments, sentence, capsys):
+def test_an_unknown_argument_is_reported_with_a_suggestion(arguments, sentence, capsys):
     """Exit code 2, as for all wrong usage."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)

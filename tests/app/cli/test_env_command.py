@@ -78,7 +78,7 @@ def test_the_settings_may_come_from_the_brokers_file(variables, tmp_path):
     assert "http://broker.test:5997/msi/token" == found["IDENTITY_ENDPOINT"]
 
 
-def test_programs_go_on_trusting_whom_they_trusted(variables):
+def test_programs_still_trust_the_certificates_of_the_system(variables):
     """Variables that replace a program's certificates name a file with the system's in it."""
     found = variables()
     authority = Path(found["SERVICEBUS_CA_FILE"]).read_text()
@@ -115,20 +115,20 @@ def test_dotenv_has_quotes_only_where_they_are_needed(env):
     assert lines["SERVICEBUS_CA_FILE"].startswith("'")
 
 
-def test_no_identity_is_printed_where_nobody_gets_a_token(variables, monkeypatch):
+def test_no_identity_is_printed_if_no_tokens_are_issued(variables, monkeypatch):
     """A credential would only be refused."""
     monkeypatch.setenv("PEEKLOCK_IDENTITY_CLIENTS", "none")
     assert not {"IDENTITY_ENDPOINT", "IDENTITY_HEADER"} & variables().keys()
 
 
-def test_an_unknown_port_cannot_be_told(capsys):
+def test_port_0_is_refused(capsys):
     """The broker picks it when it starts."""
     assert 2 == main(["env", "--amqp-port", "0"])
     printed = capsys.readouterr()
     assert ("", True) == (printed.out, "port 0" in printed.err)
 
 
-def test_the_port_for_credentials_is_told_where_nothing_listens_on_it(capsys, tmp_path):
+def test_the_port_for_credentials_is_named_if_nothing_listens_on_it(capsys, tmp_path):
     """On standard error, so that the output can be evaluated."""
     folder = ["--tls-folder", str(tmp_path)]
     assert 0 == main(["env", *folder])

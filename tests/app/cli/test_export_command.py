@@ -134,7 +134,7 @@ def test_without_a_source_the_broker_here_is_asked(capsys, monkeypatch):
     assert ["queue.1"] == list(document["queues"])
 
 
-def test_forwarding_to_nowhere_is_told(capsys):
+def test_forwarding_to_a_missing_entity_is_reported(capsys):
     """A broker lives with it, a file would be refused."""
     with BrokerProcess(config={"queues": {"a": {"forward_to": "b"}, "b": None}}) as broker:
         assert 200 == request(broker.http_port, "DELETE", "/b").status
@@ -142,7 +142,7 @@ def test_forwarding_to_nowhere_is_told(capsys):
     assert "warning: a: forwards to 'b', which does not exist\n" == warnings
 
 
-def test_names_that_no_file_may_have_are_told(capsys):
+def test_names_that_no_file_may_have_are_reported(capsys):
     """A queue that is created on first use may have a name that administration would refuse."""
     with BrokerProcess(environment={"PEEKLOCK_CREATE_ON_FIRST_USE": "true"}) as broker:
         with ServiceBusClient.from_connection_string(broker.connection_string) as client:
@@ -161,7 +161,7 @@ def test_names_that_no_file_may_have_are_told(capsys):
         ("mysql://host", "is not understood"),
     ],
 )
-def test_what_cannot_be_exported_is_said(capsys, source, why):
+def test_what_cannot_be_exported_is_reported(capsys, source, why):
     """In one sentence, with an exit code."""
     assert 1 == main(["export", source])
     printed = capsys.readouterr()

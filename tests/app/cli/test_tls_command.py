@@ -34,7 +34,7 @@ def test_it_stays_the_same(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_is_told_how(tmp_path, capsys, client):
+def test_the_output_has_instructions_for_every_client(tmp_path, capsys, client):
     """With the path of the file, ready to paste."""
     main(["tls", "--tls-folder", str(tmp_path)])
     told = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_a_certificate_of_the_operators_own_is_named(tmp_path, capsys, monkeypat
     assert str(certificate) in capsys.readouterr().out
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path, capsys):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path, capsys):
     """In words, with an exit code."""
     (tmp_path / "file").touch()
     assert 1 == main(["tls", "--tls-folder", str(tmp_path / "file" / "tls")])

@@ -70,12 +70,12 @@ async def answer_to(host: Host, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("data", [b"", b"G", b"GET / HTTP/1.1\r\nHost: a"])
-async def test_a_head_that_stands_still_ends_the_connection(host: Host, data: bytes) -> None:
+async def test_a_head_that_is_not_completed_ends_the_connection(host: Host, data: bytes) -> None:
     """There is nothing to answer yet."""
     assert b"" == await answer_to(host, data)
 
 
-async def test_a_body_that_stands_still_is_refused(host: Host) -> None:
+async def test_a_body_that_is_not_completed_is_refused(host: Host) -> None:
     """With the reason."""
     head = b"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
@@ -102,7 +102,7 @@ async def test_a_request_may_take_its_time_to_be_answered(host: Host) -> None:
 ANSWERED = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-async def test_a_later_head_that_stands_still_ends_the_connection(host: Host) -> None:
+async def test_a_later_head_that_is_not_completed_ends_the_connection(host: Host) -> None:
     """One complete request does not allow a client to keep its connection forever."""
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(ANSWERED)

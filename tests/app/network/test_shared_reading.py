@@ -108,7 +108,7 @@ async def test_a_client_that_has_sent_little_does_not_wait(stopwatch: Stopwatch)
     assert 100 == small.taken
 
 
-async def test_what_a_client_said_before_it_left_is_taken_in_turns_too(stopwatch: Stopwatch):
+async def test_bytes_of_a_client_that_disconnected_are_processed_in_turns_too(stopwatch: Stopwatch):
     client = Client(stopwatch, SharedReading())
     client.transport.data_received(MUCH)
     taken = client.taken

@@ -76,7 +76,7 @@ ODD_FAILURES = [
 
 @pytest.mark.parametrize("failure", ODD_FAILURES, ids=lambda failure: type(failure).__name__)
 @pytest.mark.parametrize("blocking", [True, False], ids=["thread", "loop"])
-async def test_whatever_fails_a_commit_is_told_and_nothing_is_released(
+async def test_every_failure_of_a_commit_is_reported_and_nothing_is_released(
     failure: Exception, blocking: bool
 ):
     """Every `settle` returns. Effects of the batch and of later turns are not released until the
@@ -109,7 +109,7 @@ class UnabsorbableTurn(Turn):
     def effects(self, value: object) -> None: ...
 
 
-async def test_a_turn_that_cannot_be_gathered_is_told_and_no_part_of_it_is_stored(load: Load):
+async def test_a_turn_that_cannot_be_gathered_is_reported_and_no_part_of_it_is_stored(load: Load):
     """Later turns rest on it: a broker that dropped it and went on would lose what it accepts."""
     turn = UnabsorbableTurn()
     turn.records.append(MessagesDeleted([1], []))
@@ -121,7 +121,7 @@ async def test_a_turn_that_cannot_be_gathered_is_told_and_no_part_of_it_is_store
     assert (0, 0) == (load._store.commits, load.released)
 
 
-async def test_a_release_that_fails_is_told(load: Load):
+async def test_a_release_that_fails_is_reported(load: Load):
     """It is a bug of the broker, and an answer is lost: the owner must be called."""
     bug = RuntimeError("a bug")
 

@@ -133,7 +133,7 @@ async def test_a_long_rule_that_makes_no_sense_is_refused(loop, text):
     assert [] == await loop.ask(ListRules, SUBSCRIPTION)
 
 
-async def test_a_failure_in_the_thread_is_told_to_the_client(loop, monkeypatch):
+async def test_a_failure_in_the_thread_is_reported_to_the_client(loop, monkeypatch):
     """After any failure the client gets an answer."""
 
     def fail(rule: RuleDefinition, limits: Any) -> None:

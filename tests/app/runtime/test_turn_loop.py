@@ -102,7 +102,7 @@ async def test_the_next_deadlines_wait_for_the_ones_before_to_be_durable():
     turns.stop()
 
 
-async def test_a_turn_that_cannot_be_handed_over_is_told():
+async def test_a_turn_that_cannot_be_handed_over_is_reported():
     """Memory has changes that the store will never have, so the owner must be called."""
 
     class FullCommitter(BusyCommitter):

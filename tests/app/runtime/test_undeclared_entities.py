@@ -54,7 +54,7 @@ def url(tmp_path):
     return url
 
 
-def test_undeclared_entities_are_kept_and_told(url):
+def test_undeclared_entities_are_kept_and_logged(url):
     """In one line, with the number of them and the first names."""
     with BrokerProcess(config=DECLARED, storage=url) as broker:
         assert all(exists(broker, path) for path in ("old", "u", "made", "t/Subscriptions/gone"))

@@ -114,7 +114,7 @@ def test_an_empty_file_is_nothing():
         ("f:2: a: 'a' is given twice, first in line 1", '{"a": 1,\n"a": 2}'),
     ],
 )
-def test_broken_json_is_told_with_its_line(message, text):
+def test_broken_json_is_reported_with_its_line(message, text):
     """What was expected, what was found, and where."""
     with pytest.raises(ConfigError) as caught:
         parse_json(text, "f")
@@ -131,7 +131,7 @@ def test_broken_json_is_told_with_its_line(message, text):
         ("f:1: not valid YAML: found undefined alias", "a: *b"),
     ],
 )
-def test_broken_yaml_is_told_with_its_line(message, text):
+def test_broken_yaml_is_reported_with_its_line(message, text):
     """A config file creates no objects, with any tag."""
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, "f")
@@ -159,7 +159,7 @@ def test_an_anchor_may_be_overridden_and_used_twice():
     assert expected == plain(parse_yaml(text, "f"))
 
 
-def test_the_content_tells_json_from_yaml(tmp_path):
+def test_the_content_distinguishes_json_and_yaml(tmp_path):
     """A file mounted over the emulator's Config.json may be either."""
     path = tmp_path / "Config.json"
     path.write_text("queues:\n  a:\n")
@@ -168,7 +168,7 @@ def test_the_content_tells_json_from_yaml(tmp_path):
     assert {"a": 1} == plain(read_document(path, ConfigReport()))
 
 
-def test_who_indents_with_tabs_is_told_not_to():
+def test_indentation_with_tabs_is_reported():
     """YAML forbids it, and its own words for that are hard to understand."""
     with pytest.raises(ConfigError, match="; indent with spaces, not with tabs"):
         parse_yaml("a:\n\tb: 1", "f")

@@ -41,12 +41,12 @@ def test_the_emulators_own_file_is_within_its_limits():
         ("overlooks EnablePartitioning", {"enable_partitioning": True}),
     ],
 )  # fmt: skip
-def test_what_a_queue_has_beyond_them_is_told(expected, changes):
+def test_properties_of_a_queue_beyond_them_are_reported(expected, changes):
     """What it is, and what is allowed."""
     assert [f"q: the official emulator {expected}"] == told({"q": replace(QUEUE, **changes)})
 
 
-def test_an_entity_is_told_once():
+def test_an_entity_has_one_warning():
     """With all that is wrong with it."""
     (line,) = told({"a~b": QueueDefinition(max_delivery_count=20)})
     assert line.startswith(
@@ -56,7 +56,7 @@ def test_an_entity_is_told_once():
     assert "DefaultMessageTimeToLive" in line
 
 
-def test_too_many_of_anything_are_told():
+def test_too_many_of_anything_are_reported():
     """Namespaces, queues and topics, subscriptions; and a topic without any."""
     queues = {f"q{number}": QUEUE for number in range(50)}
     topic = {"t": TOPIC} | {f"t/Subscriptions/s{number}": SUBSCRIPTION for number in range(51)}
@@ -69,7 +69,7 @@ def test_too_many_of_anything_are_told():
     assert "there are 0" in line
 
 
-def test_rules_beyond_them_are_told():
+def test_rules_beyond_them_are_reported():
     """Long texts, and values that the form has no type for."""
     rules = (
         RuleDefinition("long", SqlFilter("a = 1" + " " * 1024)),

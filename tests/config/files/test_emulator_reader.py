@@ -389,7 +389,7 @@ PROPERTIES_AT = f"{QUEUE_AT}.Properties"
         ("ForwardTo: 7 is not allowed; expected the name of a queue or topic", {"ForwardTo": 7}),
     ],
 )  # fmt: skip
-def test_a_wrong_property_is_told_with_what_is_allowed(config, expected, queue):
+def test_a_wrong_property_is_reported_with_what_is_allowed(config, expected, queue):
     """The line, the path in the file, the value and the range."""
     path = config([a_queue(**queue), a_queue("other")], [a_topic(a_subscription())])
     assert [f"{PROPERTIES_AT}.{expected}"] == mistakes(path)
@@ -495,7 +495,7 @@ def test_a_file_that_aspire_wrote_is_taken(tmp_path):
         (".Properties.CorrelationFilter.Properties.a: expected text, a number, true or false, found a list", a_rule(FilterType="Correlation", CorrelationFilter={"Properties": {"a": []}})),
     ],
 )  # fmt: skip
-def test_a_wrong_rule_is_told(config, expected, rule):
+def test_a_wrong_rule_is_reported(config, expected, rule):
     """A rule that is overlooked would let every message through, so it is never overlooked."""
     path = config(topics=[a_topic(a_subscription(rules=[rule]))])
     assert [f"{RULE_AT}{expected}"] == mistakes(path)
@@ -516,7 +516,7 @@ def test_a_wrong_rule_is_told(config, expected, rule):
         ("261 characters are too many; at most 260 are allowed", "a" * 261),
     ],
 )
-def test_a_wrong_name_is_told(config, expected, name):
+def test_a_wrong_name_is_reported(config, expected, name):
     """With what is wrong about it."""
     path = config([a_queue(name)] if name else [{"Name": ""}])
     if name is None:
@@ -636,14 +636,14 @@ def test_long_ways_and_forks_without_a_circle_are_fine(config):
         ),
     ],
 )
-def test_a_file_of_the_wrong_shape_is_told(tmp_path, expected, content):
+def test_a_file_of_the_wrong_shape_is_reported(tmp_path, expected, content):
     """Each level says what it expects."""
     path = tmp_path / "Config.json"
     path.write_text(json.dumps(content))
     assert expected in mistakes(path)
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_lines(tmp_path):
+def test_all_mistakes_are_reported_at_once_in_the_order_of_lines(tmp_path):
     """One start, one list: not one mistake a start."""
     path = tmp_path / "Config.json"
     path.write_text(

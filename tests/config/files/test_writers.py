@@ -269,7 +269,7 @@ def test_the_emulators_own_file_has_few_words():
     assert "Rules" not in next(one for one in subscriptions if one["Name"] == "subscription.3")
 
 
-def test_what_the_emulators_form_cannot_say_is_told():
+def test_what_the_emulators_form_cannot_express_is_reported():
     """One sentence for each, and everything else is written."""
     key = AuthorizationRule("k", "v")
     when = {"@x": datetime(2026, 1, 2, tzinfo=UTC)}
@@ -349,7 +349,7 @@ def test_values_without_a_plain_form_name_their_type(written, written_as, value)
     "wrong",
     [{"uuid": "x"}, {"binary": "!"}, {"datetime": 1}, {"colour": "red"}, {"uuid": "", "a": ""}],
 )
-def test_a_type_that_is_wrong_is_told(tmp_path, wrong):
+def test_a_type_that_is_wrong_is_reported(tmp_path, wrong):
     """With those there are."""
     rules = {"r": {"correlation_filter": {"properties": {"p": wrong}}}}
     path = tmp_path / "config.yaml"

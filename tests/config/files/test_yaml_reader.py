@@ -251,7 +251,7 @@ authorization_rules: {k: {rights: [Manage], primary_key: y}}
     } == topology.authorization_rules
 
 
-def test_the_first_namespace_is_the_default_when_nothing_stands_at_the_top(config):
+def test_the_first_namespace_is_the_default_without_entities_at_the_top_level(config):
     """There is always one that answers on any host name."""
     assert ["b", "a"] == list(read(config("namespaces: {b: , a: }")).topology.namespaces)
     assert ["sbemulatorns"] == list(read(config("queues:")).topology.namespaces)
@@ -371,12 +371,12 @@ RULE_AT = "1: topics.t.subscriptions.s.rules.r"
         ("1: settings: expected settings by name, found a list", "settings: []"),
     ],
 )  # fmt: skip
-def test_every_mistake_is_told_with_its_place(config, expected, text):
+def test_every_mistake_is_reported_with_its_place(config, expected, text):
     """The line, the path in the file, what is there and what may be."""
     assert [expected] == mistakes(config(text))
 
 
-def test_a_rule_whose_sql_is_wrong_is_told_with_its_place(config):
+def test_a_rule_whose_sql_is_wrong_is_reported_with_its_place(config):
     """The core reads SQL; the file knows the line."""
     path = config("topics:\n  t:\n    subscriptions:\n      s:\n        rules:\n          r: {}\n")
 

@@ -56,7 +56,7 @@ def test_without_a_data_folder_the_home_folder_is_used(monkeypatch):
     assert "sqlite:////home/me/.local/share/peeklock/peeklock.db" == Settings().storage
 
 
-def test_a_user_without_a_home_can_still_be_told_what_is_wrong(monkeypatch):
+def test_mistakes_are_reported_to_a_user_without_a_home_folder(monkeypatch):
     """Containers run as users that the system does not know; HOME would be `/` there."""
 
     def nowhere() -> Path:
@@ -188,7 +188,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path):
     assert Settings().host == found.host
 
 
-def test_the_emulators_variables_are_honoured_or_let_be():
+def test_the_emulators_variables_are_used_or_ignored():
     """The emulator's variable sets the HTTP port, unless the broker's own setting does. Variables
     of SQL Server are ignored."""
     emulator = {
@@ -246,7 +246,7 @@ UNKNOWN_HOME = "a path; it begins with the home folder of an unknown user"
         ("idle_timeout", "unlimited", "a duration of 24d or less, or 0s for none"),
     ],
 )
-def test_a_wrong_value_is_told_under_the_name_it_was_given(name, text, allowed):
+def test_a_wrong_value_is_reported_under_the_name_it_was_given(name, text, allowed):
     """Flag or variable: the operator finds it where it was written."""
     tail = f"{text!r} is not allowed; expected {allowed}"
     flag, variable = "--" + name.replace("_", "-"), "PEEKLOCK_" + name.upper()
@@ -269,7 +269,7 @@ def test_passwords_are_not_repeated():
     assert "secret" not in mistake
 
 
-def test_mistakes_of_flags_variables_and_file_are_told_together(tmp_path):
+def test_mistakes_of_flags_variables_and_file_are_reported_together(tmp_path):
     """Also when the file cannot be read at all."""
     path = tmp_path / "broken.json"
     path.write_text('{"a": }')
@@ -283,7 +283,7 @@ def test_a_folder_in_place_of_the_emulators_file_is_a_mistake(tmp_path):
         load({}, {}, any_rule, tmp_path)
 
 
-def test_a_file_in_the_home_folder_of_nobody():
+def test_a_file_in_the_home_folder_of_an_unknown_user():
     """It is reported as any other missing file."""
     (mistake,) = mistakes({"config": "~nobody-here/Config.json"})
     assert f"~nobody-here/Config.json: is not {UNKNOWN_HOME}" == mistake

@@ -167,7 +167,7 @@ def test_release_never_dead_letters():
         ]
 
 
-def test_lost_and_live_locks_are_told_apart(dialogue):
+def test_lost_and_live_locks_get_different_answers(dialogue):
     """Tokens are independent; what is lost changes nothing."""
     dialogue.run(Settle(R, [T1], ["h"], COMPLETE))
     assert (

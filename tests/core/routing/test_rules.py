@@ -288,7 +288,7 @@ def test_a_correlation_filter_that_asks_for_nothing_takes_everything():
 # --- failures -------------------------------------------------------------------------------------
 
 
-def test_a_filter_that_fails_is_told_beside_what_matches():
+def test_a_filter_that_fails_is_reported_beside_what_matches():
     """The message is dead-lettered for the failure, once, and delivered for the matches."""
     rules = topic_rules()
     rules.set(

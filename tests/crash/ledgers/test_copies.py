@@ -59,7 +59,7 @@ def test_a_copy_that_comes_again_after_its_completion_is_back():
     assert {"back": 1} == found_in(ledger.audit())
 
 
-def test_a_message_nobody_sent_is_unknown():
+def test_a_message_that_was_not_sent_is_unknown():
     """The topic makes up nothing."""
     ledger = FanOutLedger(["all"])
     assert not ledger.delivered("all", MESSAGE, 1, LINK)

@@ -111,7 +111,7 @@ def test_a_refused_message_must_not_appear():
     assert {"refused yet delivered": 1} == violations(ledger)
 
 
-def test_a_message_nobody_sent_is_unknown():
+def test_a_message_that_was_not_sent_is_unknown():
     """The broker makes up nothing."""
     ledger = ledger_with()
     assert not ledger.delivered(MESSAGE, 1, FIRST_RUN)

@@ -106,7 +106,7 @@ def test_messages_of_one_request_share_their_fate():
     assert {"partial": 1} == found_in(ledger.audit())
 
 
-def test_a_waiting_message_nobody_sent_is_unknown():
+def test_a_waiting_message_that_was_not_sent_is_unknown():
     """The broker makes up nothing."""
     ledger = ScheduleLedger()
     ledger.waits(MESSAGE)

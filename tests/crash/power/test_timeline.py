@@ -91,6 +91,6 @@ def test_a_value_is_the_last_that_was_confirmed_or_one_asked_for_since():
         assert {"value lost"} == found_at(timeline, cut, Found(values={"name": wrong}))
 
 
-def test_a_message_nobody_sent_is_unknown():
+def test_a_message_that_was_not_sent_is_unknown():
     """A store makes up nothing."""
     assert {"unknown"} == found_at(Timeline(), 0, there(KEY))

@@ -120,7 +120,7 @@ def test_a_client_that_does_not_read_loses_its_slot_to_one_that_waits(slots, tim
     assert [] == timer.calls
 
 
-def test_a_client_that_does_not_read_keeps_its_slot_while_nobody_waits(slots, timer):
+def test_a_client_that_does_not_read_keeps_its_slot_while_no_other_waits(slots, timer):
     """There is no timer either."""
     browser = Browser()
     turns = connection(slots, browser)

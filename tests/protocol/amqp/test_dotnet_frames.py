@@ -466,7 +466,7 @@ def test_deferred_message_of_a_session_is_settled_however_late(
     assert [] == left_in(client, queue)
 
 
-def test_lost_session_is_told_by_detaching(setup: DotNetSetup, client: DotNetClient) -> None:
+def test_a_lost_session_is_reported_by_a_detach(setup: DotNetSetup, client: DotNetClient) -> None:
     """A session receiver whose link goes is dead; the condition says what was lost."""
     queue = setup.queue(RequiresSession=True)
     send(client, queue, b"a", session_id="one")

@@ -67,7 +67,7 @@ def test_everything_pipelined_behind_the_init_is_handed_on():
 
 
 @pytest.mark.parametrize("response", [b"\0alice\0s:cret", b"someone\0alice\0s:cret"])
-def test_plain_passes_with_the_right_password_whatever_the_authorization_identity(response):
+def test_plain_passes_with_the_right_password_and_any_authorization_identity(response):
     step = SaslServer(only_alice).feed(SASL_HEADER + init("PLAIN", response))
 
     assert [0] == outcomes(step)

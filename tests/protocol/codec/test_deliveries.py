@@ -85,7 +85,7 @@ def test_the_types_of_the_sections_are_those_sdks_cast_to(annotations):
 
 
 @pytest.mark.parametrize("annotations", [b"", encode({Symbol("mine"): 1})], ids=["plain", "own"])
-def test_without_a_lock_nothing_is_said_about_one(annotations):
+def test_a_delivery_without_a_lock_has_no_lock_annotations(annotations):
     """Receive-and-delete and peek show no token and no locked-until time."""
     sections = delivered(taken(annotations=annotations), None)
     assert {} == sections[0x71]
@@ -149,7 +149,7 @@ def test_delivery_annotations_come_back_beside_the_lock_token(token):
 @pytest.mark.parametrize("priority", [None, 0, 4, 255])
 @pytest.mark.parametrize("time_to_live_ms", [None, 1000])
 @pytest.mark.parametrize("token", [TOKEN, None])
-def test_the_header_repeats_what_the_sender_said(
+def test_the_header_has_the_fields_of_the_sender(
     first_acquirer, durable, priority, time_to_live_ms, token
 ):
     message = taken(
@@ -314,7 +314,7 @@ def test_a_message_that_was_scheduled_says_so_and_is_otherwise_as_any(
     assert usual == scheduled
 
 
-def test_management_tells_the_state_a_message_is_in_even_if_it_was_scheduled():
+def test_management_shows_the_state_of_a_message_even_if_it_was_scheduled():
     message = taken(scheduled_enqueue_time_ms=NOW_MS)
     annotations = sections_of(encode_message(message))[0x72]
     assert MessageState.ACTIVE == annotations[Symbol("x-opt-message-state")]

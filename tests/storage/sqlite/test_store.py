@@ -119,7 +119,7 @@ def test_a_damaged_file_is_refused(path):
     assert "is damaged or no SQLite file" in refusal(path)
 
 
-def test_damage_found_while_loading_is_told(path):
+def test_damage_found_while_loading_is_reported(path):
     """Not every damage shows on opening; it never passes for an empty queue."""
     store = SqliteStore(path)
     store.open()

@@ -45,7 +45,7 @@ def sending(handler: Recorder | None = None, **settings):
 # --- open ------------------------------------------------------------------------------------------
 
 
-def test_open_tells_our_limits():
+def test_open_has_the_limits_of_the_broker():
     engine, _ = served(max_frame_size_bytes=65_536, channel_max=8191, idle_timeout_ms=240_000)
 
     answer, _ = say(engine, HEADER + open_frame() + begin_frame())
@@ -54,7 +54,7 @@ def test_open_tells_our_limits():
     assert [65_536, 8191, 240_000] == answer.fields[2:5]
 
 
-def test_open_is_told_with_the_clients_properties():
+def test_on_open_gets_the_clients_properties():
     engine, recorder = served()
     properties = {Symbol("product"): "some-sdk", Symbol("version"): "1.0"}
 
@@ -326,7 +326,7 @@ def test_a_delivery_is_settled_once():
 # --- time -------------------------------------------------------------------------------------------
 
 
-def test_a_silent_client_is_dropped_and_told_why():
+def test_an_idle_client_is_closed_with_the_reason():
     engine, recorder = opened(idle_timeout_ms=1000)
     assert 5000 == engine.tick(3000)
     assert 5000 == engine.tick(4999)
@@ -340,7 +340,7 @@ def test_a_silent_client_is_dropped_and_told_why():
     assert engine.finished
 
 
-def test_an_idle_client_hears_from_us_within_half_its_timeout():
+def test_an_idle_client_gets_a_heartbeat_within_half_its_timeout():
     engine, _ = served()
     say(engine, HEADER + frame("open", "c", "h", None, None, UInt(1000)) + begin_frame())
     engine.tick(10_000)

@@ -121,7 +121,7 @@ def test_a_drain_without_credit_is_answered_too():
     assert b"" == engine.take_output()
 
 
-def test_a_drain_after_all_credit_was_used_tells_the_true_delivery_count():
+def test_a_drain_after_all_credit_was_used_has_the_true_delivery_count():
     engine, _, link = receiving()
     say(engine, flow(3))
     send(engine, link, 3)
@@ -227,7 +227,7 @@ def windowed(incoming_window: int):
     return engine, recorder, recorder.links[0]
 
 
-def test_what_a_shut_window_holds_back_is_counted_and_told_when_gone():
+def test_deliveries_behind_a_full_window_are_counted_and_reported_when_sent():
     engine, recorder, link = windowed(2)
     send(engine, link, 5)
     assert 2 == len(frames(engine.take_output()))

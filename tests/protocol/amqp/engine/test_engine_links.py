@@ -228,7 +228,7 @@ def test_what_a_client_sends_on_a_refused_link_is_dropped():
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_clients_detach_is_answered_in_kind_and_told_once(closed):
+def test_a_clients_detach_is_answered_in_kind_and_reported_once(closed):
     engine, recorder = opened(attach_sender())
 
     (answer,) = say(engine, detach(closed=closed))

@@ -202,7 +202,7 @@ def test_every_outcome_is_read(state, outcome, settled):
     assert [(link, deliveries, outcome, settled)] == recorder.of("outcomes")
 
 
-def test_settling_without_a_state_is_told_as_no_outcome():
+def test_settling_without_a_state_is_reported_as_no_outcome():
     engine, recorder, link = receiving()
     sent(engine, link, 1)
 
@@ -244,7 +244,7 @@ def test_a_range_over_unknown_deliveries_touches_only_known_ones():
     assert {} == link.unsettled
 
 
-def test_a_judgement_and_a_later_settling_are_both_told():
+def test_an_outcome_and_a_later_settlement_are_both_reported():
     """As one client does that will not wait for us; our late answer then does nothing."""
     engine, recorder, link = receiving(handler=Recorder(accepts=False))
     (delivery,) = sent(engine, link, 1)
@@ -307,7 +307,7 @@ def coordinator(handle: int) -> bytes:
     )
 
 
-def test_a_coordinator_link_is_told_and_granted_as_one():
+def test_a_coordinator_link_is_reported_and_granted_as_one():
     engine, recorder = opened()
 
     attach, _ = say(engine, coordinator(0))

@@ -153,7 +153,7 @@ def test_byte_by_byte_shows_the_same_batches():
         ),
     ],
 )
-def test_a_batch_is_told_by_its_message_format_alone(transfer_frame, expected):
+def test_a_batch_is_recognised_by_its_message_format_alone(transfer_frame, expected):
     """Not by bytes that look like it elsewhere in the frame, whole or cut anywhere."""
     data = SETUP + transfer_frame + EMPTY_FRAME
     found = [(len(SETUP), len(SETUP) + len(transfer_frame))] if expected else []
@@ -185,7 +185,7 @@ def test_less_than_a_frame_is_ever_held_back():
     assert [] == scan._held
 
 
-def test_the_last_attach_tells_channel_and_handle():
+def test_the_last_attach_has_channel_and_handle():
     data = HEADER + open_frame() + attach_receiver("a", 3, channel=5) + attach_receiver("b", 700)
 
     assert (0, 700) == last_attach(data)
