@@ -280,7 +280,9 @@ def test_a_client_whose_token_is_refused_is_closed(broker: MemoryBroker):
 
 
 @pytest.mark.parametrize("plain", [None, (ROOT_NAME, ROOT_KEY)])
-def test_a_client_with_sasl_credentials_needs_no_token(broker: MemoryBroker, plain):
+def test_an_authenticated_client_is_not_closed_by_the_authorization_timeout(
+    broker: MemoryBroker, plain
+):
     """By a token or by its credentials."""
     client = broker.connect(plain=plain)
     if plain is None:

@@ -56,13 +56,13 @@ def texts(messages):
 def test_a_deferred_message_cannot_be_fetched_while_receiving_is_disabled():
     """Fetching by number is receiving too."""
     dialogue = CoreDialogue()
-    dialogue.tell(send("hello"), credit(1))
-    dialogue.tell(Settle(R, [T1], ["hello"], DEFER))
+    dialogue.outcomes_of(send("hello"), credit(1))
+    dialogue.outcomes_of(Settle(R, [T1], ["hello"], DEFER))
     disabled = QueueDefinition(status=EntityStatus.RECEIVE_DISABLED)
-    dialogue.tell(UpdateEntity(CLIENT, 1, "q", disabled))
+    dialogue.outcomes_of(UpdateEntity(CLIENT, 1, "q", disabled))
     with pytest.raises(EntityDisabled):
         dialogue.ask(ReceiveDeferred(CLIENT, 2, "q", [1], ReceiveMode.PEEK_LOCK))
-    dialogue.tell(UpdateEntity(CLIENT, 3, "q", QueueDefinition()))
+    dialogue.outcomes_of(UpdateEntity(CLIENT, 3, "q", QueueDefinition()))
     assert 1 == len(dialogue.ask(ReceiveDeferred(CLIENT, 4, "q", [1], ReceiveMode.PEEK_LOCK)))
 
 
@@ -72,10 +72,10 @@ def test_a_deferred_message_cannot_be_fetched_while_receiving_is_disabled():
 def test_a_detached_receiver_is_forgotten_with_its_last_lock():
     """Clients that detach and leave locks behind take no memory after their locks have ended."""
     dialogue = CoreDialogue()
-    dialogue.tell(send("hello"), credit(1))
-    dialogue.tell(Detach([R]))
+    dialogue.outcomes_of(send("hello"), credit(1))
+    dialogue.outcomes_of(Detach([R]))
     assert dialogue.namespace._links.receiver(R) is not None
-    dialogue.tell(Advance(30_000))
+    dialogue.outcomes_of(Advance(30_000))
     assert dialogue.namespace._links.receiver(R) is None
 
 
@@ -88,7 +88,7 @@ def test_numbers_promised_in_a_transaction_keep_their_place_in_a_session():
     transaction_id = dialogue.ask(Declare(CLIENT, 1))
     scheduled = message("scheduled", session="a", at_ms=START_MS + 1_000)
     dialogue.ask(Schedule(CLIENT, 2, "q", [scheduled], transaction_id))
-    dialogue.tell(send(message("sent", session="a")))
+    dialogue.outcomes_of(send(message("sent", session="a")))
     dialogue.ask(Discharge(CLIENT, 3, transaction_id, fail=False))
     assert ["scheduled", "sent"] == texts(dialogue.ask(Peek(CLIENT, 4, "q", 0, 10, "a")))
 
@@ -102,8 +102,8 @@ def test_a_transaction_that_sends_to_a_deleted_entity_is_rolled_back(scheduled):
         later = message("later", at_ms=START_MS + 1_000)
         dialogue.ask(Schedule(CLIENT, 2, "q", [later], transaction_id))
     else:
-        dialogue.tell(Send(S, [message("now")], ["now"], transaction_id))
-    dialogue.tell(DeleteEntity(CLIENT, 3, "q"))
+        dialogue.outcomes_of(Send(S, [message("now")], ["now"], transaction_id))
+    dialogue.outcomes_of(DeleteEntity(CLIENT, 3, "q"))
     with pytest.raises(TransactionRolledBack):
         dialogue.ask(Discharge(CLIENT, 4, transaction_id, fail=False))
     assert {} == dialogue.commit().rows
@@ -120,9 +120,9 @@ TOPIC: dict[str, EntityDefinition] = {
 def test_what_fell_due_while_the_broker_was_down_comes_in_the_order_of_its_time():
     """Messages to a topic whose bodies must be read back first keep their own times."""
     dialogue = CoreDialogue(entities=TOPIC, attach=False)
-    dialogue.tell(AttachSender(S, "t"))
-    dialogue.tell(send(message("second", at_ms=START_MS + 20_000)))
-    dialogue.tell(send(message("first", at_ms=START_MS + 10_000)))
+    dialogue.outcomes_of(AttachSender(S, "t"))
+    dialogue.outcomes_of(send(message("second", at_ms=START_MS + 20_000)))
+    dialogue.outcomes_of(send(message("first", at_ms=START_MS + 10_000)))
     later = dialogue.restarted(after_ms=60_000)
     later.serve(Advance(0))
     peeked = later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
@@ -133,8 +133,8 @@ def test_what_fell_due_while_the_broker_was_down_comes_in_the_order_of_its_time(
 def test_what_fell_due_and_expired_while_the_broker_was_down_is_not_delivered():
     """Time to live counts from the scheduled time, however late the body is read back."""
     dialogue = CoreDialogue(entities=TOPIC, attach=False)
-    dialogue.tell(AttachSender(S, "t"))
-    dialogue.tell(send(message("old", at_ms=START_MS + 10_000, time_to_live_ms=5_000)))
+    dialogue.outcomes_of(AttachSender(S, "t"))
+    dialogue.outcomes_of(send(message("old", at_ms=START_MS + 10_000, time_to_live_ms=5_000)))
     later = dialogue.restarted(after_ms=60_000)
     later.serve(Advance(0))
     assert [] == later.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10))
@@ -143,7 +143,7 @@ def test_what_fell_due_and_expired_while_the_broker_was_down_is_not_delivered():
 def test_scheduling_for_the_past_on_a_topic_answers_with_the_topics_number():
     """Not with that of a copy in one of its subscriptions."""
     dialogue = CoreDialogue(entities=TOPIC, attach=False)
-    dialogue.tell(AttachSender(S, "t"))
+    dialogue.outcomes_of(AttachSender(S, "t"))
     dialogue.ask(Schedule(CLIENT, 1, "t", [message("later", at_ms=START_MS + 1_000)]))
     assert [2] == dialogue.ask(Schedule(CLIENT, 2, "t", [message("past")]))
 
@@ -151,11 +151,11 @@ def test_scheduling_for_the_past_on_a_topic_answers_with_the_topics_number():
 def test_a_session_subscription_made_later_finds_the_session_of_a_scheduled_message():
     """When the message was sent, no subscription required sessions."""
     dialogue = CoreDialogue(entities={"t": TopicDefinition()}, attach=False)
-    dialogue.tell(AttachSender(S, "t"))
-    dialogue.tell(send(message("later", session="a", at_ms=START_MS + 1_000)))
+    dialogue.outcomes_of(AttachSender(S, "t"))
+    dialogue.outcomes_of(send(message("later", session="a", at_ms=START_MS + 1_000)))
     grouped = SubscriptionDefinition(requires_session=True)
-    dialogue.tell(CreateEntity(CLIENT, 1, "t/Subscriptions/s", grouped))
-    dialogue.tell(Advance(1_000))
+    dialogue.outcomes_of(CreateEntity(CLIENT, 1, "t/Subscriptions/s", grouped))
+    dialogue.outcomes_of(Advance(1_000))
     assert ["later"] == texts(dialogue.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10, "a")))
 
 
@@ -165,10 +165,12 @@ def test_what_a_topic_takes_over_keeps_its_order_in_every_subscription():
     dialogue = CoreDialogue(
         entities={**TOPIC, "t/Subscriptions/some": SubscriptionDefinition(rules=some)}, attach=False
     )
-    dialogue.tell(AttachSender(S, "t"))
+    dialogue.outcomes_of(AttachSender(S, "t"))
     at_ms = START_MS + 1_000
-    dialogue.tell(send(message("both", at_ms=at_ms, color="red"), message("one", at_ms=at_ms)))
-    dialogue.tell(Advance(1_000))
+    dialogue.outcomes_of(
+        send(message("both", at_ms=at_ms, color="red"), message("one", at_ms=at_ms))
+    )
+    dialogue.outcomes_of(Advance(1_000))
     assert ["both", "one"] == texts(dialogue.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
 
 
@@ -177,10 +179,10 @@ def test_what_is_forwarded_to_a_topic_lives_as_long_as_the_topic_allows():
     topic = TopicDefinition(default_time_to_live_ms=5_000)
     forwarding = QueueDefinition(forward_to="t")
     dialogue = CoreDialogue(entities={**TOPIC, "t": topic, "q": forwarding}, attach=False)
-    dialogue.tell(AttachSender(S, "q"))
-    dialogue.tell(send("hello"))
+    dialogue.outcomes_of(AttachSender(S, "q"))
+    dialogue.outcomes_of(send("hello"))
     assert 1 == len(dialogue.ask(Peek(CLIENT, 1, "t/Subscriptions/s", 0, 10)))
-    dialogue.tell(Advance(5_000))
+    dialogue.outcomes_of(Advance(5_000))
     assert [] == dialogue.ask(Peek(CLIENT, 2, "t/Subscriptions/s", 0, 10))
 
 
@@ -194,23 +196,23 @@ class SlowReads:
         self.dialogue = CoreDialogue(budget_bytes=0)
         self.needed = []
 
-    def tell(self, *steps):
+    def effects_of(self, *steps):
         told = self.dialogue.run(*steps).effects
         self.needed += [one for one in told if isinstance(one, PayloadsNeeded)]
         return [one for one in told if not isinstance(one, PayloadsNeeded)]
 
     def answer_read(self):
         payloads = self.dialogue.commit().read_payloads(self.needed.pop(0).payload_ids)
-        return self.tell(PayloadsLoaded(payloads))
+        return self.effects_of(PayloadsLoaded(payloads))
 
 
 def test_a_peek_that_waits_for_two_reads_keeps_what_the_first_one_brought():
     """Else the two bodies would push each other out of memory, read by read, for ever."""
     slow = SlowReads()
-    slow.tell(send("A"))
-    slow.tell(credit(1))
-    slow.tell(send("B"))
-    assert [] == slow.tell(Peek(CLIENT, 1, "q", 0, 10))
+    slow.effects_of(send("A"))
+    slow.effects_of(credit(1))
+    slow.effects_of(send("B"))
+    assert [] == slow.effects_of(Peek(CLIENT, 1, "q", 0, 10))
     (delivered,) = slow.answer_read()
     assert ["A"] == texts(delivered.messages)
     (reply,) = slow.answer_read()
@@ -221,14 +223,14 @@ def test_a_peek_that_waits_for_two_reads_keeps_what_the_first_one_brought():
 def test_a_message_that_came_back_and_lost_its_body_is_read_again():
     """Delivered, abandoned, peeked at: then its body may be gone, and must not be missed."""
     slow = SlowReads()
-    slow.tell(send("A"))
-    slow.tell(credit(1))
-    slow.tell(send("B"))
-    slow.tell(Peek(CLIENT, 1, "q", 0, 10))
+    slow.effects_of(send("A"))
+    slow.effects_of(credit(1))
+    slow.effects_of(send("B"))
+    slow.effects_of(Peek(CLIENT, 1, "q", 0, 10))
     slow.answer_read()
-    slow.tell(Settle(R, [T1], ["A"], ABANDON))
+    slow.effects_of(Settle(R, [T1], ["A"], ABANDON))
     slow.answer_read()
-    assert [] == slow.tell(credit(2))
+    assert [] == slow.effects_of(credit(2))
     *_, delivered = slow.answer_read()
     assert ["A"] == texts(delivered.messages)
 
@@ -239,7 +241,7 @@ def test_a_message_that_came_back_and_lost_its_body_is_read_again():
 def test_messages_that_expire_together_die_in_the_order_of_their_numbers():
     """Also when a higher number was given to a message that arrived earlier."""
     dialogue = CoreDialogue(QueueDefinition(dead_lettering_on_expiration=True))
-    dialogue.tell(send(message("later", at_ms=START_MS + 1_000, time_to_live_ms=4_000)))
-    dialogue.tell(send(message("sooner", time_to_live_ms=5_000)))
-    dialogue.tell(Advance(5_000))
+    dialogue.outcomes_of(send(message("later", at_ms=START_MS + 1_000, time_to_live_ms=4_000)))
+    dialogue.outcomes_of(send(message("sooner", time_to_live_ms=5_000)))
+    dialogue.outcomes_of(Advance(5_000))
     assert ["sooner", "later"] == texts(dialogue.ask(Peek(CLIENT, 1, "q/$DeadLetterQueue", 0, 10)))

@@ -284,10 +284,10 @@ class CoreDialogue:
         self.namespace.declare(entities, self.now_ms, first)
         self.turns.append(first)
         if attach:
-            self.tell(AttachSender(S, "q"))
+            self.outcomes_of(AttachSender(S, "q"))
             sessionful = getattr(entities.get("q"), "requires_session", False)
             if not sessionful and "q" in entities:
-                self.tell(attach_receiver(R))
+                self.outcomes_of(attach_receiver(R))
 
     def _new_token(self) -> bytes:
         self._tokens += 1
@@ -308,7 +308,7 @@ class CoreDialogue:
         self.turns.append(turn)
         return turn
 
-    def tell(self, *steps: Command | Advance) -> list[object]:
+    def outcomes_of(self, *steps: Command | Advance) -> list[object]:
         """Run steps in one turn. Returns their records and effects in short form."""
         turn = self.run(*steps)
         return [shorten(outcome) for outcome in (*turn.records, *turn.effects)]
@@ -372,7 +372,7 @@ class CoreDialogue:
     def __rshift__(self, step: Command | Advance) -> CoreDialogue:
         self._expect_nothing_more()
         self._log.append(f">> {step}")
-        self._pending = self.tell(step)
+        self._pending = self.outcomes_of(step)
         return self
 
     def __lshift__(self, expected: object) -> CoreDialogue:

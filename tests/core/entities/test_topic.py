@@ -376,5 +376,5 @@ def test_one_message_is_deleted_from_one_subscription_only():
     """Copies are independent."""
     dialogue = topic_book(x=SubscriptionDefinition(), y=SubscriptionDefinition())
     dialogue.run(attach_receiver(R, "t/Subscriptions/x"), credit(1), send("a"))
-    assert deleted(2) in dialogue.tell(Settle(R, [T1], ["h"], COMPLETE))
+    assert deleted(2) in dialogue.outcomes_of(Settle(R, [T1], ["h"], COMPLETE))
     assert ([], ["a"]) == (texts(dialogue, "x"), texts(dialogue, "y"))

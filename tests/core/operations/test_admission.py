@@ -82,7 +82,7 @@ def test_a_full_entity_refuses_what_does_not_fit():
     """The message that would go over the maximum size is refused, and says how full it is."""
     dialogue = CoreDialogue(QueueDefinition(max_size_megabytes=1))
     half = "h" * 600_000
-    assert [stored(1), Accepted(S, [half])] == dialogue.tell(send(half))
+    assert [stored(1), Accepted(S, [half])] == dialogue.outcomes_of(send(half))
     turn = dialogue.run(send("k" * 600_000, "small"))
     refused, accepted = turn.effects
     assert isinstance(refused.error, QuotaExceeded)
@@ -186,7 +186,7 @@ def test_a_send_to_a_deleted_entity_is_refused():
     """Even if one of the same name exists again: the link was to the old one."""
     dialogue = CoreDialogue(attach=False)
     dialogue.run(AttachSender(S, "q"))
-    outcomes = dialogue.tell(DeleteEntity(CLIENT, "x", "q"))
+    outcomes = dialogue.outcomes_of(DeleteEntity(CLIENT, "x", "q"))
     assert Detached(S, EntityNotFound) in outcomes
     dialogue.run(CreateEntity(CLIENT, "y", "q", QueueDefinition()))
     assert dialogue >> send("a") << SendRefused(S, "a", EntityNotFound)

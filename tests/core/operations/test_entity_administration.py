@@ -230,7 +230,9 @@ def test_disabling_ends_receivers_and_not_their_locks():
     dialogue = CoreDialogue()
     dialogue.run(send("a"), credit(1))
     disabled = QueueDefinition(status=EntityStatus.DISABLED)
-    assert Detached(R, EntityDisabled) in dialogue.tell(UpdateEntity(CLIENT, "u", "q", disabled))
+    assert Detached(R, EntityDisabled) in dialogue.outcomes_of(
+        UpdateEntity(CLIENT, "u", "q", disabled)
+    )
     turn = dialogue.run(send("b"))
     assert isinstance(turn.effects[0].error, EntityDisabled)
     assert 1 == dialogue.ask(GetEntity(CLIENT, "g", "q")).locked_count
@@ -245,7 +247,9 @@ def test_disabling_refuses_those_who_wait_for_a_session():
     dialogue = CoreDialogue(definition)
     dialogue.run(attach_receiver(R, any_session=True))
     disabled = replace(definition, status=EntityStatus.RECEIVE_DISABLED)
-    assert Refused(R, EntityDisabled) in dialogue.tell(UpdateEntity(CLIENT, "u", "q", disabled))
+    assert Refused(R, EntityDisabled) in dialogue.outcomes_of(
+        UpdateEntity(CLIENT, "u", "q", disabled)
+    )
 
 
 # --- deletion --------------------------------------------------------------------------------------
@@ -259,7 +263,7 @@ def test_deleting_detaches_everybody_and_forgets_everything():
         credit(2),
     )
     dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
-    outcomes = dialogue.tell(DeleteEntity(CLIENT, "d", "q"))
+    outcomes = dialogue.outcomes_of(DeleteEntity(CLIENT, "d", "q"))
     assert Detached(R, EntityNotFound) in outcomes
     assert Detached(S, EntityNotFound) in outcomes
     assert EntityDeleted(1) in outcomes

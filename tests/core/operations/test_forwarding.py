@@ -212,7 +212,7 @@ def test_what_waits_is_forwarded_when_forwarding_is_switched_on():
     dialogue = CoreDialogue(entities={"q": QueueDefinition(), "end": QueueDefinition()})
     dialogue.run(send("a", "b"), credit(1))
     update = UpdateEntity(CLIENT, "u", "q", QueueDefinition(forward_to="end"))
-    outcomes = dialogue.tell(update)
+    outcomes = dialogue.outcomes_of(update)
     assert Detached(R, NotAllowed) in outcomes
     assert ["b"] == [text_of(m) for m in peek(dialogue, "end")]
     dialogue.run(Advance(30_000))
@@ -497,7 +497,9 @@ def test_what_waits_in_sessions_is_forwarded_when_forwarding_is_switched_on():
     dialogue.run(AttachSender(S, "q"), send(message("a", session="x"), message("b", session="y")))
     dialogue.run(attach_receiver(R, "q", session="x"), credit(1))
     dialogue.run(attach_receiver(END, "q", session="y"))
-    outcomes = dialogue.tell(UpdateEntity(CLIENT, "u", "q", replace(grouped, forward_to="end")))
+    outcomes = dialogue.outcomes_of(
+        UpdateEntity(CLIENT, "u", "q", replace(grouped, forward_to="end"))
+    )
     assert Detached(R, NotAllowed) in outcomes
     assert Detached(END, NotAllowed) in outcomes
     assert ["a", "b"] == sorted(text_of(m) for m in peek(dialogue, "end"))

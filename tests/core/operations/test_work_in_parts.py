@@ -71,7 +71,7 @@ def test_messages_that_expire_together_do_so_in_parts_and_in_order():
     dialogue = in_parts(
         CoreDialogue(QueueDefinition(dead_lettering_on_expiration=True), attach=False)
     )
-    dialogue.tell(AttachSender(S, "q"))
+    dialogue.outcomes_of(AttachSender(S, "q"))
     dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
     parts = [len(dialogue.run(Advance(100)).records[0].rows)]
     while is_behind(dialogue):
@@ -252,7 +252,7 @@ def test_what_waits_in_a_queue_is_forwarded_in_parts_and_in_order():
     dialogue = forward_in_parts(
         CoreDialogue(entities={"q": QueueDefinition(), "to": QueueDefinition()}, attach=False)
     )
-    dialogue.tell(AttachSender(S, "q"))
+    dialogue.outcomes_of(AttachSender(S, "q"))
     dialogue.run(send(*names(7)))
     turns = [
         dialogue.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="to"))),
@@ -289,7 +289,7 @@ def test_forwarding_to_a_topic_counts_the_copies_on_its_subscriptions():
     }
     entities = {"q": QueueDefinition(), "t": TopicDefinition(), **subscriptions}
     dialogue = forward_in_parts(CoreDialogue(entities=entities, attach=False))
-    dialogue.tell(AttachSender(S, "q"))
+    dialogue.outcomes_of(AttachSender(S, "q"))
     dialogue.run(send(*names(3)))
     ticks = 0
     dialogue.run(UpdateEntity(CLIENT, "update", "q", QueueDefinition(forward_to="t")))
@@ -309,7 +309,7 @@ def test_dead_letters_that_cannot_go_on_do_not_keep_the_broker_busy():
     dialogue = forward_in_parts(
         CoreDialogue(entities={"small": small, "q": definition}, attach=False)
     )
-    dialogue.tell(AttachSender(S, "q"))
+    dialogue.outcomes_of(AttachSender(S, "q"))
     dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(7)]))
     dialogue.run(Advance(100))
     catch_up(dialogue)
