@@ -339,7 +339,7 @@ class Entity:
             scheduled_count=main.scheduled_count,
             transfer_dead_letter_count=self.transfer_dead_letters.count,
             deferred_count=main.deferred_count,
-            locked_count=len(main.locks),
+            locked_count=main.live_lock_count,
             size_bytes=sum(queue.size_bytes for queue in self.queues) + main.delivery.state_bytes,
         )
 

@@ -425,6 +425,11 @@ class Queue:
             return [token for token in tokens if token in locks and self._is_live(token)]
         return [token for token in tokens if token in locks]
 
+    @property
+    def live_lock_count(self) -> int:
+        """Returns how many locks have not ended. The backlog may still have to process others."""
+        return len(self.live_tokens(self.locks) if self.overdue_ms else self.locks)
+
     def _is_live(self, token: bytes) -> bool:
         holder = self.locks[token]
         return holder.locked[token].locked_until_ms > self.overdue_ms and not holder.lost_locks
