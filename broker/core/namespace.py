@@ -323,7 +323,7 @@ class Namespace:
             value = self._answers[type(command)](command, now_ms, turn)
         except BodiesAwaited as awaited:
             self._awaiting_bodies.append((command, [*read_back, *awaited.messages]))
-            self._context.payloads.wanted.update(dict.fromkeys(awaited.messages))
+            self._context.payloads.keep_for_request(awaited.messages)
             return
         except BrokerError as error:
             turn.effects.append(Reply(command.peer, command.request, error=error.as_value()))
@@ -334,8 +334,7 @@ class Namespace:
             turn.effects.append(Reply(command.peer, command.request, value))
         if read_back:
             self._context.arrived += read_back
-            for message in read_back:
-                self._context.payloads.wanted.pop(message, None)
+            self._context.payloads.end_request(read_back)
 
     def _waits_for_queue(self, command: Any) -> bool:
         """Returns whether a request must wait because its queue has work in the backlog."""

@@ -185,7 +185,7 @@ class _QueueRows(Generic[Row]):
         if self.queue is None:
             return
         payloads = self.queue.context.payloads
-        payloads.message_count += len(messages)
+        payloads.add_messages(len(messages))
         for message in messages:
             if message.payload_id != message.id:
                 payloads.share(message.payload_id, 1)
@@ -243,7 +243,7 @@ class _QueueRows(Generic[Row]):
         queue, messages = self.queue, self.messages
         assert queue is not None
         queue.context.payloads.any_paged = True
-        queue.context.payloads.message_count -= len(messages)  # the queue counts them again
+        queue.context.payloads.add_messages(-len(messages))  # the queue counts them again
         messages.sort(key=_SEQUENCE_NUMBER)  # nearly always in order already
         self._packed.sort(key=_SEQUENCE_NUMBER)
         for message in messages:

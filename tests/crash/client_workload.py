@@ -286,7 +286,7 @@ def _is_unexplained_close(failure: BaseException) -> bool:
 
 
 def _is_final(failure: BaseException) -> bool:
-    """Whether a refusal is more than a wish for patience. Groups are asked about, too."""
+    """Returns whether a refusal is final: a busy broker accepts the same request later."""
     return isinstance(failure, Refused) and not str(failure).startswith(BUSY)
 
 

@@ -75,7 +75,7 @@ class Stream:
         """The far end does not read."""
         self._held = True
 
-    def let_go(self) -> None:
+    def resume_reading(self) -> None:
         self._held = False
         self._peek_next()
 
@@ -212,7 +212,7 @@ class BrokerWire:
         self._connection.up.hold()
 
     def resume_reading(self) -> None:
-        self._connection.up.let_go()
+        self._connection.up.resume_reading()
 
     def arrived(self, data: bytes) -> None:
         if self.protocol is not None and not self._is_closing:
@@ -280,7 +280,7 @@ class Connection:
     def stall(self, seconds: float) -> None:
         """The client reads nothing for so long."""
         self.down.hold()
-        self._loop.call_later(seconds, self.down.let_go, context=self._network.context)
+        self._loop.call_later(seconds, self.down.resume_reading, context=self._network.context)
 
     def _over(self) -> None:
         if not self.is_over:

@@ -168,7 +168,7 @@ class Topic(Entity):
             message.id = message.payload_id = first_id
             if count > 1:
                 context.payloads.share(first_id, count)
-            context.payloads.resident_bytes += message.size * count
+            context.payloads.add_bodies(message.size * count)
             payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
             copies.make(message, routed, first_id + (count > 1), is_new=True)
         copies.place(now_ms, turn)
@@ -202,7 +202,7 @@ class Topic(Entity):
                 payloads.share(
                     message.payload_id, count + (message.payload_id not in payloads.references)
                 )
-                payloads.resident_bytes += message.size * count
+                payloads.add_bodies(message.size * count)
                 first_id = self.context.ids.take_messages(count)
                 copies.make(message, routed, first_id)
                 copied += copies.all[made:]

@@ -29,12 +29,12 @@ class Payloads:
     __slots__ = (
         "_awaited",
         "_budget_bytes",
+        "_wanted",
         "any_paged",
         "message_count",
         "messages_max",
         "references",
         "resident_bytes",
-        "wanted",
     )
 
     def __init__(self, budget_bytes: int | None) -> None:
@@ -47,7 +47,7 @@ class Payloads:
         """Whether a body has ever left memory. Until then no body has to be read."""
         self.references: dict[int, int] = {}
         """How many messages refer to a payload. Only payloads that were shared are listed."""
-        self.wanted: dict[Message, None] = {}
+        self._wanted: dict[Message, None] = {}
         """Messages whose bodies a waiting request needs."""
         self._awaited: dict[int, list[Message]] = {}
         """Messages that get their body when this payload id is loaded."""
@@ -68,6 +68,23 @@ class Payloads:
         """Returns whether the body of one of these messages is being read."""
         awaited = self._awaited
         return bool(awaited) and any(message.payload_id in awaited for message in messages)
+
+    def add_bodies(self, size_bytes: int) -> None:
+        """Count bodies that came into memory with new messages."""
+        self.resident_bytes += size_bytes
+
+    def add_messages(self, count: int) -> None:
+        """Count messages that came into memory, or with a negative count messages that left."""
+        self.message_count += count
+
+    def keep_for_request(self, messages: Iterable[Message]) -> None:
+        """Keep the bodies of these messages in memory until a request has been answered."""
+        self._wanted.update(dict.fromkeys(messages))
+
+    def end_request(self, messages: Iterable[Message]) -> None:
+        """The request has been answered."""
+        for message in messages:
+            self._wanted.pop(message, None)
 
     def release(self, messages: Sequence[Message]) -> list[int]:
         """Messages are deleted. Returns the payload ids that no message refers to any more."""
@@ -104,7 +121,7 @@ class Payloads:
     def evict_delivered(self, messages: Iterable[Message]) -> None:
         """Remove bodies of delivered messages from memory. Bodies that a request waits for stay:
         otherwise reads for the request and deliveries could alternate forever."""
-        wanted = self.wanted
+        wanted = self._wanted
         for message in messages:
             if message not in wanted:
                 self.evict(message)

@@ -152,7 +152,7 @@ class Queue:
             message.id = message.payload_id = number
             number += 1
             size += message.size
-        self.context.payloads.resident_bytes += size
+        self.context.payloads.add_bodies(size)
 
     @staticmethod
     def _record_stored(messages: Sequence[Message], turn: Turn) -> None:
@@ -264,7 +264,7 @@ class Queue:
         self._watch_expiry([message for message in active if message.expires_at_ms])
         self._watch_expiry([block for block in packed if block.expires_at_ms])
         self._change_size(len(messages) + packed_count, size)
-        self.context.payloads.message_count -= packed_count
+        self.context.payloads.add_messages(-packed_count)
         self.delivery.enter(messages)
         if packed:
             waiting: list[Message | PackedMessages] = [*active, *packed]
@@ -282,7 +282,7 @@ class Queue:
 
     def _change_size(self, count: int, size: int) -> None:
         self.count += count
-        self.context.payloads.message_count += count
+        self.context.payloads.add_messages(count)
         self.size_bytes += size
         self.usage.add(size)
 
@@ -301,7 +301,7 @@ class Queue:
         if packed is None or not self.dispatcher.ready.pack(messages, packed):
             return
         self.index.pack(packed)
-        payloads.message_count -= packed.count
+        payloads.add_messages(-packed.count)
         for message in messages:
             if message.body is not None:
                 payloads.evict(message)
@@ -315,7 +315,7 @@ class Queue:
         messages = packed.unpack()
         self.index.unpack(packed, messages)
         self.dispatcher.ready.unpack(packed, messages)
-        self.context.payloads.message_count += packed.count
+        self.context.payloads.add_messages(packed.count)
         if packed.expires_at_ms:
             self._forget_expiry((packed,))
             self._watch_expiry(messages)

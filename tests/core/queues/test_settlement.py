@@ -300,7 +300,7 @@ def test_detached_receivers_are_forgotten_when_their_locks_are():
 
 
 def test_locks_can_be_held_after_a_lost_connection():
-    """A setting, for those who want the cloud's patience."""
+    """With this setting, locks stay until they expire, as in the cloud."""
     dialogue = CoreDialogue(hold_locks=True)
     dialogue.run(send("a"), credit(1))
     assert dialogue >> Detach([R], connection_lost=True)

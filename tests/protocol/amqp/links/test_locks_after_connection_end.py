@@ -154,7 +154,7 @@ def test_locks_of_deferred_messages_end_alike(
 
 
 def test_a_setting_holds_the_locks_of_broken_connections_too(setup: DotNetSetup) -> None:
-    """For those who want the cloud's patience in every case."""
+    """With this setting, locks stay until they expire, as in the cloud."""
     environment = {"PEEKLOCK_HOLD_LOCKS_AFTER_CONNECTION_LOSS": "on"}
     with BrokerProcess(environment=environment) as broker:
         patient = type(setup)(broker)
