@@ -1,12 +1,13 @@
 """What holds for every test.
 
 In CI a test that is skipped for want of something is a failure. Clients of the stock SDK are closed
-without their pause of up to a second.
+without their pause of up to a second. Brokers that tests start do not ignore signals.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 UNAVAILABLE = "not available here: "
 """A reason that begins so is accepted in CI too: what it names cannot be installed with pip."""
+
+
+def pytest_configure() -> None:
+    """Stops ignoring signals: shells let background jobs ignore SIGINT and `nohup` lets them ignore
+    SIGHUP, child processes inherit that, and the broker keeps it."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)
