@@ -410,11 +410,11 @@ def run_abuse(name: str) -> Seen:
     """Runs one abuse against a new broker, on sqlite."""
     abuse, is_strict = ABUSES[name]
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="peeklock-hoarding-"))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="peeklock-memory-"))
         broker = stack.enter_context(
             BrokerProcess(
                 config=ENTITIES,
-                storage=f"sqlite:///{Path(folder) / 'hoarding.db'}",
+                storage=f"sqlite:///{Path(folder) / 'memory.db'}",
                 arguments=["--authorization", "strict"] if is_strict else [],
             )
         )

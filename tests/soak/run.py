@@ -2,7 +2,7 @@
 10,000 seeds, a broker under load for minutes, then the delays of a client beside clients that abuse the broker's time or
 memory.
 
-`python -m tests.soak.run [model|simulation|broker|neighbours|hoarding] [--seed N] [--steps N]
+`python -m tests.soak.run [model|simulation|broker|neighbours|memory] [--seed N] [--steps N]
 [--seeds N] [--minutes M] [--disk]`. The exit code is 1 if anything differed, failed, kept growing, took
 too much memory or delayed others too long. Without a seed it chooses a new one and prints it.
 """
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("model", "simulation", "broker", "neighbours", "hoarding", "all"),
+        choices=("model", "simulation", "broker", "neighbours", "memory", "all"),
         default="all",
     )
     parser.add_argument("--seed", type=int, default=None)
@@ -53,8 +53,8 @@ def main(arguments: list[str]) -> int:
     if options.what in ("neighbours", "all"):
         print("--- neighbours, on sqlite", flush=True)
         failed |= any(felt.failed for felt in run_neighbours())
-    if options.what in ("hoarding", "all"):
-        print("--- hoarding, on sqlite", flush=True)
+    if options.what in ("memory", "all"):
+        print("--- memory, on sqlite", flush=True)
         failed |= run_memory_abuses()
     return int(failed)
 
