@@ -28,6 +28,7 @@ from broker.core.operations.send import SendHandler
 from broker.core.operations.session_requests import SessionRequests
 from broker.core.operations.settle import SettleHandler
 from broker.core.operations.transactions import Transactions
+from broker.core.operations.waiting_requests import cancel_receives
 from broker.core.queues.namespace_context import NamespaceContext
 from broker.core.queues.queue import queue_of
 from broker.core.restore import restore_messages, restore_session_states
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from broker.core.entities.authorization_index import AuthorizationIndex
     from broker.core.entities.entity import Entity
     from broker.core.messages.identifiers import MessageIds
+    from broker.core.operations.waiting_requests import WaitingRequest
     from broker.core.queues.backlog import Work
     from broker.core.restore import StoredState
     from config.model.definitions import EntityDefinition
@@ -111,9 +113,9 @@ class Namespace:
         self._links = links
         self._transactions = transactions
         self._administration = administration
-        self._awaiting_bodies: list[tuple[Command, Sequence[Message]]] = []
+        self._awaiting_bodies: list[WaitingRequest] = []
         """Requests to repeat when bodies are loaded, with the messages that they need."""
-        self._awaiting_queue: list[tuple[Command, Sequence[Message]]] = []
+        self._awaiting_queue: list[WaitingRequest] = []
         """Requests to repeat when their queue has no work in the backlog."""
         self._handlers: dict[type, Handler] = {
             ask.Send: sends.send,
@@ -296,6 +298,8 @@ class Namespace:
     def _detach(self, command: ask.Detach, now_ms: int, turn: Turn) -> None:
         self._transactions.roll_back_owned_by(command.peers, now_ms, turn)
         self._links.detach(command.peers, now_ms, turn, connection_lost=command.connection_lost)
+        for awaiting in (self._awaiting_bodies, self._awaiting_queue):
+            cancel_receives(awaiting, command.peers)
 
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
         """Do a part of the remaining work. `apply` has already carried out what is due."""
@@ -308,8 +312,21 @@ class Namespace:
             backlog.run_next_part(turn, lambda: self._due.act(now_ms, turn))
         if self._awaiting_queue:
             awaiting, self._awaiting_queue = self._awaiting_queue, []
-            for request, read_back in awaiting:
+            self._repeat(awaiting, now_ms, turn)
+
+    def _repeat(self, awaiting: Sequence[WaitingRequest], now_ms: int, turn: Turn) -> None:
+        """Repeat requests that waited."""
+        for request, read_back in awaiting:
+            if request is not None:
                 self._answer(request, now_ms, turn, read_back)
+            elif self._context.payloads.are_awaited(read_back):
+                self._awaiting_bodies.append((None, read_back))  # they are evicted once loaded
+            else:
+                self._end_request(read_back)
+
+    def _end_request(self, read_back: Sequence[Message]) -> None:
+        self._context.arrived += read_back
+        self._context.payloads.end_request(read_back)
 
     def _answer(
         self, command: Any, now_ms: int, turn: Turn, read_back: Sequence[Message] = ()
@@ -332,9 +349,7 @@ class Namespace:
                 self._transactions.set_rollback_only(transaction_id, command.connection, error)
         else:
             turn.effects.append(Reply(command.peer, command.request, value))
-        if read_back:
-            self._context.arrived += read_back
-            self._context.payloads.end_request(read_back)
+        self._end_request(read_back)
 
     def _waits_for_queue(self, command: Any) -> bool:
         """Returns whether a request must wait because its queue has work in the backlog."""
@@ -360,8 +375,7 @@ class Namespace:
                 self._admission.activate(late[at_ms], at_ms, turn)
         self._due.act(now_ms, turn)  # messages that were activated late may have expired already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
-        for request, read_back in awaiting:
-            self._answer(request, now_ms, turn, read_back)
+        self._repeat(awaiting, now_ms, turn)
 
     def _evict(self, messages: Sequence[Message]) -> None:
         """Over the memory budget, remove bodies from memory and pack full blocks of messages. One message

@@ -170,6 +170,26 @@ def test_deferred_messages_are_fetched_from_the_store(dialogue):
     assert "a" * 20 == text_of(fetched)
 
 
+@pytest.mark.parametrize("connection_lost", [True, False])
+@pytest.mark.parametrize("mode", list(ReceiveMode))
+def test_a_deferred_message_is_not_received_for_a_client_that_ended(
+    dialogue, mode, connection_lost
+):
+    """Its body was still being read. Nobody would release the lock, or get the deleted message."""
+    dialogue.serve(send("a" * 20), credit(1))
+    dialogue.serve(Settle(R, [T1], ["h"], DEFER))
+    turn = dialogue.run(ReceiveDeferred(CLIENT, "f", "q", [1], mode))
+    (needed,) = [e.payload_ids for e in turn.effects if isinstance(e, PayloadsNeeded)]
+    dialogue.run(Detach([CLIENT], connection_lost=connection_lost))
+    dialogue.serve(PayloadsLoaded({}))  # of another message
+    effects = dialogue.serve(PayloadsLoaded(dialogue.commit().read_payloads(needed)))
+    assert [] == [e for e in effects if isinstance(e, Reply)]
+    assert 0 == resident_bytes(dialogue)
+    effects = dialogue.serve(ReceiveDeferred(OTHER, "f", "q", [1], ReceiveMode.PEEK_LOCK))
+    ((fetched, _),) = effects[-1].value
+    assert "a" * 20 == text_of(fetched)
+
+
 def test_dead_letters_leave_memory(dialogue):
     """Most dead letters are never read."""
     dialogue.serve(send("a" * 20), credit(1))

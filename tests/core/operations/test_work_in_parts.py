@@ -13,6 +13,7 @@ from broker.core.contract.commands import (
     Detach,
     GetEntity,
     Peek,
+    ReceiveDeferred,
     RenewLocks,
     Send,
     SendBatch,
@@ -23,11 +24,12 @@ from broker.core.contract.commands import (
 from broker.core.contract.effects import Reply, Settled, SettleRefused
 from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExceeded
 from broker.core.contract.records import MessagesDeleted, MessagesUpdated
-from broker.core.contract.settlement_values import COMPLETE
+from broker.core.contract.settlement_values import COMPLETE, DEFER, ReceiveMode
 from broker.core.operations.send import ATOMIC_COPIES_MAX
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (
     CLIENT,
+    T1,
     Advance,
     CoreDialogue,
     Deliver,
@@ -240,6 +242,21 @@ def test_requests_that_waited_for_a_queue_that_was_deleted_are_refused(count):
     dialogue.run(DeleteEntity(CLIENT, "d", "q"))
     (reply,) = [one for one in catch_up(dialogue) if isinstance(one, Reply)]
     assert isinstance(reply.error, BrokerError)
+
+
+@pytest.mark.parametrize("mode", list(ReceiveMode))
+def test_a_deferred_message_is_not_received_for_a_client_that_ended(mode):
+    """Its request waited for the queue. Nobody would release the lock, or get the deleted message."""
+    dialogue = in_parts(CoreDialogue())
+    dialogue.run(send("deferred"), credit(1))
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
+    dialogue.run(send(*[message(name, time_to_live_ms=100) for name in names(9)]))
+    fetch = ReceiveDeferred(CLIENT, "f", "q", [1], mode)
+    assert [] == dialogue.run(Advance(100), fetch).effects
+    dialogue.run(Detach([CLIENT], connection_lost=True))
+    assert [] == [one for one in catch_up(dialogue) if isinstance(one, Reply)]
+    ((fetched, _),) = dialogue.ask(ReceiveDeferred(R2, "f", "q", [1], ReceiveMode.PEEK_LOCK))
+    assert "deferred" == text_of(fetched)
 
 
 def forward_in_parts(dialogue: CoreDialogue, size: int = 2) -> CoreDialogue:
