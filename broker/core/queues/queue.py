@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import Deliver, DrainPending
@@ -21,16 +21,21 @@ from broker.core.contract.records import (
     PayloadRow,
 )
 from broker.core.messages.message_rows import rows_of
-from broker.core.queues.deadlines import Due
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
+from broker.core.queues.message_deadlines import (
+    forget_expiry,
+    forget_schedule,
+    watch_expiry,
+    watch_schedule,
+)
 from broker.core.queues.message_index import MessageIndex
 from broker.core.queues.packed_messages import pack
 from broker.core.queues.sessions import Sessions
 from config.model.definitions import UNLIMITED_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.core.contract.commands import SessionRequest
     from broker.core.contract.counting import Counts
@@ -47,10 +52,7 @@ DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
 
 _ACTIVE = MessageState.ACTIVE
-_EXPIRY = attrgetter("expires_at_ms")
-_SCHEDULED_TIME = attrgetter("scheduled_enqueue_time_ms")
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
-Waiting = TypeVar("Waiting", "Message", "Message | PackedMessages")
 
 
 class Queue:
@@ -261,8 +263,10 @@ class Queue:
             else:
                 scheduled.append(message)
         self._schedule(scheduled)
-        self._watch_expiry([message for message in active if message.expires_at_ms])
-        self._watch_expiry([block for block in packed if block.expires_at_ms])
+        watch_expiry(
+            self.context.deadlines, [message for message in active if message.expires_at_ms]
+        )
+        watch_expiry(self.context.deadlines, [block for block in packed if block.expires_at_ms])
         self._change_size(len(messages) + packed_count, size)
         self.context.payloads.add_messages(-packed_count)
         self.delivery.enter(messages)
@@ -307,8 +311,8 @@ class Queue:
                 payloads.evict(message)
             message.queue = None  # other references to it are skipped
         if packed.expires_at_ms:
-            self._forget_expiry(messages)
-            self._watch_expiry((packed,))
+            forget_expiry(self.context.deadlines, messages)
+            watch_expiry(self.context.deadlines, (packed,))
 
     def unpack(self, packed: PackedMessages) -> None:
         """Replace packed messages by messages."""
@@ -317,8 +321,8 @@ class Queue:
         self.dispatcher.ready.unpack(packed, messages)
         self.context.payloads.add_messages(packed.count)
         if packed.expires_at_ms:
-            self._forget_expiry((packed,))
-            self._watch_expiry(messages)
+            forget_expiry(self.context.deadlines, (packed,))
+            watch_expiry(self.context.deadlines, messages)
 
     def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
         """Set when messages expire: after the shorter time to live of the message and the queue.
@@ -329,22 +333,15 @@ class Queue:
             if live_ms is None or live_ms > limit_ms:
                 message.time_to_live_ms = live_ms = limit_ms
             message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
-        self._watch_expiry([message for message in messages if message.expires_at_ms])
-
-    def _watch_expiry(self, messages: Sequence[Message | PackedMessages]) -> None:
-        for at_ms, alike in _group_by(messages, _EXPIRY).items():
-            self.context.deadlines.add(Due.TIME_TO_LIVE, at_ms, alike)
-
-    def _forget_expiry(self, messages: Sequence[Message | PackedMessages]) -> None:
-        for at_ms, alike in _group_by(messages, _EXPIRY).items():
-            self.context.deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
+        watch_expiry(
+            self.context.deadlines, [message for message in messages if message.expires_at_ms]
+        )
 
     def _schedule(self, messages: Sequence[Message]) -> None:
         self.scheduled_count += len(messages)
         for message in messages:
             message.state = MessageState.SCHEDULED
-        for at_ms, alike in _group_by(messages, _SCHEDULED_TIME).items():
-            self.context.deadlines.add(Due.SCHEDULED, at_ms, alike)
+        watch_schedule(self.context.deadlines, messages)
 
     # --- delivery ---------------------------------------------------------------------------
 
@@ -501,7 +498,7 @@ class Queue:
             if message.state is not _ACTIVE:
                 self._subtract_from_counts(message)
         if expiring:
-            self._forget_expiry(expiring)
+            forget_expiry(self.context.deadlines, expiring)
         self._change_size(-len(messages), -size)
         self.delivery.leave(messages)
 
@@ -517,9 +514,7 @@ class Queue:
             self.deferred_count -= 1
         else:
             self.scheduled_count -= 1
-            self.context.deadlines.discard(
-                Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,)
-            )
+            forget_schedule(self.context.deadlines, message)
 
 
 def queue_of(message: Message) -> Queue | None:
@@ -527,13 +522,3 @@ def queue_of(message: Message) -> Queue | None:
     queue = message.queue
     assert queue is None or isinstance(queue, Queue)
     return queue
-
-
-def _group_by(
-    messages: Sequence[Waiting], moment_of: Callable[[Waiting], int]
-) -> dict[int, list[Waiting]]:
-    """Returns messages by one of their times. Most messages of a batch have the same."""
-    moments: dict[int, list[Waiting]] = {}
-    for message in messages:
-        moments.setdefault(moment_of(message), []).append(message)
-    return moments

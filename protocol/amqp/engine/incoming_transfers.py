@@ -174,9 +174,8 @@ class IncomingTransfers:
         self.forget(link)
         if size == _ABORTED:
             _settle(delivery)
-            lib.pn_link_flow(
-                pointer, 1
-            )  # the handler does not see it, so its credit is returned here
+            # The handler does not see it, so its credit is returned here.
+            lib.pn_link_flow(pointer, 1)
             return None
         # The limit applies to each message of a batch, which only the core checks.
         limit_bytes = 0 if partial.batch else link.max_message_size_bytes

@@ -98,9 +98,8 @@ class SendingLink:
             f"({self._max_message_size_bytes} bytes) currently allowed on the link."
         )
         if settled:
-            self._context.refuse(
-                error, entity=self.path, operation="send"
-            )  # only logged: the client settled the message
+            # Only logged: the client has settled the message.
+            self._context.refuse(error, entity=self.path, operation="send")
             self._settle_presettled([delivery])
         else:
             self._refuse(delivery, error)
