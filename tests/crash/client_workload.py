@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.codec import Int, Long
-from tests.crash.clients.messages import decode_message
+from tests.crash.clients.messages import decode_message, delivery_count
 from tests.crash.ledgers.messages import Ledger, Link, MessageKey
 from tests.crash.ledgers.report import Book, Report
 from tests.crash.workload import NO_RUN, Surroundings, Workload
@@ -85,6 +85,8 @@ class ClientWorkload(Workload):
         self.chance = random.Random(surroundings.seed)
         self.broker_run = NO_RUN
         self._clients: list[ProtonClient] = []
+        self._received_from: list[Ledger] = []
+        """The ledger of each receiver whose connection ends with this run."""
         self._links = 0
         self._unkept = Unkept()
 
@@ -173,6 +175,9 @@ class ClientWorkload(Workload):
         for client in self._clients:
             client.close()
         self._clients.clear()
+        for ledger in self._received_from:
+            ledger.receiver_lost()
+        self._received_from.clear()
 
     def new_link(self) -> Link:
         """What a ledger calls a receiver that is attached now."""
@@ -211,6 +216,7 @@ class ClientWorkload(Workload):
         """Receives and completes, some messages late and out of order, until it is time to stop.
         `note` is called for each message instead of the ledger's `delivered`."""
         client = self.connect(f"{address} receiver")
+        self._received_from.append(ledger)
         receiver = await client.receiver(address, CREDIT)
         link = self.new_link()
         held: list[tuple[Arrival, MessageKey]] = []
@@ -221,6 +227,7 @@ class ClientWorkload(Workload):
             key = _noted(arrival, link, ledger, note)
             if key is None:
                 continue
+            ledger.counted(key, delivery_count(arrival.message))
             if self.chance.random() < HOLD_SHARE:
                 held.append((arrival, key))
                 if len(held) <= MAX_HELD:

@@ -54,7 +54,7 @@ class Hold(NamedTuple):
 class LockLedger(Ledger):
     """Messages of one queue, and the locks on them."""
 
-    kinds = ("locked twice", "delivery count", *Ledger.kinds)
+    kinds = ("locked twice", *Ledger.kinds)
 
     def __init__(self) -> None:
         super().__init__(Order.NONE)

@@ -11,9 +11,11 @@ from protocol.codec import Symbol, Timestamp
 from tests.support.message_sections import (
     APPLICATION_PROPERTIES,
     DATA,
+    HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     section,
+    sections_of,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ SCHEDULED_TIME = Symbol("x-opt-scheduled-enqueue-time")
 SEQUENCE_NUMBER = b"\xa3\x15x-opt-sequence-number"
 INTEGER_BYTES = {0x81: 8, 0x55: 1}
 """Width of a long and of a small long, by their type code."""
+DELIVERY_COUNT = 4
+"""Its place in the header."""
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
 
 
@@ -62,3 +66,8 @@ def decode_message(message: bytes) -> tuple[MessageKey, int]:
     width = INTEGER_BYTES[message[at]]
     number = int.from_bytes(message[at + 1 : at + 1 + width], "big", signed=True)
     return (sender, int(index)), number
+
+
+def delivery_count(message: bytes) -> int:
+    """How many deliveries of it failed before this one."""
+    return int(sections_of(message)[HEADER][DELIVERY_COUNT] or 0)

@@ -43,6 +43,8 @@ class Fate:
     """In which run of the broker the completion was asked for."""
     sequence_number: int | None = None
     deliveries: int = 0
+    receivers_lost_before: int = 0
+    """How many receivers had been lost when it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Ledger(Book):
         "unknown",
         "refused yet delivered",
         "dead-lettered",
+        "delivery count",
     )
 
     def __init__(self, order: Order = Order.STRICT) -> None:
@@ -86,12 +89,13 @@ class Ledger(Book):
         self._newest_on_link: dict[tuple[int, str], Placed] = {}
         self._disturbed_incarnations: set[int] = set()
         self._counts: Counter[str] = Counter()
+        self._receivers_lost = 0
 
     # ---- what clients report ------------------------------------------------------------------
 
     def sending(self, key: MessageKey) -> None:
         """The message is about to be put on the wire."""
-        self._fates[key] = Fate()
+        self._fates[key] = Fate(receivers_lost_before=self._receivers_lost)
 
     def accepted(self, key: MessageKey) -> None:
         self._counts["accepted"] += 1
@@ -139,6 +143,19 @@ class Ledger(Book):
         """A receiver gave locks back while the broker lived, so order on other links may break."""
         self._counts["connections lost without a kill"] += 1
         self._disturbed_incarnations.add(incarnation)
+
+    def receiver_lost(self) -> None:
+        """The connection of a receiver ended. Each message that it had locked counts a failed delivery,
+        unless the broker was gone before."""
+        self._receivers_lost += 1
+
+    def counted(self, key: MessageKey, delivery_count: int) -> None:
+        """A receiver holds the message, and this many deliveries of it have failed. Nobody abandons here and
+        no lock expires, so each failure needs a receiver that was lost after the message was sent."""
+        most = self._receivers_lost - self._fates[key].receivers_lost_before
+        if delivery_count > most:
+            text = f"{key} has {delivery_count} after {most} lost receivers"
+            self.violate("delivery count", text)
 
     def dead_lettered(self, key: MessageKey) -> None:
         """No workload dead-letters here, and no message may be dead-lettered by the broker."""

@@ -203,3 +203,25 @@ def test_where_no_order_is_promised_none_is_looked_for():
     complete(ledger, NEXT, 1, FIRST_RUN)
     complete(ledger, MESSAGE, 2, FIRST_RUN)
     assert {} == violations(ledger)
+
+
+def test_a_failed_delivery_without_a_lost_receiver_is_found():
+    """The count rises when the connection of a receiver ends, once each time, and not otherwise."""
+    ledger = ledger_with(MESSAGE)
+    ledger.counted(MESSAGE, 0)
+    ledger.receiver_lost()
+    ledger.counted(MESSAGE, 1)
+    ledger.counted(MESSAGE, 2)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
+    assert {"delivery count": 1} == violations(ledger)
+
+
+def test_receivers_lost_before_a_message_was_sent_do_not_explain_its_count():
+    """They cannot have had it."""
+    ledger = ledger_with()
+    ledger.receiver_lost()
+    ledger.sending(MESSAGE)
+    ledger.accepted(MESSAGE)
+    ledger.counted(MESSAGE, 1)
+    complete(ledger, MESSAGE, 1, FIRST_RUN)
+    assert {"delivery count": 1} == violations(ledger)

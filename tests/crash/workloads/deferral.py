@@ -44,7 +44,7 @@ RECEIVE_AND_DELETE, PEEK_LOCK = UInt(0), UInt(1)
 
 class Deferrals(ClientWorkload):
     name = "messages deferred and fetched by number"
-    queues: ClassVar[Mapping[str, Any]] = {QUEUE: {**LOCK, "max_delivery_count": 1_000}}
+    queues: ClassVar[Mapping[str, Any]] = {QUEUE: LOCK}
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
