@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.core.contract.records import (
         EntityStored,
         MessageRow,
+        NamespaceStored,
         Record,
         RuleRow,
         SentRow,
@@ -38,6 +39,7 @@ class StoreUnusable(StorageError):
 class Snapshot:
     """The content of a store, without bodies, for a broker that starts."""
 
+    namespaces: Sequence[NamespaceStored] = ()
     entities: Sequence[EntityStored] = ()
     rules: Sequence[RuleRow] = ()
     sequence_numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)

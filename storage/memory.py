@@ -19,10 +19,13 @@ from broker.core.contract.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
+    NamespaceDeleted,
+    NamespaceStored,
     PayloadRow,
     RuleRow,
     RulesDeleted,
     RulesStored,
+    SequenceNumbersSkipped,
     SessionStateSet,
 )
 from storage.contract import Snapshot
@@ -44,6 +47,7 @@ class MemoryStore:
     has_room = True
 
     def __init__(self) -> None:
+        self._namespaces: dict[str, NamespaceStored] = {}
         self._entities: dict[int, EntityStored] = {}
         self._rules: dict[int, dict[int, RuleRow]] = {}
         """By entity id, then by sequence number."""
@@ -64,6 +68,9 @@ class MemoryStore:
             EntityDeleted: self._delete_entity,
             RulesStored: self._store_rules,
             RulesDeleted: self._delete_rules,
+            SequenceNumbersSkipped: self._skip_sequence_numbers,
+            NamespaceStored: self._store_namespace,
+            NamespaceDeleted: self._delete_namespace,
         }
 
     def open(self) -> None:
@@ -72,6 +79,7 @@ class MemoryStore:
     def load(self) -> Snapshot:
         """Returns the current content."""
         return Snapshot(
+            namespaces=sorted(self._namespaces.values()),
             entities=sorted(self._entities.values(), key=lambda entity: entity.entity_id),
             rules=[row for rules in self._rules.values() for row in rules.values()],
             sequence_numbers=dict(self._sequence_numbers),
@@ -122,6 +130,11 @@ class MemoryStore:
             if row[3] > highest.get(queue, 0):
                 highest[queue] = row[3]
 
+    def _skip_sequence_numbers(self, record: SequenceNumbersSkipped) -> None:
+        highest = self._sequence_numbers
+        for entity_id, sub_queue, number in record.rows:
+            highest[entity_id, sub_queue] = max(number, highest.get((entity_id, sub_queue), 0))
+
     def _delete(self, record: MessagesDeleted) -> None:
         messages, payloads = self._messages, self._payloads
         for message_id in record.ids:
@@ -152,6 +165,12 @@ class MemoryStore:
 
     def _store_entity(self, record: EntityStored) -> None:
         self._entities[record.entity_id] = record
+
+    def _store_namespace(self, record: NamespaceStored) -> None:
+        self._namespaces[record.name] = record
+
+    def _delete_namespace(self, record: NamespaceDeleted) -> None:
+        self._namespaces.pop(record.name, None)
 
     def _store_rules(self, record: RulesStored) -> None:
         for row in record.rows:

@@ -23,9 +23,12 @@ from broker.core.contract.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
+    NamespaceDeleted,
+    NamespaceStored,
     PayloadRow,
     RulesDeleted,
     RulesStored,
+    SequenceNumbersSkipped,
     SessionStateSet,
 )
 
@@ -79,6 +82,9 @@ class SqlBatch:
             EntityDeleted: self._delete_entities,
             RulesStored: self._store_rules,
             RulesDeleted: self._delete_rules,
+            SequenceNumbersSkipped: self._skip_sequence_numbers,
+            NamespaceStored: self._store_namespaces,
+            NamespaceDeleted: self._delete_namespaces,
         }
 
     def write(self, records: Sequence[Record]) -> None:
@@ -174,6 +180,12 @@ class SqlBatch:
             if row[3] > highest.get(queue, 0):
                 highest[queue] = row[3]
 
+    def _skip_sequence_numbers(self, records: Iterator[SequenceNumbersSkipped]) -> None:
+        highest = self._sequence_numbers
+        for entity_id, sub_queue, number in (row for record in records for row in record.rows):
+            queue = entity_id, sub_queue
+            highest[queue] = max(number, highest.get(queue, 0))
+
     def _write_sequence_numbers(self) -> None:
         rows = [(*queue, number) for queue, number in self._sequence_numbers.items()]
         self._write_rows("raise_sequence_numbers", rows)
@@ -218,6 +230,14 @@ class SqlBatch:
             for record in records
         ]
         self._write_rows("set_entities", rows)
+
+    def _store_namespaces(self, records: Iterator[NamespaceStored]) -> None:
+        last = {record.name: record for record in records}
+        self._write_rows("set_namespaces", list(last.values()))
+
+    def _delete_namespaces(self, records: Iterator[NamespaceDeleted]) -> None:
+        names = json.dumps([record.name for record in records])
+        self._execute(self._statements.one("delete_namespaces"), (names,))
 
     def _store_rules(self, records: Iterator[RulesStored]) -> None:
         self._write_rows("set_rules", [row for record in records for row in record.rows])

@@ -13,7 +13,14 @@ from contextlib import closing, contextmanager, suppress
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.core.contract.records import EntityStored, MessageRow, RuleRow, SentRow, SessionStateSet
+from broker.core.contract.records import (
+    EntityStored,
+    MessageRow,
+    NamespaceStored,
+    RuleRow,
+    SentRow,
+    SessionStateSet,
+)
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.sqlite.batch import (
     LARGEST_STATEMENT_ROWS,
@@ -257,6 +264,7 @@ class SqliteStore:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
             (highest_message_id,) = reader.execute(one("highest_message_id")).fetchone()
             return Snapshot(
+                namespaces=[NamespaceStored(*row) for row in reader.execute(one("namespaces"))],
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
                 rules=[RuleRow(*row) for row in reader.execute(one("rules"))],
                 sequence_numbers={

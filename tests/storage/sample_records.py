@@ -96,6 +96,7 @@ def everything(store: Store) -> dict[str, Any]:
     snapshot = store.load()
     seen = range(snapshot.highest_message_id + 1)
     return {
+        "namespaces": list(snapshot.namespaces),
         "entities": list(snapshot.entities),
         "rules": sorted(snapshot.rules),
         "sequence_numbers": dict(snapshot.sequence_numbers),

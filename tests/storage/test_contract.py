@@ -13,7 +13,10 @@ from broker.core.contract.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
+    NamespaceDeleted,
+    NamespaceStored,
     RulesDeleted,
+    SequenceNumbersSkipped,
     SessionStateSet,
 )
 from tests.storage.sample_records import (
@@ -44,6 +47,7 @@ def reopen(store) -> None:
 def test_an_empty_store_holds_nothing(store):
     """A new store opens, and a broker can begin with it."""
     assert {
+        "namespaces": [],
         "entities": [],
         "rules": [],
         "sequence_numbers": {},
@@ -406,6 +410,7 @@ def test_a_deleted_entity_takes_all_that_is_its_own(store):
     store.commit([MessagesDeleted([3, 2], [2, 3])])
     reopen(store)
     assert {
+        "namespaces": [],
         "rules": list(rules(OTHER_QUEUE, 1).rows),
         "entities": [entity(OTHER_QUEUE, "stays")],
         "sequence_numbers": {(OTHER_QUEUE, 0): 5},
@@ -524,3 +529,28 @@ def test_a_rule_deleted_and_stored_again_in_one_batch_is_there(store):
     assert ['{"a":1}'] == [rule.definition for rule in store.load().rules]
     store.commit([rules(QUEUE, 1), RulesDeleted(QUEUE, [1])])
     assert [] == list(store.load().rules)
+
+
+# --- namespaces ------------------------------------------------------------------------------------
+
+
+def test_namespaces_are_stored_changed_and_deleted(store):
+    """The last definition counts, in one commit and in several."""
+    store.commit([NamespaceStored("b", "{}"), NamespaceStored("a", "{}")])
+    store.commit([NamespaceStored("a", '{"x":1}'), NamespaceStored("a", '{"y":1}')])
+    store.commit([NamespaceStored("c", "{}"), NamespaceDeleted("c"), NamespaceDeleted("unknown")])
+    reopen(store)
+    expected = [NamespaceStored("a", '{"y":1}'), NamespaceStored("b", "{}")]
+    assert expected == list(store.load().namespaces)
+    store.commit([NamespaceDeleted("a"), NamespaceStored("a", '{"z":1}'), NamespaceDeleted("b")])
+    assert [NamespaceStored("a", '{"z":1}')] == list(store.load().namespaces)
+
+
+def test_skipped_sequence_numbers_are_kept(store):
+    """They only rise, and messages raise them as well."""
+    store.commit([entity(QUEUE), SequenceNumbersSkipped([(QUEUE, 0, 7), (QUEUE, 1, 3)])])
+    store.commit([SequenceNumbersSkipped([(QUEUE, 0, 5)]), stored([9], sub_queue=1)])
+    reopen(store)
+    assert {(QUEUE, 0): 7, (QUEUE, 1): 9} == store.load().sequence_numbers
+    store.commit([EntityDeleted(QUEUE)])
+    assert {} == store.load().sequence_numbers

@@ -20,9 +20,12 @@ from broker.core.contract.records import (
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
+    NamespaceDeleted,
+    NamespaceStored,
     RuleRow,
     RulesDeleted,
     RulesStored,
+    SequenceNumbersSkipped,
     SessionStateSet,
 )
 from storage.memory import MemoryStore
@@ -68,6 +71,12 @@ records = st.one_of(
         st.sampled_from(["{}", '{"a":1}']),
     ),
     st.builds(RulesDeleted, ENTITIES, st.lists(st.integers(1, 4), max_size=3)),
+    st.builds(
+        SequenceNumbersSkipped,
+        st.lists(st.tuples(ENTITIES, st.integers(0, 2), st.integers(1, 60)), max_size=3),
+    ),
+    st.builds(NamespaceStored, st.sampled_from("mn"), st.sampled_from(["{}", '{"a":1}'])),
+    st.builds(NamespaceDeleted, st.sampled_from("mn")),
 )
 
 

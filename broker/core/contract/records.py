@@ -142,6 +142,26 @@ class EntityDeleted(NamedTuple):
     entity_id: int
 
 
+class SequenceNumbersSkipped(NamedTuple):
+    """Sequence numbers that a queue does not assign again, although the store has no message with them: entity
+    id, sub-queue and the highest such number. A copy of an entity continues with the numbers of its original."""
+
+    rows: Sequence[tuple[int, int, int]]
+
+
+class NamespaceStored(NamedTuple):
+    """A namespace that no config file declares was created or changed. `definition` is JSON."""
+
+    name: str
+    definition: str
+
+
+class NamespaceDeleted(NamedTuple):
+    """Such a namespace was deleted. `EntityDeleted` deletes its entities."""
+
+    name: str
+
+
 Record = (
     MessagesStored
     | MessagesUpdated
@@ -153,4 +173,7 @@ Record = (
     | EntityDeleted
     | RulesStored
     | RulesDeleted
+    | SequenceNumbersSkipped
+    | NamespaceStored
+    | NamespaceDeleted
 )

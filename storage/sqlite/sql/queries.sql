@@ -65,6 +65,14 @@ REPLACE INTO entities
 SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, ?)})
 LIMIT ?
 
+-- name: set_namespaces
+REPLACE INTO namespaces (name, definition)
+SELECT * FROM (VALUES {many (?, ?)})
+LIMIT ?
+
+-- name: delete_namespaces
+DELETE FROM namespaces WHERE name IN (SELECT value FROM json_each(?))
+
 -- name: set_rules
 REPLACE INTO rules (entity_id, number, definition)
 SELECT * FROM (VALUES {many (?, ?, ?)})
@@ -91,6 +99,9 @@ DELETE FROM rules WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
 
 -- Reading.
+
+-- name: namespaces
+SELECT name, definition FROM namespaces ORDER BY name
 
 -- name: entities
 SELECT entity_id, namespace, kind, path, definition, created_time_ms, updated_time_ms
