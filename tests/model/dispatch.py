@@ -173,8 +173,8 @@ def _hand_over(
     receiver.delivered += len(items)
     if _fills(handed):
         receiver.full = True
-        if receiver.drains_later:
-            model.answers.append(("drain goes on", receiver.peer))
+        if receiver.limit > receiver.delivered:
+            model.answers.append(("credit needed", receiver.peer))
     if receiver.mode is ReceiveMode.RECEIVE_AND_DELETE:
         assert all(one.token is None for one in handed)
         model.delete(items)

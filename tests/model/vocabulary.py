@@ -113,8 +113,8 @@ def told_by(effect: Effect, value: object) -> Iterator[tuple[object, ...]]:
                 yield "settle refused", effect.to, handle, type(effect.error).__name__
         case tell.Drained():
             yield "drained", effect.to
-        case tell.DrainPending():
-            yield "drain goes on", effect.to
+        case tell.CreditNeeded():
+            yield "credit needed", effect.to
         case tell.Reply():
             error = None if effect.error is None else type(effect.error).__name__
             yield "reply", effect.request, value, error
@@ -132,7 +132,7 @@ def check_order(effects: Sequence[Effect]) -> None:
     stages = {
         tell.ReceiverAttached: 0,
         tell.Deliver: 1,
-        tell.DrainPending: 2,
+        tell.CreditNeeded: 2,
         tell.Drained: 2,
         tell.Detached: 3,
         tell.AttachRefused: 3,

@@ -75,7 +75,7 @@ class Detach(NamedTuple):
 
 class Credit(NamedTuple):
     """Grant credit to a receiver. With `drain`, credit that is not used is returned: answered by
-    `Drained`, or by `DrainPending` if the peer has to send this command again."""
+    `Drained`. If `CreditNeeded` follows a delivery, the peer has to send this command again."""
 
     peer: Peer
     limit: int

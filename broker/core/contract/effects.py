@@ -118,8 +118,9 @@ class Drained(NamedTuple):
     to: Peer
 
 
-class DrainPending(NamedTuple):
-    """A draining receiver got a full burst. Its link sends `Credit` again after that is written."""
+class CreditNeeded(NamedTuple):
+    """A receiver got a full burst and has more credit. Its link sends `Credit` again after the burst
+    is written."""
 
     to: Peer
 
@@ -183,7 +184,7 @@ Effect = (
     | SendRefused
     | Deliver
     | Drained
-    | DrainPending
+    | CreditNeeded
     | Settled
     | SettlementHeld
     | SettleRefused

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
-from broker.core.contract.effects import Deliver, DrainPending
+from broker.core.contract.effects import CreditNeeded, Deliver
 from broker.core.contract.message import MessageState, content_of
 from broker.core.contract.records import (
     MessagesDeleted,
@@ -404,8 +404,8 @@ class Queue:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
         turn.count(self.counts, Outcome.DELIVERED, len(messages))
-        if receiver.drains_later:
-            turn.effects.append(DrainPending(receiver.peer))
+        if receiver.paused and receiver.limit > receiver.delivered:
+            turn.effects.append(CreditNeeded(receiver.peer))
 
     def lock(self, holder: Receiver, messages: Sequence[Message], now_ms: int) -> list[bytes]:
         """Lock unlocked messages. Returns their tokens, in order."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from broker.core.contract.commands import Credit, Detach, SetRollbackOnly, Settle
 from broker.core.contract.effects import (
     AttachRefused,
+    CreditNeeded,
     Deliver,
     Detached,
     Drained,
-    DrainPending,
     Effect,
     ReceiverAttached,
     Settled,
@@ -189,13 +189,11 @@ class ReceivingLink:
         deliveries = self._engine.send(self._link, tags, heads, bodies, self._presettled)
         if not self._presettled:
             self._unsettled.update(zip(deliveries, effect.tokens, strict=False))  # type: ignore[arg-type]
-        if self._engine.credit(self._link) > 0 and not self._engine.draining(self._link):
-            self._offer_credit(False)
 
     def _drained(self, _: Drained) -> None:
         self._engine.drained(self._link)
 
-    def _drain_pending(self, _: DrainPending) -> None:
+    def _credit_needed(self, _: CreditNeeded) -> None:
         self._offer_credit(self._engine.draining(self._link))
 
     def _settled(self, effect: Settled) -> None:
@@ -267,7 +265,7 @@ _RECEIVER_EFFECTS: dict[type, Callable[[ReceivingLink, Any], None]] = {
     Detached: ReceivingLink._detached,
     Deliver: ReceivingLink._deliver,
     Drained: ReceivingLink._drained,
-    DrainPending: ReceivingLink._drain_pending,
+    CreditNeeded: ReceivingLink._credit_needed,
     Settled: ReceivingLink._settled,
     SettlementHeld: ReceivingLink._settlement_held,
     SettleRefused: ReceivingLink._settle_refused,

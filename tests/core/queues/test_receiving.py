@@ -36,9 +36,9 @@ from tests.support.core_dialogue import (
     Accepted,
     Advance,
     CoreDialogue,
+    CreditNeeded,
     Deliver,
     Drained,
-    DrainPending,
     NamedPeer,
     R,
     ReceiverAttached,
@@ -155,6 +155,15 @@ def test_a_burst_is_bounded_in_messages():
     assert 11 == len(dialogue.deliveries(credit(5_000)))
 
 
+def test_only_a_full_burst_asks_for_credit_again():
+    """After any other delivery the receiver's credit still counts, so its link has nothing to say."""
+    dialogue = CoreDialogue()
+    dialogue.run(credit(5_000))
+    assert dialogue >> send("a") << stored(1) << Accepted(S, ["a"]) << Deliver(R, [1], [T1])
+    turn = dialogue.run(send(*["m"] * (BURST_MAX_MESSAGES + 10)))
+    assert [CreditNeeded(R)] == turn.effects[2:]
+
+
 def test_a_burst_is_bounded_in_bytes():
     """Large messages too; at least one is always delivered."""
     dialogue = CoreDialogue()
@@ -197,7 +206,7 @@ def test_draining_takes_all_there_is_in_bursts():
     dialogue.run(send(*["m"] * (BURST_MAX_MESSAGES + 5)))
     turn = dialogue.run(credit(10_000, drain=True))
     assert BURST_MAX_MESSAGES == len(turn.effects[0].messages)
-    assert [DrainPending(R)] == turn.effects[1:]
+    assert [CreditNeeded(R)] == turn.effects[1:]
     turn = dialogue.run(credit(10_000, drain=True))
     assert 5 == len(turn.effects[0].messages)
     assert [Drained(R)] == turn.effects[1:]

@@ -43,10 +43,10 @@ from tests.support.core_dialogue import (
     Accepted,
     Advance,
     CoreDialogue,
+    CreditNeeded,
     Deliver,
     Detached,
     Drained,
-    DrainPending,
     NamedPeer,
     R,
     ReceiverAttached,
@@ -237,7 +237,7 @@ def test_draining_a_session_goes_on_burst_by_burst(dialogue):
     """As without sessions: the link grants credit again after a burst is written."""
     half = "h" * (BURST_MAX_BYTES // 2)
     dialogue.run(in_session("x", half, half, "last"), attach_receiver(R, session="x"))
-    assert dialogue >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << DrainPending(R)
+    assert dialogue >> credit(5, drain=True) << Deliver(R, [1, 2], [T1, T2]) << CreditNeeded(R)
     assert dialogue >> credit(5, drain=True) << Deliver(R, [3], [T3]) << Drained(R)
 
 
