@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from broker.core.entities.authorization_index import AuthorizationIndex
     from broker.core.entities.entity import Entity
     from broker.core.messages.identifiers import MessageIds
+    from broker.core.operations.control_requests import ControlRequests
     from broker.core.operations.waiting_requests import WaitingRequest
     from broker.core.queues.backlog import Work
     from broker.core.restore import StoredState
@@ -67,6 +68,7 @@ _ABOUT_MESSAGES = frozenset(
         ask.SetSessionState,
         ask.GetSessionState,
         ask.ListSessions,
+        ask.ControlRequest,
     }
 )
 """Requests that wait while their queue has work in the backlog."""
@@ -113,6 +115,7 @@ class Namespace:
         self._links = links
         self._transactions = transactions
         self._administration = administration
+        self._control: ControlRequests | None = None
         self._awaiting_bodies: list[WaitingRequest] = []
         """Requests to repeat when bodies are loaded, with the messages that they need."""
         self._awaiting_queue: list[WaitingRequest] = []
@@ -152,6 +155,7 @@ class Namespace:
             ask.RemoveRule: rules.remove_rule,
             ask.GetRule: rules.get_rule,
             ask.ListRules: rules.list_rules,
+            ask.ControlRequest: self._carry_out,
         }
         self._handlers.update(dict.fromkeys(self._answers, self._answer))
         self._create_on_first_use = create_on_first_use
@@ -301,6 +305,15 @@ class Namespace:
         for awaiting in (self._awaiting_bodies, self._awaiting_queue):
             cancel_receives(awaiting, command.peers)
 
+    def _carry_out(self, command: ask.ControlRequest, now_ms: int, turn: Turn) -> object:
+        """Carry out an operation of the control API. Most brokers never get one, so its code is
+        loaded with the first."""
+        if self._control is None:
+            from broker.core.operations.control_requests import ControlRequests
+
+            self._control = ControlRequests(self._directory)
+        return self._control.carry_out(command.operation, now_ms, turn)
+
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
         """Do a part of the remaining work. `apply` has already carried out what is due."""
         del command
@@ -353,7 +366,7 @@ class Namespace:
 
     def _waits_for_queue(self, command: Any) -> bool:
         """Returns whether a request must wait because its queue has work in the backlog."""
-        if type(command) not in _ABOUT_MESSAGES:
+        if type(command) not in _ABOUT_MESSAGES or command.path is None:
             return False
         try:
             return self._directory.queue(command.path).overdue_ms > 0

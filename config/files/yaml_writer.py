@@ -47,6 +47,15 @@ def yaml_form(
     return document | ({"namespaces": others} if others else {})
 
 
+def entity_form(definition: EntityDefinition) -> dict[str, Any]:
+    """Returns the properties and rules of one entity that differ from the defaults of Service Bus, without its keys."""
+    default = type(definition)()
+    members = {one.snake_name: value for one, value in written_properties(definition, default)}
+    if isinstance(definition, SubscriptionDefinition) and not takes_everything(definition.rules):
+        return {**members, "rules": {rule.name: _rule(rule) for rule in definition.rules}}
+    return members
+
+
 def _namespace(
     entities: Mapping[str, EntityDefinition],
     rules: Sequence[AuthorizationRule],

@@ -192,6 +192,12 @@ class Settings(BaseModel):
         Quotas.RELAXED, description="relaxed, or strict: Azure's quotas for the tier"
     )
     testing_api: Switch = Field(False, description="let tests move the broker's clock")
+    # None: on in development, where every client may do everything, and off in strict authorization.
+    control_api: Switch | None = Field(
+        None,
+        description="serve the control API under /$peeklock/v1, with which tests look at the broker and change it: "
+        "on (default in development) or off (default in strict authorization)",
+    )
     hold_locks_after_connection_loss: Switch = Field(
         False, description="keep the message locks of a lost connection until they expire"
     )

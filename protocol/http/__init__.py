@@ -12,7 +12,7 @@
 
 `application.py` adds all routes. `probes.py`, `identity_endpoint.py`, `websocket.py` and `control/` have routes of
 their own. `request_bodies.py` limits bodies, `error_responses.py` writes errors, `atom.py` parses and writes XML,
-`broker_services.py` is what handlers need from the broker.
+`broker_services.py` and `control_services.py` are what handlers need from the broker.
 
 Handlers translate, and the core decides. Only a WebSocket keeps state after its request. Importing this package
 loads nothing; `application` loads aiohttp.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from protocol.http import entity_routes, error_responses, identity_endpoint, probes, websocket
-from protocol.http.control import clock_api, topology_api
+from protocol.http.control import clock_api, control_routes, topology_api
 
 if TYPE_CHECKING:
     from protocol.http.broker_services import BrokerServices
@@ -21,6 +21,7 @@ def build(services: BrokerServices) -> web.Application:
     identity_endpoint.add_routes(application, services, handler)
     clock_api.add_routes(application, services)
     topology_api.add_routes(application, services)
+    control_routes.add_routes(application, services.control)
     websocket.add_routes(application, services)
     application.router.add_route("*", "/{path:.*}", handler)
     return application

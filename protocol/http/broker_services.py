@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
+    from protocol.http.control_services import ControlServices
     from protocol.identity.managed_identity import TokenRequest
     from protocol.sources import ProtocolSources
 
@@ -85,5 +86,7 @@ class BrokerServices:
     Raises `Unauthorized`."""
     identity_token: Callable[[TokenRequest], object] | None = None
     """Returns a token of the managed identity. Raises `Unauthorized`. None if no tokens are issued."""
+    control: ControlServices | None = None
+    """What the control API needs. None if it is off."""
     in_namespace: Callable[[str], BrokerServices] | None = None
     """Returns the services for another namespace. None if there is only one."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from config.files.topology import Topology
     from config.settings.settings import Settings
+    from protocol.http.control_services import ControlServices
     from protocol.identity.managed_identity import TokenRequest
     from protocol.sources import ProtocolSources
 
@@ -87,6 +88,7 @@ class HttpServer:
             limits=self._settings.limits,
             is_strict=self._access.identity.strict,
             topology=self._export,
+            control=self._control(),
             identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
             in_namespace=lambda name: replace(
                 services,
@@ -129,6 +131,28 @@ class HttpServer:
             self._clients.check_authorization()
         return value
 
+    def _control(self) -> ControlServices | None:
+        """Returns what the control API needs, or None if it is off."""
+        is_on = self._settings.control_api
+        if is_on is None:
+            is_on = not self._access.identity.strict
+        if not is_on:
+            return None
+        from broker import __version__
+        from broker.app.network.clock_control import ClockControl
+        from protocol.http.control_services import ControlServices
+
+        return ControlServices(
+            ask=self._ask,
+            namespaces=lambda: list(self._core.namespaces),
+            authorize=self._access.authorize_control,
+            authorize_broker=self._access.authorize_clock,
+            clock=ClockControl(self._clock, self._clock_moved),
+            limits=self._settings.limits,
+            sources=self._sources,
+            version=__version__,
+        )
+
     def _export(self, header: str | None, form: str) -> object:
         from broker.app import topology_export
 
@@ -154,6 +178,9 @@ class HttpServer:
 
     def _advance_clock(self, amount_ms: int) -> int:
         now_ms = self._clock.advance_ms(amount_ms)
+        self._clock_moved()
+        return now_ms
+
+    def _clock_moved(self) -> None:
         self._core.turns.clock_moved()
         self._clients.check_authorization()
-        return now_ms

@@ -20,14 +20,18 @@ def timer_delay_s(delay_ms: int) -> float:
 class Clock:
     """Wall clock in milliseconds since the Unix epoch, never running backwards."""
 
-    __slots__ = ("_last_ms", "_offset_ms")
+    __slots__ = ("_last_ms", "_offset_ms", "is_frozen")
 
     def __init__(self) -> None:
         self._offset_ms = 0
         self._last_ms = 0
+        self.is_frozen = False
+        """Whether it stands still. `advance_ms` moves it all the same."""
 
     def now_ms(self) -> int:
         """Returns the time. If the system clock is set back, the last time is returned until it is passed."""
+        if self.is_frozen:
+            return self._last_ms
         now_ms = self.real_ms() + self._offset_ms
         if now_ms < self._last_ms:
             return self._last_ms
@@ -48,5 +52,24 @@ class Clock:
         """Moves the clock ahead and returns the new time. Everything due until then becomes due now."""
         if amount_ms < 0:
             raise ValueError("the clock can only be moved forward")
-        self._offset_ms += amount_ms
+        if self.is_frozen:
+            self._last_ms += amount_ms
+        else:
+            self._offset_ms += amount_ms
         return self.now_ms()
+
+    @property
+    def ahead_ms(self) -> int:
+        """By how much it is ahead of the system clock; negative if it is behind, after it was frozen."""
+        return self._last_ms - self.real_ms() if self.is_frozen else self._offset_ms
+
+    def freeze(self) -> None:
+        """Stops the clock at the time that it shows."""
+        self.now_ms()
+        self.is_frozen = True
+
+    def resume(self) -> None:
+        """Lets the clock run again, from the time that it shows."""
+        if self.is_frozen:
+            self.is_frozen = False
+            self._offset_ms = self._last_ms - self.real_ms()

@@ -141,6 +141,24 @@ class Access:
         if self.identity.strict:
             self.authorize_everything(header, host)
 
+    def authorize_control(
+        self, header: str | None, path: str, host: str, namespace: str | None
+    ) -> str | None:
+        """Returns the namespace of a request to the control API, or None if there is none of this name. Raises
+        `Unauthorized`. In strict mode the token must grant Manage in the whole namespace."""
+        identity = self.identity
+        if header is None or namespace is None:
+            found = self.authorize_http(header, path, MANAGE, host, "")
+            if namespace is None:
+                return found
+        else:
+            grant = self._grant(header, f"sb://{host}/{path}", None, host, "")
+            if identity.strict and MANAGE not in grant.claims:
+                raise missing_claim(MANAGE, f"sb://{host}/{path}")
+            if identity.strict and grant.namespace not in {None, namespace.lower()}:
+                raise Unauthorized(f"This key is not valid in the namespace '{namespace}'.")
+        return next((name for name in self._namespaces if name.lower() == namespace.lower()), None)
+
     def _grant(
         self, header: str, audience: str, namespace: str | None, host: str, entity: str | None
     ) -> Grant:

@@ -350,6 +350,22 @@ class ListRules(NamedTuple):
     top: int = 100
 
 
+# --- the control API ---------------------------------------------------------------------------
+
+
+class ControlRequest(NamedTuple):
+    """Carry out an operation of `control_operations.py`, which names the value of the reply."""
+
+    peer: Peer
+    request: object
+    operation: object
+
+    @property
+    def path(self) -> str | None:
+        """The entity or sub-queue whose messages it concerns, or None."""
+        return getattr(self.operation, "path", None)
+
+
 # --- transactions ------------------------------------------------------------------------------
 
 
@@ -424,6 +440,7 @@ Command = (
     | RemoveRule
     | GetRule
     | ListRules
+    | ControlRequest
     | Declare
     | Discharge
     | SetRollbackOnly

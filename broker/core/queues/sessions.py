@@ -69,6 +69,7 @@ class Sessions:
         "_other_spellings",
         "_queue",
         "_waiting",
+        "held_count",
         "state_bytes",
         "state_count",
     )
@@ -89,6 +90,8 @@ class Sessions:
         """Receivers that wait for the next available session, oldest first."""
         self._given = 0
         """How many sessions have been given to waiting receivers."""
+        self.held_count = 0
+        """How many sessions are held."""
         self.state_count = 0
         self.state_bytes = 0
 
@@ -294,6 +297,7 @@ class Sessions:
     def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:
         self._available.pop(session, None)
         session.holder = receiver
+        self.held_count += 1
         receiver.source = session
         receiver.waits_for_session = False
         self.renew(session, now_ms)
@@ -341,6 +345,7 @@ class Sessions:
             Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,)
         )
         session.holder = None
+        self.held_count -= 1
         session.locked_until_ms = 0
         receiver.source = None
         return receiver

@@ -136,6 +136,8 @@ VALUES = [
     ("quotas", "strict", Quotas.STRICT),
     ("testing_api", "true", True),
     ("testing_api", "off", False),
+    ("control_api", "on", True),
+    ("control_api", "off", False),
     ("hold_locks_after_connection_loss", "1", True),
     ("idle_timeout", "PT2M", 120_000),
     ("shutdown_grace", "1s", 1_000),

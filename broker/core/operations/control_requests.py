@@ -1,0 +1,96 @@
+"""Carries out what the control API asks of a namespace.
+
+Created with the first such request. Reading changes nothing and locks nothing. Each operation returns the
+value of its reply, or raises the refusal before anything has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.core.contract import control_operations as control
+from broker.core.contract.message import MessageState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.contract.turn import Turn
+    from broker.core.entities.directory import Directory
+    from broker.core.entities.entity import Entity
+    from broker.core.queues.queue import Queue
+
+    Carry = Callable[[Any, int, Turn], object]
+
+
+class ControlRequests:
+    """The operations of the control API in one namespace."""
+
+    __slots__ = ("_directory", "_operations")
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._operations: dict[type, Carry] = {
+            control.ListEntityStates: self._list_entities,
+            control.GetEntityState: self._get_entity,
+        }
+
+    def carry_out(self, operation: object, now_ms: int, turn: Turn) -> object:
+        """Carry out one operation. Returns the value of its reply."""
+        return self._operations[type(operation)](operation, now_ms, turn)
+
+    # --- entities ---------------------------------------------------------------------------
+
+    def _list_entities(
+        self, operation: control.ListEntityStates, now_ms: int, turn: Turn
+    ) -> list[control.EntityState]:
+        del now_ms, turn
+        chosen = [
+            (entity.path.lower(), entity)
+            for entity in self._directory
+            if operation.kind is None or entity.kind == operation.kind
+        ]
+        later = sorted((one for one in chosen if one[0] > operation.after), key=_path)
+        return [entity_state(entity) for _, entity in later[: operation.limit]]
+
+    def _get_entity(
+        self, operation: control.GetEntityState, now_ms: int, turn: Turn
+    ) -> control.EntityState:
+        del now_ms, turn
+        return entity_state(self._directory.entity(operation.path))
+
+
+def _path(one: tuple[str, Entity]) -> str:
+    return one[0]
+
+
+def entity_state(entity: Entity) -> control.EntityState:
+    """Returns an entity with the counts of its queues."""
+    sessions = entity.main.sessions
+    return control.EntityState(
+        entity.view(),
+        queue_counts(entity.main),
+        queue_counts(entity.dead_letters),
+        queue_counts(entity.transfer_dead_letters),
+        receiver_count=entity.receiver_count,
+        sender_count=len(entity.senders),
+        session_lock_count=0 if sessions is None else sessions.held_count,
+    )
+
+
+def queue_counts(queue: Queue) -> control.QueueCounts:
+    """Returns how many messages of a queue are in each state."""
+    locked = queue.live_lock_count
+    locked_deferred = 0
+    if locked and queue.deferred_count:
+        deferred = MessageState.DEFERRED
+        locks = queue.locks
+        locked_deferred = sum(
+            locks[token].locked[token].state is deferred for token in queue.live_tokens(locks)
+        )
+    waiting = queue.count - queue.deferred_count - queue.scheduled_count
+    return control.QueueCounts(
+        active=waiting - (locked - locked_deferred),
+        locked=locked,
+        deferred=queue.deferred_count - locked_deferred,
+        scheduled=queue.scheduled_count,
+    )

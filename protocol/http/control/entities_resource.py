@@ -1,0 +1,154 @@
+"""Queues, topics and subscriptions with their properties and counts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from broker.core.contract import control_operations as control
+from config.files.yaml_writer import entity_form
+from config.model.definitions import ENTITY_KINDS
+from protocol.http.control.request_models import AnswerModel, EntityPath, RequestModel
+from protocol.http.control.routes import Route
+from protocol.http.control.times import write_time
+
+if TYPE_CHECKING:
+    from protocol.http.control.routes import Answer, Call
+
+LIST_MAX = 1000
+
+
+class Kind(StrEnum):
+    """Kinds of entities."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+
+
+class StateCounts(AnswerModel):
+    """How many messages are in each state. Each message is in one."""
+
+    active: int = Field(description="ready to be received")
+    locked: int = Field(description="locked by a receiver")
+    deferred: int
+    scheduled: int
+
+
+class EntityCounts(StateCounts):
+    """The counts of an entity. Those of its dead letters are in dead_letter."""
+
+    dead_lettered: int = Field(description="messages in the dead-letter queue, locked or not")
+    transfer_dead_lettered: int
+    dead_letter: StateCounts
+    transfer_dead_letter: StateCounts
+
+
+class EntityAnswer(AnswerModel):
+    """One entity."""
+
+    path: str
+    kind: Kind
+    counts: EntityCounts
+    size_bytes: int
+    receivers: int = Field(description="attached receivers, and those that wait for a session")
+    senders: int
+    held_sessions: int = Field(description="sessions that a receiver holds")
+    created_at: str | None
+    updated_at: str | None
+    accessed_at: str | None = Field(description="when a client used it last")
+    properties: dict[str, Any] = Field(
+        description="what differs from the defaults of Service Bus, in the names of the config file"
+    )
+
+
+class EntitiesQuery(RequestModel):
+    """Which entities."""
+
+    kind: Kind | None = Field(None, description="only entities of this kind")
+    after: str = Field("", max_length=1000, description="`next` of the page before")
+    limit: int = Field(100, ge=1, le=LIST_MAX)
+
+
+class EntitiesAnswer(AnswerModel):
+    """Entities, ordered by path."""
+
+    entities: list[EntityAnswer]
+    next: str | None = Field(description="`after` of the next page; null if this is the last")
+
+
+class EntityQuery(RequestModel):
+    """Which entity."""
+
+    entity: EntityPath
+
+
+async def list_entities(call: Call) -> Answer:
+    """Lists entities with their counts."""
+    query: EntitiesQuery = call.query
+    kind = None if query.kind is None else query.kind.value
+    operation = control.ListEntityStates(kind, query.after.lower(), query.limit + 1)
+    found: list[control.EntityState] = await call.ask(operation)
+    page = found[: query.limit]
+    return {
+        "entities": [write_entity(state) for state in page],
+        "next": page[-1].view.path if len(found) > len(page) else None,
+    }
+
+
+async def get_entity(call: Call) -> Answer:
+    """Returns one entity with its counts."""
+    query: EntityQuery = call.query
+    return write_entity(await call.ask(control.GetEntityState(query.entity.strip("/"))))
+
+
+def write_entity(state: control.EntityState) -> dict[str, Any]:
+    """Returns an entity as plain data."""
+    view = state.view
+    counts = write_counts(state.main)
+    counts["dead_lettered"] = state.dead_letter.total
+    counts["transfer_dead_lettered"] = state.transfer_dead_letter.total
+    counts["dead_letter"] = write_counts(state.dead_letter)
+    counts["transfer_dead_letter"] = write_counts(state.transfer_dead_letter)
+    return {
+        "path": view.path,
+        "kind": ENTITY_KINDS[type(view.definition)].value,
+        "counts": counts,
+        "size_bytes": view.size_bytes,
+        "receivers": state.receiver_count,
+        "senders": state.sender_count,
+        "held_sessions": state.session_lock_count,
+        "created_at": write_time(view.created_time_ms),
+        "updated_at": write_time(view.updated_time_ms),
+        "accessed_at": write_time(view.accessed_time_ms),
+        "properties": entity_form(view.definition),
+    }
+
+
+def write_counts(counts: control.QueueCounts) -> dict[str, Any]:
+    """Returns the counts of a queue as plain data."""
+    return dict(counts._asdict())
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/entities",
+        "listEntities",
+        "List queues, topics and subscriptions with their counts",
+        list_entities,
+        EntitiesAnswer,
+        query=EntitiesQuery,
+    ),
+    Route(
+        "GET",
+        "/entity",
+        "getEntity",
+        "Get one queue, topic or subscription with its counts",
+        get_entity,
+        EntityAnswer,
+        query=EntityQuery,
+    ),
+)

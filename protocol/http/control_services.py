@@ -1,0 +1,77 @@
+"""What the control API needs from the broker. The server creates it, and tests create it with fakes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Peer
+    from config.model.limits import Limits
+    from protocol.sources import ProtocolSources
+
+
+class ClockState(NamedTuple):
+    """The broker's clock."""
+
+    now_ms: int
+    is_frozen: bool
+    ahead_ms: int
+    """By how much it is ahead of the system clock; negative if it is behind, after it was frozen."""
+
+
+class ControlledClock(Protocol):
+    """The broker's clock, which all namespaces share. Each method returns the new state, and everything that
+    has become due is done afterwards."""
+
+    def state(self) -> ClockState:
+        """Returns the time that it shows."""
+
+    def advance(self, amount_ms: int) -> ClockState:
+        """Moves the clock ahead."""
+
+    def set(self, now_ms: int) -> ClockState:
+        """Moves the clock ahead to a time. Raises `ValueError` if it shows a later time already."""
+
+    def freeze(self) -> ClockState:
+        """Stops the clock. It can still be moved."""
+
+    def resume(self) -> ClockState:
+        """Lets the clock run again, from the time that it shows."""
+
+
+class NamespaceAuthorization(Protocol):
+    """Checks whether a request to a namespace may be made."""
+
+    def __call__(
+        self, header: str | None, path: str, host: str, namespace: str | None, /
+    ) -> str | None:
+        """Returns the name of the namespace, or None if there is none of this name. Raises `Unauthorized`.
+
+        The arguments are the Authorization header, the path of the request, the host, and the namespace that
+        the path names. Without one, the host name or the key of the token selects the namespace, or else the
+        default namespace is used.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ControlServices:
+    """The functions and values that the handlers of the control API use."""
+
+    ask: Callable[[str, Callable[[Peer, object], Command]], Awaitable[object]]
+    """Builds a request command, runs it in a namespace and waits until it is durable. Returns its value or
+    raises its error."""
+    namespaces: Callable[[], Sequence[str]]
+    """Returns the names of all namespaces. The default namespace is the first."""
+    authorize: NamespaceAuthorization
+    authorize_broker: Callable[[str | None, str], None]
+    """Takes the Authorization header and the host. Raises `Unauthorized` unless the request may concern all
+    namespaces."""
+    clock: ControlledClock
+    limits: Limits
+    sources: ProtocolSources
+    version: str
+    """The version of the broker."""
