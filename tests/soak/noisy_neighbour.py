@@ -2,8 +2,8 @@
 
 One client sends and receives one message at a time, from its own process, while another does what
 takes a broker long (`abuses.py`). The figures are the round trips of the first client during the
-abuse, and the memory of the broker. Other work on the machine slows down all of them, so the load
-average is shown as well.
+abuse, and the memory of the broker. Other work on the machine slows down all of them. So the load average is shown as
+well, and the waits of a client of an idle broker at the same time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from cproton_ffi import lib
 
 from tests.bench.observe import resident_megabytes
 from tests.soak.abuses import ABUSES, SMALL_MESSAGE
+from tests.soak.neighbour import control_neighbour
 from tests.support.proton.connection import ProtonConnection
 from tests.support.server import HOST, BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
+
+    from tests.soak.neighbour import Neighbour, Waits
 
 VICTIM = "victim"
 MEMORY_LIMIT_MEGABYTES = 300.0
@@ -47,6 +50,9 @@ class Felt(NamedTuple):
     megabytes_before: float
     megabytes: float
     """The most there was during it."""
+
+    control: Waits
+    """What a client of an idle broker waited at the same time."""
 
     load: float
     """Processes that wanted to run, on average over the last minute."""
@@ -71,6 +77,7 @@ class Felt(NamedTuple):
             f"{self.name:<16} {self.seconds:6.1f} s {self.rounds:>6} rounds  "
             f"p50 {self.p50_ms:7.1f}  p99 {self.p99_ms:8.1f}  max {self.max_ms:8.1f} ms  "
             f"{self.megabytes_before:6.0f} -> {self.megabytes:6.0f} MB  "
+            f"control {self.control}, p99 ratio {self.p99_ms / self.control.p99_ms:.1f}  "
             f"load {self.load:.1f}{'  MISSED: ' if self.missed else ''}{', '.join(self.missed)}"
         )
 
@@ -139,10 +146,11 @@ def feel(name: str, storage: str | None = None) -> Felt:
         url = storage or f"sqlite:///{Path(folder) / 'store.db'}"
         with BrokerProcess(config=config, storage=url) as broker:
             prepared = abuse.prepare(broker)
-            return _feel(name, broker, lambda: abuse.act(broker, prepared))
+            with control_neighbour(Path(folder)) as control:
+                return _feel(name, broker, control, lambda: abuse.act(broker, prepared))
 
 
-def _feel(name: str, broker: BrokerProcess, act: Callable[[], None]) -> Felt:
+def _feel(name: str, broker: BrokerProcess, control: Neighbour, act: Callable[[], None]) -> Felt:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     victim = context.Process(target=_live, args=(broker.amqp_port, theirs), daemon=True)
@@ -159,11 +167,13 @@ def _feel(name: str, broker: BrokerProcess, act: Callable[[], None]) -> Felt:
 
     watching = threading.Thread(target=watch)
     watching.start()
+    control.begin()
     began_s = time.monotonic()
     try:
         act()
         ended_s = time.monotonic()
         time.sleep(CALM_S)
+        control_waits = control.end()
     finally:
         over.set()
         watching.join()
@@ -181,6 +191,7 @@ def _feel(name: str, broker: BrokerProcess, act: Callable[[], None]) -> Felt:
         felt[-1],
         before,
         max(sizes),
+        control_waits,
         os.getloadavg()[0],
     )
 
