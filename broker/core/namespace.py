@@ -21,6 +21,7 @@ from broker.core.operations.due_actions import DueActions, by_queue
 from broker.core.operations.entity_administration import EntityAdministration
 from broker.core.operations.link_operations import LinkOperations
 from broker.core.operations.message_requests import BodiesAwaited, MessageRequests
+from broker.core.operations.namespace_closing import close_namespace
 from broker.core.operations.rule_administration import RuleAdministration
 from broker.core.operations.scheduled_activation import ScheduledActivation
 from broker.core.operations.scheduling_requests import SchedulingRequests
@@ -214,6 +215,17 @@ class Namespace:
     def add_background_work(self, work: Work) -> None:
         """Do work in parts, from the next tick on."""
         self._context.backlog.add(work)
+
+    def close(self, error: BrokerError, turn: Turn) -> list[Work]:
+        """End the namespace: detach all links and refuse all waiting requests with this error, and delete
+        its entities. Returns the work that deletes its messages; another namespace has to do it."""
+        waiting = (*self._awaiting_bodies, *self._awaiting_queue)
+        return close_namespace(self._directory, self._context, waiting, error, turn)
+
+    @property
+    def context(self) -> NamespaceContext:
+        """Returns what its queues share."""
+        return self._context
 
     def skip_ids(self, message_id: int, entity_id: int) -> None:
         """Never use these or lower ids: the store has them."""

@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from broker.core.contract.records import MessageRow, MessagesDeleted, SentRow
+from broker.core.contract.records import EntityDeleted, MessageRow, MessagesDeleted, SentRow
 from broker.core.entities.topic import Topic
 from broker.core.messages.message_rows import messages_as_sent, messages_from
 from broker.core.queues.packed_messages import pack_rows, pack_rows_as_sent
@@ -74,8 +74,10 @@ class StoredState(Protocol):
 
 
 class OrphanedMessages:
-    """Messages of deleted entities. The broker stopped before it had deleted all of them. They are
-    deleted in parts."""
+    """Messages of deleted entities, and of copies of a namespace that were not finished. The broker
+    stopped before it had deleted all of them. They are deleted in parts."""
+
+    ends_with_namespace = False
 
     __slots__ = ("_deleted_shared", "_ids", "_payload_ids", "entity_ids")
 
@@ -88,8 +90,8 @@ class OrphanedMessages:
         """Ids of deleted entities. A new entity with one of these ids would get the messages at the
         next start."""
 
-    def __len__(self) -> int:
-        return len(self._ids)
+    def __bool__(self) -> bool:
+        return bool(self.entity_ids)
 
     def add(self, entity_id: int, messages: Sequence[Message]) -> None:
         """Add messages of a deleted entity."""
@@ -110,9 +112,14 @@ class OrphanedMessages:
         payload_ids = {payload_id for payload_id in self._payload_ids[-count:] if payload_id}
         payload_ids -= self._deleted_shared
         self._deleted_shared |= payload_ids.difference(self._ids[-count:])
-        turn.records.append(MessagesDeleted(self._ids[-count:].tolist(), sorted(payload_ids)))
+        if self._ids:
+            turn.records.append(MessagesDeleted(self._ids[-count:].tolist(), sorted(payload_ids)))
         del self._ids[-count:], self._payload_ids[-count:]
-        return bool(self._ids)
+        if self._ids:
+            return True
+        # What else the store has of these entities: sequence numbers and seen message ids.
+        turn.records += [EntityDeleted(entity_id) for entity_id in sorted(self.entity_ids)]
+        return False
 
 
 def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> OrphanedMessages:
@@ -122,6 +129,8 @@ def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> 
     for (entity_id, sub_queue), number in stored_state.sequence_numbers.items():
         if entity_id in by_id:
             by_id[entity_id].queues[sub_queue].skip_numbers(number)
+        else:
+            orphans.entity_ids.add(entity_id)
     by_queue: dict[tuple[int, int], _QueueRows[Any]] = {}
     _collect_rows(
         by_queue, by_id, stored_state.messages_as_sent, messages_as_sent, pack_rows_as_sent
@@ -143,7 +152,8 @@ def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> 
         entity = by_id.get(entity_id)
         if entity is not None and entity.duplicates is not None:
             entity.duplicates.restore(message_id, until_ms)
-    orphans.keep_payloads(by_id.values())
+    if orphans:
+        orphans.keep_payloads(by_id.values())
     return orphans
 
 

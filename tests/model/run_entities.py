@@ -225,6 +225,7 @@ def new_namespace(
     payload_budget_bytes: int | None = None,
     hold_locks: bool = False,
     new_lock_token: Callable[[], bytes] | None = None,
+    ids: MessageIds | None = None,
 ) -> Namespace:
     """A real machine without entities."""
     return Namespace(
@@ -232,7 +233,7 @@ def new_namespace(
         reader=PlainReader(),
         new_lock_token=new_lock_token or counted_tokens(),
         limits=LIMITS,
-        ids=MessageIds(),
+        ids=ids or MessageIds(),
         payload_budget_bytes=payload_budget_bytes,
         hold_locks_after_connection_loss=hold_locks,
     )

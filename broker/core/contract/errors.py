@@ -35,6 +35,27 @@ class EntityNotFound(BrokerError):
         super().__init__(f"The messaging entity '{path}' could not be found.")
 
 
+class NamespaceNotFound(BrokerError):
+    """The namespace of a client does not exist any more."""
+
+    condition = "amqp:not-found"
+    status = 404
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no namespace '{name}': it was deleted or never created.")
+
+
+class NamespaceRestored(BrokerError):
+    """The state of the namespace was replaced by that of a snapshot. Clients attach again; SDKs do so by themselves
+    after this condition."""
+
+    condition = "amqp:link:detach-forced"
+    status = 503
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The namespace '{name}' was restored from a snapshot; try again at once.")
+
+
 class EntityAlreadyExists(BrokerError):
     condition = "com.microsoft:entity-already-exists"
     status = 409

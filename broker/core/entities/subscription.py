@@ -105,6 +105,13 @@ class Subscription(Entity):
         self._full_definition = None
         return RuleRow(self.id, number, rule_to_json(rule))
 
+    def rule_rows(self, entity_id: int) -> list[RuleRow]:
+        """Returns the rows of its rules for a copy of this subscription with another id."""
+        return [
+            RuleRow(entity_id, rule.number, rule_to_json(rule.definition))
+            for rule in self._rules.values()
+        ]
+
     def remove_rule(self, name: str) -> int:
         """Remove an existing rule. Returns its number."""
         name = name.lower()

@@ -60,6 +60,16 @@ class Payloads:
         )
 
     @property
+    def keeps_all_bodies(self) -> bool:
+        """Whether every body stays in memory, because there is no budget."""
+        return self._budget_bytes is None
+
+    @property
+    def awaits_any(self) -> bool:
+        """Whether a body is being read."""
+        return bool(self._awaited)
+
+    @property
     def packs(self) -> bool:
         """Whether there are so many messages that those that only wait are packed."""
         return self._budget_bytes is not None and self.message_count > self.messages_max

@@ -46,6 +46,8 @@ KEPT_MAX_MESSAGES = 10_000
 class RemainingForwarding:
     """Queues with more messages than one turn may forward. They continue in the next tick."""
 
+    ends_with_namespace = True
+
     __slots__ = ("_backlog", "_dispatchers")
 
     def __init__(self, backlog: Backlog) -> None:

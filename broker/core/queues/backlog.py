@@ -31,6 +31,10 @@ _SEQUENCE_NUMBER = attrgetter("sequence_number")
 class Work(Protocol):
     """Work that is done in parts."""
 
+    @property
+    def ends_with_namespace(self) -> bool:
+        """Whether it has no purpose once its namespace is closed."""
+
     def do_part(self, count: int, turn: Turn) -> bool:
         """Process so many messages. Returns False if nothing is left."""
 
@@ -145,6 +149,13 @@ class Backlog:
     def add(self, work: Work) -> None:
         """Add work that is done after the work of queues."""
         self._others.append(work)
+
+    def take_deletions(self) -> list[Work]:
+        """Returns and removes the work that has to be done even if the namespace is closed: deleting the
+        messages of deleted entities."""
+        taken = [work for work in self._others if not work.ends_with_namespace]
+        self._others = deque(work for work in self._others if work.ends_with_namespace)
+        return taken
 
     def discard(self, queue: Queue) -> None:
         """Discard the work of a deleted queue."""

@@ -56,6 +56,10 @@ class DuplicateWindow:
         self._seen[message_id] = until_ms
         self._schedule_sweep(until_ms)
 
+    def seen(self) -> list[tuple[str, int]]:
+        """Returns the seen ids and until when each counts, oldest first."""
+        return list(self._seen.items())
+
     def sweep(self, now_ms: int, turn: Turn) -> None:
         """Remove the ids that have left the window."""
         seen = self._seen

@@ -119,6 +119,13 @@ class MessageIndex:
             else:
                 yield from block.values()
 
+    def read_blocks(self) -> Iterator[list[Message]]:
+        """Returns the messages of each block, in order. Packed blocks stay packed: their messages are made for
+        the caller. The queue must not change meanwhile."""
+        for key in self._keys:
+            packed = self.packed.get(key)
+            yield list(self.blocks[key].values()) if packed is None else packed.unpack()
+
     # --- packed messages ------------------------------------------------------------------------
 
     def _unpacked(self, key: int) -> dict[int, Message] | None:

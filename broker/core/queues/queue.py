@@ -58,6 +58,8 @@ _SEQUENCE_NUMBER = attrgetter("sequence_number")
 class Queue:
     """Messages, locks and counts of one queue."""
 
+    ends_with_namespace = False
+
     __slots__ = (
         "context",
         "count",
@@ -463,12 +465,16 @@ class Queue:
         """The entity is deleted. Delete all messages, in parts if there are many: no client can
         reach them."""
         backlog = self.context.backlog
-        backlog.discard(self)
+        self.end()
+        if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
+            backlog.add(self)
+
+    def end(self) -> None:
+        """Deliver nothing more. Its messages can be deleted with `do_part`."""
+        self.context.backlog.discard(self)
         self.is_closed = True
         self.delivery.close()
         self.delivery = self.dispatcher
-        if self.count and (not backlog.may_act(self.count) or self.do_part(self.count, turn)):
-            backlog.add(self)
 
     def do_part(self, count: int, turn: Turn) -> bool:
         """Delete the first messages of a closed queue, including locked ones. Returns False if none

@@ -387,6 +387,12 @@ class Sessions:
         session.state_updated_ms = now_ms
         self._forget_if_empty(session)
 
+    def states(self) -> Iterator[tuple[str, bytes, int]]:
+        """Returns the states that are set: session id, state, and when it was set."""
+        for session in self._by_id.values():
+            if session.state is not None:
+                yield session.id, session.state, session.state_updated_ms
+
     def list_ids(
         self, updated_since_ms: int | None, after_session_id: str | None, skip: int, top: int
     ) -> list[str]:
