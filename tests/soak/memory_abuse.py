@@ -412,7 +412,7 @@ def run_abuse(name: str) -> Seen:
                 arguments=["--authorization", "strict"] if is_strict else [],
             )
         )
-        neighbour = stack.enter_context(Neighbour(broker.amqp_port))
+        neighbour = stack.enter_context(Neighbour(broker))
         control = stack.enter_context(control_neighbour(Path(folder)))
         before = resident_megabytes(broker.process_id)
         watch = stack.enter_context(MemoryWatch(broker.process_id))

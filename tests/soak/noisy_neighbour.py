@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import statistics
 import tempfile
 import threading
 import time
@@ -21,7 +20,7 @@ from cproton_ffi import lib
 
 from tests.bench.observe import resident_megabytes
 from tests.soak.abuses import ABUSES, SMALL_MESSAGE
-from tests.soak.neighbour import control_neighbour
+from tests.soak.neighbour import Waits, control_neighbour, processor_s
 from tests.support.proton.connection import ProtonConnection
 from tests.support.server import HOST, BrokerProcess
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from tests.soak.neighbour import Neighbour, Waits
+    from tests.soak.neighbour import Neighbour
 
 VICTIM = "victim"
 MEMORY_LIMIT_MEGABYTES = 300.0
@@ -44,9 +43,7 @@ class Felt(NamedTuple):
     name: str
     seconds: float
     rounds: int
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
+    waits: Waits
     megabytes_before: float
     megabytes: float
     """The most there was during it."""
@@ -66,7 +63,7 @@ class Felt(NamedTuple):
         """The bounds that did not hold."""
         missed = []
         p99_max_ms = ABUSES[self.name].p99_max_ms
-        if self.p99_ms > p99_max_ms:
+        if self.waits.p99_ms > p99_max_ms:
             missed.append(f"p99 over {p99_max_ms:g} ms")
         if self.megabytes > MEMORY_LIMIT_MEGABYTES:
             missed.append(f"more than {MEMORY_LIMIT_MEGABYTES:g} MB")
@@ -75,9 +72,9 @@ class Felt(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.name:<16} {self.seconds:6.1f} s {self.rounds:>6} rounds  "
-            f"p50 {self.p50_ms:7.1f}  p99 {self.p99_ms:8.1f}  max {self.max_ms:8.1f} ms  "
+            f"{self.waits}  "
             f"{self.megabytes_before:6.0f} -> {self.megabytes:6.0f} MB  "
-            f"control {self.control}, p99 ratio {self.p99_ms / self.control.p99_ms:.1f}  "
+            f"control {self.control}, ratio {self.waits.p99_ms / self.control.p99_ms:.1f}  "
             f"load {self.load:.1f}{'  MISSED: ' if self.missed else ''}{', '.join(self.missed)}"
         )
 
@@ -85,9 +82,9 @@ class Felt(NamedTuple):
 # --- the victim --------------------------------------------------------------------------------
 
 
-def _live(port: int, pipe: Connection) -> None:
-    """Sends and receives one message at a time until it is stopped. Returns the time of each
-    round."""
+def _live(port: int, broker_process_id: int, pipe: Connection) -> None:
+    """Sends and receives one message at a time until it is stopped. Returns the beginning of each round, its
+    time, and the broker's processor time during it."""
     client = ProtonConnection(HOST, port, "victim")
     sender = client.attach_sender(VICTIM, name="to")
     client.wait_until_attached(sender, 30)
@@ -95,12 +92,12 @@ def _live(port: int, pipe: Connection) -> None:
     client.wait_until_attached(receiver, 30)
     lib.pn_link_flow(receiver, 1)
     client.flush()
-    rounds: list[tuple[float, float]] = []
+    rounds: list[tuple[float, float, float]] = []
     number = 0
     pipe.send("ready")
     while not pipe.poll():
         number += 1
-        began_s = time.monotonic()
+        busy_s, began_s = processor_s(broker_process_id), time.monotonic()
         client.send(sender, SMALL_MESSAGE, b"%d" % number)
         client.flush()
         accepted = received = False
@@ -123,7 +120,8 @@ def _live(port: int, pipe: Connection) -> None:
                     client.check(event)
                 lib.pn_collector_pop(client.collector)
             client.flush()
-        rounds.append((began_s, time.monotonic() - began_s))
+        took_s = time.monotonic() - began_s
+        rounds.append((began_s, took_s, processor_s(broker_process_id) - busy_s))
         time.sleep(0.001)
     pipe.send(rounds)
 
@@ -153,7 +151,9 @@ def feel(name: str, storage: str | None = None) -> Felt:
 def _feel(name: str, broker: BrokerProcess, control: Neighbour, act: Callable[[], None]) -> Felt:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    victim = context.Process(target=_live, args=(broker.amqp_port, theirs), daemon=True)
+    victim = context.Process(
+        target=_live, args=(broker.amqp_port, broker.process_id, theirs), daemon=True
+    )
     victim.start()
     assert ours.recv() == "ready"
     time.sleep(CALM_S)
@@ -178,17 +178,22 @@ def _feel(name: str, broker: BrokerProcess, control: Neighbour, act: Callable[[]
         over.set()
         watching.join()
         ours.send("stop")
-    rounds: list[tuple[float, float]] = ours.recv()
+    rounds: list[tuple[float, float, float]] = ours.recv()
     victim.join()
-    during = [took_s for at_s, took_s in rounds if at_s + took_s >= began_s and at_s <= ended_s]
-    felt = sorted(waited_s * 1e3 for took_s in during for waited_s in _waits(took_s))
+    during = [
+        (took_s, busy_s)
+        for at_s, took_s, busy_s in rounds
+        if at_s + took_s >= began_s and at_s <= ended_s
+    ]
+    waits = Waits.of(
+        [wait_s for took_s, _ in during for wait_s in _waits(took_s)],
+        [wait_s for _, busy_s in during for wait_s in _waits(busy_s)],
+    )
     return Felt(
         name,
         ended_s - began_s,
         len(during),
-        statistics.median(felt),
-        felt[min(len(felt) - 1, int(len(felt) * 0.99))],
-        felt[-1],
+        waits,
         before,
         max(sizes),
         control_waits,
