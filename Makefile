@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 PACKAGES := broker config peeklock protocol storage
-DEFINITION := pyproject.toml constraints.txt
+DEFINITION := pyproject.toml constraints.txt setup.py $(wildcard protocol/native/*.[ch])
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 EDITABLE := --config-settings editable_mode=compat --editable
 
@@ -51,6 +51,7 @@ image: ## build the container image peeklock:latest
 clean: ## delete .venv and all caches
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f protocol/native/*.so
 
 # Each step prints what it does, because on a fresh clone they take a minute or two and pip prints nothing.
 # A file marks each finished step, so an interrupted step is repeated.

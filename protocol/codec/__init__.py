@@ -35,10 +35,12 @@ from protocol.codec.section_reader import (
     pack_header,
     read_batch,
     read_message,
+    read_messages,
     sections_of,
 )
 from protocol.codec.section_writer import (
     delivery_tag,
+    encode_deliveries,
     encode_delivery,
     encode_message,
     lock_token,
@@ -119,6 +121,7 @@ __all__ = [
     "decode",
     "delivery_tag",
     "encode",
+    "encode_deliveries",
     "encode_delivery",
     "encode_map_entries",
     "encode_message",
@@ -133,6 +136,7 @@ __all__ = [
     "plain",
     "read_batch",
     "read_message",
+    "read_messages",
     "section_start",
     "sections_of",
     "timestamp_of",

@@ -1,5 +1,8 @@
 """Reads the sections of a message that a client sends. The body is never decoded.
 
+`protocol/native` reads the sections in the order and the short forms that nearly every sender uses. Here all other
+messages are read, and all that are malformed.
+
 The stored bytes are canonical: properties, application properties, body and footer, in this order, with short
 descriptors, and every list and map outside the body is checked. As in the service, keys of annotations and footers
 become symbols, and decimals are encoded as by Microsoft's library.
@@ -8,7 +11,6 @@ become symbols, and decimals are encoded as by Microsoft's library.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,88 +33,40 @@ from protocol.codec.described_types import (
 )
 from protocol.codec.section_maps import (
     EMPTY_MAP,
-    check_properties_map,
     read_annotations,
     service_properties,
     symbol_keys,
 )
 from protocol.codec.time_to_live import ABSOLUTE_EXPIRY_TIME, time_to_live
 from protocol.codec.value_decoder import SIZED_8, SIZED_32, WIDTHS, compound, decode, value_end
+from protocol.native import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER)
 
-_APPLICATION_PROPERTIES_MARKS = (b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1")
-
-_TIMESTAMP = b"\x83"
-"""If properties do not contain this byte, they have no expiry time."""
-
 _length32 = struct.Struct(">I").unpack_from
+
+compiled.set_message_type(Message(b""))
+
+
+def read_messages(payloads: Sequence[bytes], real_ms: Callable[[], int]) -> list[Message]:
+    """Returns messages as they go to the core. Raises `UndecodableMessage` if anything in one of them is malformed.
+
+    `real_ms` returns the real time, which is needed for a message that has an expiry and no creation time."""
+    messages = compiled.read_messages(payloads)
+    if None in messages:
+        return [
+            read_any(data, real_ms) if message is None else message
+            for message, data in zip(messages, payloads, strict=True)
+        ]
+    return messages  # type: ignore[return-value]
 
 
 def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
-    """Returns a message as it goes to the core. Raises `UndecodableMessage` if anything is malformed.
-
-    `real_ms` returns the real time, which is needed for a message that has an expiry and no creation time."""
-    # Reads the sections in the order and the short forms that nearly every sender uses. Other messages
-    # are read again by `_read_any`. Constants are written where they are compared, and the likely case
-    # is checked first, because this runs once for each message.
-    try:
-        header = position = 0
-        time_to_live_ms = annotations = None
-        mark = data[:4]
-        if mark == b"\x00\x53\x70\xc0":
-            position = 5 + data[4]
-            header, time_to_live_ms = _read_header(data[3:position])
-            mark = data[position : position + 4]
-        elif mark == b"\x00\x53\x70\x45":
-            position = 4
-            mark = data[4:8]
-        if mark == b"\x00\x53\x72\xc1":
-            annotations = read_annotations(data, position + 3)
-            position += 5 + data[position + 4]
-            mark = data[position : position + 4]
-        bare = position
-        if mark == b"\x00\x53\x73\xc0":
-            end = position + 5 + data[position + 4]
-            count = data[position + 5]
-            _check_fields(data, position + 6, count, end)
-            if count > ABSOLUTE_EXPIRY_TIME and data.find(_TIMESTAMP, position, end) > 0:
-                time_to_live_ms = time_to_live(data, position + 6, count, time_to_live_ms, real_ms)
-            position = end
-            mark = data[position : position + 4]
-        elif mark == b"\x00\x53\x73\x45":
-            position += 4
-            mark = data[position : position + 4]
-        if mark != b"\x00\x53\x75\xb0" and mark in _APPLICATION_PROPERTIES_MARKS:
-            position = check_properties_map(data, position + 3)
-            if position < 0:
-                return _read_any(data, real_ms)
-            mark = data[position : position + 4]
-        if mark == b"\x00\x53\x75\xb0":
-            end = position + 8 + _length32(data, position + 4)[0]
-        elif mark == b"\x00\x53\x75\xa0":
-            end = position + 5 + data[position + 4]
-        elif mark[:3] == b"\x00\x53\x77":
-            end = value_end(data, position + 3)
-        else:
-            end = -1
-        if end != len(data):
-            return _read_any(data, real_ms)
-    except (IndexError, struct.error) as error:
-        raise UndecodableMessage("the message ends inside a section") from error
-    # Assigning the fields that are set is faster than passing all of them as keywords.
-    message = Message(data[bare:])
-    message.size = end
-    if header:
-        message.header = header
-    if time_to_live_ms is not None:
-        message.time_to_live_ms = time_to_live_ms
-    if annotations is not None:
-        message.annotations, message.scheduled_enqueue_time_ms = annotations
-    return message
+    """Returns one message, see `read_messages`."""
+    return read_messages((data,), real_ms)[0]
 
 
 class MessageBatch(NamedTuple):
@@ -129,18 +83,18 @@ def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
 
     The other sections repeat those of the first message and are ignored.
     """
-    messages = []
+    payloads = []
     size_bytes = position = 0
     for code, start, end in sections_of(data):
         if code == DATA:
-            messages.append(read_message(_binary(data, start, end), real_ms))
+            payloads.append(_binary(data, start, end))
             size_bytes += end - position
         elif code in (SEQUENCE, VALUE):
             raise UndecodableMessage("a batch must consist of data sections")
         position = end
-    if not messages:
+    if not payloads:
         raise UndecodableMessage("a batch holds no message")
-    return MessageBatch(messages, size_bytes)
+    return MessageBatch(read_messages(payloads, real_ms), size_bytes)
 
 
 def body_sections(body: bytes) -> tuple[int, int]:
@@ -201,7 +155,15 @@ def sections_of(data: bytes) -> Iterator[tuple[int, int, int]]:
         yield code, start, position
 
 
-def _read_any(data: bytes, real_ms: Callable[[], int]) -> Message:
+def read_any(data: bytes, real_ms: Callable[[], int]) -> Message:
+    """Returns any message. Nearly all are read by the compiled module, with the same result."""
+    try:
+        return _read_sections(data, real_ms)
+    except (IndexError, struct.error) as error:
+        raise UndecodableMessage("the message ends inside a section") from error
+
+
+def _read_sections(data: bytes, real_ms: Callable[[], int]) -> Message:
     found: dict[int, list[bytes]] = {}
     header = scheduled_ms = 0
     time_to_live_ms = None
@@ -211,7 +173,7 @@ def _read_any(data: bytes, real_ms: Callable[[], int]) -> Message:
         if code in found and code not in (DATA, SEQUENCE):
             raise UndecodableMessage("a message section comes twice")
         if code == HEADER:
-            header, time_to_live_ms = _read_header.__wrapped__(data[start:end])
+            header, time_to_live_ms = _read_header(data[start:end])
         elif code == MESSAGE_ANNOTATIONS:
             annotations, scheduled_ms = read_annotations(data, start)
         elif code == DELIVERY_ANNOTATIONS:
@@ -287,12 +249,8 @@ _REWRITES: dict[int, Callable[[bytes, int], bytes]] = {
 # --- one section each --------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
 def _read_header(section: bytes) -> tuple[int, int | None]:
-    """Returns the packed flags and priority (see `pack_header`), and the time to live.
-
-    Cached, because most headers of a sender are the same.
-    """
+    """Returns the packed flags and priority (see `pack_header`), and the time to live."""
     fields, end = decode(section)
     if end != len(section) or not (isinstance(fields, list) or fields is None):
         raise UndecodableMessage("a header must be a list")

@@ -1,5 +1,7 @@
 """Encodes delivered messages: the broker's sections before the bytes that the sender wrote.
 
+`protocol/native` writes the sections of messages without changes and annotations. Here all others are written.
+
 Every message has a header and a properties section. Annotations have the types to which the SDKs cast without a check.
 The bytes of the sender are not changed: the time to live is in the header, not in the sender's creation and expiry
 times.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.contract.message import MessageState
@@ -29,13 +32,15 @@ from protocol.codec.section_reader import body_sections
 from protocol.codec.time_to_live import BEYOND_HEADER_MS
 from protocol.codec.value_decoder import compound
 from protocol.codec.value_encoder import compound_of, encode_string, encode_symbol
+from protocol.native import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from broker.core.contract.message import Message
 
 _NO_PROPERTIES = PROPERTIES_START + b"\x45"
+_BODY = attrgetter("body")
 _pack_long = struct.Struct(">q").pack
 
 ANNOTATIONS = {
@@ -63,7 +68,7 @@ lock_token = delivery_tag
 """Returns the lock token of a delivery tag: the same permutation is its own inverse."""
 
 
-# --- the plain message: one pack ---------------------------------------------------------------
+# --- the broker's annotations ------------------------------------------------------------------
 
 
 def _symbol_key(name: bytes, code: int) -> bytes:
@@ -89,37 +94,10 @@ _LOCKED_UNTIL = _symbol_key(b"x-opt-locked-until", 0x83)
 _SCHEDULED_ENQUEUE_TIME = _symbol_key(b"x-opt-scheduled-enqueue-time", 0x83)
 _DEADLETTER_SOURCE = encode_symbol("x-opt-deadletter-source")
 
-_OWN_LAYOUT = f"{len(_ENQUEUED_TIME)}sq{len(_SEQUENCE_NUMBER)}sq"
-_LOCK_LAYOUT = f"{len(_LOCKED_UNTIL)}sq"
-_pack_own = struct.Struct(">" + _OWN_LAYOUT).pack
-_OWN_SIZE = struct.calcsize(">" + _OWN_LAYOUT)
-_LOCK_SIZE = struct.calcsize(">" + _LOCK_LAYOUT)
+_pack_own = struct.Struct(f">{len(_ENQUEUED_TIME)}sq{len(_SEQUENCE_NUMBER)}sq").pack
 
 # One bit for each annotation that only some messages have.
 _WITH_NUMBER, _WITH_SCHEDULE, _WITH_STATE, _WITH_LOCK, _WAS_SCHEDULED = 1, 2, 4, 8, 16
-_OPTIONAL = (
-    (_WITH_NUMBER, len(_ENQUEUE_SEQUENCE_NUMBER) + 8),
-    (_WITH_SCHEDULE, len(_SCHEDULED_ENQUEUE_TIME) + 8),
-    (_WITH_STATE, len(_MESSAGE_STATE) + 1),
-    (_WITH_LOCK, _LOCK_SIZE),
-    (_WAS_SCHEDULED, len(_MESSAGE_STATE) + 1),
-)
-
-
-def _annotations_start(present: int) -> bytes:
-    """Returns a map of message annotations up to its first value."""
-    sizes = [size for bit, size in _OPTIONAL if present & bit]
-    size = 1 + _OWN_SIZE + sum(sizes)
-    return (
-        section_start(MESSAGE_ANNOTATIONS)
-        + b"\xc1"
-        + bytes((size, 4 + 2 * len(sizes)))
-        + _ENQUEUED_TIME
-    )
-
-
-_ANNOTATIONS_STARTS = [_annotations_start(present) for present in range(32)]
-_UNLOCKED_STARTS = [_NO_DELIVERY_ANNOTATIONS + start for start in _ANNOTATIONS_STARTS]
 
 
 @lru_cache(maxsize=512)
@@ -136,23 +114,34 @@ def _header_start(header: int, time_to_live_ms: int | None = None) -> bytes:
     return section_start(HEADER) + b"\xc0" + bytes((1 + len(fields) + 4, 5)) + fields
 
 
-_HEADER_STARTS = [_header_start(header) for header in range(2 * 257)]
-"""By `Message.header`, for messages that have no other fields than durable and priority: nearly all."""
+def encode_deliveries(
+    messages: Sequence[Message],
+    tokens: Sequence[bytes | None],
+    locked_until_ms: int,
+    *,
+    from_topic: bool = False,
+    with_state: bool = False,
+) -> tuple[list[bytes], list[bytes]]:
+    """Returns encoded messages, each in two parts.
 
-
-def _plain_struct(header_start: bytes, *, locked: bool) -> struct.Struct:
-    start = f">{len(header_start)}sI"
-    own = _OWN_LAYOUT.split("s", 1)[1]
-    if not locked:
-        return struct.Struct(f"{start}{len(_UNLOCKED_STARTS[0])}s{own}")
-    annotations = f"{len(_ANNOTATIONS_STARTS[0])}s{own}"
-    return struct.Struct(f"{start}{len(_DELIVERY_ANNOTATIONS)}s16s{annotations}{_LOCK_LAYOUT}")
-
-
-_STARTS = [_header_start(header, live) for header in (0, 2) for live in (None, 0)]
-_PACK_UNLOCKED = {len(start): _plain_struct(start, locked=False).pack for start in _STARTS}
-_PACK_LOCKED = {len(start): _plain_struct(start, locked=True).pack for start in _STARTS}
-"""By the length of the header: a priority adds one byte, a time to live four."""
+    The second part is the stored body itself if nothing changes in it. `from_topic`: the messages are in a
+    subscription and have the sequence number of its topic as an annotation, as a forwarded message has that of its
+    first entity. `with_state`: the message state is an annotation, as in every answer of `$management`. On a link the
+    service omits the state, except for a message that was scheduled, which keeps the state scheduled.
+    """
+    heads = compiled.write_heads(messages, tokens, locked_until_ms, from_topic, with_state)
+    bodies = list(map(_BODY, messages))
+    if None in heads:
+        for index, head in enumerate(heads):
+            if head is None:
+                heads[index], bodies[index] = encode_any(
+                    messages[index],
+                    tokens[index],
+                    locked_until_ms,
+                    from_topic=from_topic,
+                    with_state=with_state,
+                )
+    return heads, bodies  # type: ignore[return-value]
 
 
 def encode_delivery(
@@ -163,66 +152,11 @@ def encode_delivery(
     from_topic: bool = False,
     with_state: bool = False,
 ) -> tuple[bytes, bytes]:
-    """Returns an encoded message in two parts.
-
-    The second part is the stored body itself if nothing changes in it. `from_topic`: the message is in a
-    subscription and has the sequence number of its topic as an annotation, as a forwarded message has that of its first
-    entity. `with_state`: the message state is an annotation, as in every answer of `$management`. On a link the service
-    omits the state, except for a message that was scheduled, which keeps the state scheduled.
-    """
-    body = message.body
-    assert body is not None, "a message is delivered once its body is in memory"
-    if message.changes is not None or message.annotations:
-        return _encode_changed(
-            message, body, lock_token, locked_until_ms, from_topic=from_topic, with_state=with_state
-        )
-    time_to_live_ms = message.time_to_live_ms
-    header_start = (
-        _HEADER_STARTS[message.header]
-        if time_to_live_ms is None and message.header < 514
-        else _header_start(message.header, time_to_live_ms)
+    """Returns one encoded message in two parts, see `encode_deliveries`."""
+    (head,), (body,) = encode_deliveries(
+        (message,), (lock_token,), locked_until_ms, from_topic=from_topic, with_state=with_state
     )
-    number = message.sequence_number
-    present = 0
-    if (
-        from_topic
-        or with_state
-        or message.enqueue_sequence_number != number
-        or message.scheduled_enqueue_time_ms
-    ):
-        present = _present(message, from_topic=from_topic, with_state=with_state)
-    if lock_token is None:
-        if locked_until_ms:
-            present |= _WITH_LOCK
-        head = _PACK_UNLOCKED[len(header_start)](
-            header_start,
-            message.delivery_count,
-            _UNLOCKED_STARTS[present],
-            message.enqueued_time_ms,
-            _SEQUENCE_NUMBER,
-            number,
-        )
-    else:
-        head = _PACK_LOCKED[len(header_start)](
-            header_start,
-            message.delivery_count,
-            _DELIVERY_ANNOTATIONS,
-            lock_token,
-            _ANNOTATIONS_STARTS[present | _WITH_LOCK],
-            message.enqueued_time_ms,
-            _SEQUENCE_NUMBER,
-            number,
-            _LOCKED_UNTIL,
-            locked_until_ms,
-        )
-    if present:
-        head += b"".join(_optional_entries(message, present, locked_until_ms))
-    if time_to_live_ms is not None and time_to_live_ms > BEYOND_HEADER_MS:
-        properties, end = long_lived_properties(message, time_to_live_ms, body)
-        return head + properties, body[end:]
-    if body.startswith(PROPERTIES_START):
-        return head, body
-    return head + _NO_PROPERTIES, body
+    return head, body
 
 
 def _present(message: Message, *, from_topic: bool, with_state: bool) -> int:
@@ -270,18 +204,21 @@ def encode_message(
     return head + body
 
 
-# --- the changed message -----------------------------------------------------------------------
+# --- any message -------------------------------------------------------------------------------
 
 
-def _encode_changed(
+def encode_any(
     message: Message,
-    body: bytes,
     lock_token: bytes | None,
     locked_until_ms: int,
     *,
     from_topic: bool,
     with_state: bool,
 ) -> tuple[bytes, bytes]:
+    """Returns any message in two parts. Messages without changes and annotations, which are nearly all, are written by
+    the compiled module, with the same result."""
+    body = message.body
+    assert body is not None, "a message is delivered once its body is in memory"
     changes = message.changes
     time_to_live_ms = message.time_to_live_ms
     present = _present(message, from_topic=from_topic, with_state=with_state)

@@ -33,7 +33,7 @@ def source(tmp_path_factory):
         *names, target = text.split()
         for name in names:
             if (ROOT / name).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__")
+                ignored = shutil.ignore_patterns("__pycache__", "*.so")
                 shutil.copytree(ROOT / name, folder / target, ignore=ignored)
             else:
                 shutil.copy(ROOT / name, folder / target)

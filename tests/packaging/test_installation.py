@@ -13,6 +13,7 @@ import sysconfig
 import tarfile
 import zipfile
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -31,6 +32,8 @@ CONNECTION_STRING = (
 )
 OF_OTHERS = ["aiohttp", "argparse", "asyncio", "json", "logging", "rich", "structlog", "uvloop"]
 """Modules of dependencies, of the standard library, and one that structlog imports if it is there."""
+NOT_INSTALLED = {".c", ".h", ".so"}
+"""The source of the compiled module, and modules that were compiled in the source tree."""
 HOSTILE = "raise SystemExit('imported ' + __file__)\n"
 SITECUSTOMIZE = """\
 import importlib.machinery, pathlib, sys, types
@@ -73,13 +76,14 @@ def test_the_wheel_has_one_name_at_the_top(wheel):
 
 
 def test_the_wheel_holds_every_module_and_its_data(wheel):
-    """Files with SQL are there, too, and no module is there twice."""
+    """Files with SQL and the compiled module are there, too, and no module is there twice."""
     expected = {
         f"peeklock/_packages/{path.relative_to(ROOT)}"
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in NOT_INSTALLED
     }
+    expected.add(f"peeklock/_packages/protocol/native/compiled{EXTENSION_SUFFIXES[0]}")
     expected |= {f"peeklock/{path.name}" for path in (ROOT / "peeklock").glob("*.py")}
     assert expected == {name for name in contents(wheel) if ".dist-info/" not in name}
 

@@ -35,7 +35,7 @@ from protocol.codec import (
     Long,
     delivery_tag,
     encode,
-    encode_delivery,
+    encode_deliveries,
 )
 
 if TYPE_CHECKING:
@@ -172,15 +172,14 @@ class ReceivingLink:
     def _deliver(self, effect: Deliver) -> None:
         if self._link.closed:
             return  # the bodies of its messages may have been paged out
-        heads = []
-        bodies = []
+        heads, bodies = encode_deliveries(
+            messages_as_delivered(effect),
+            effect.tokens,
+            effect.locked_until_ms,
+            from_topic=self._from_topic,
+        )
         tags = []
-        from_topic = self._from_topic
-        locked_until_ms = effect.locked_until_ms
-        for message, token in zip(messages_as_delivered(effect), effect.tokens, strict=True):
-            head, body = encode_delivery(message, token, locked_until_ms, from_topic=from_topic)
-            heads.append(head)
-            bodies.append(body)
+        for token in effect.tokens:
             if token is None:
                 self._untagged += 1
                 tags.append(self._untagged.to_bytes(16, "big"))

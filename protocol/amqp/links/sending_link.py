@@ -28,6 +28,7 @@ from protocol.codec import (
     encode,
     read_batch,
     read_message,
+    read_messages,
 )
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ class SendingLink:
             return
         handles: list[Any] = deliveries
         try:
-            real_ms = self._real_ms
-            messages = [read_message(payload, real_ms) for payload in payloads]
+            messages = read_messages(payloads, self._real_ms)
         except UndecodableMessage:
             messages, handles = self._readable(deliveries, payloads, kind)
         if kind.settled:
