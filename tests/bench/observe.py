@@ -1,4 +1,4 @@
-"""What the machine says about a process: processor time, memory; and what machine it is.
+"""What the machine says about a process: processor time, memory, ports; and what machine it is.
 
 Reads /proc and nothing else, so it runs where Linux runs. Figures are of the whole process, all
 threads included.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 MEGABYTE = 1 << 20
+LISTEN = "0A"
+"""The state of a socket in /proc/net/tcp."""
 
 
 def cpu_s(process_id: int) -> float:
@@ -30,6 +33,21 @@ def resident_megabytes(process_id: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / MEGABYTE
     return 0.0
+
+
+def listening_process(port: int) -> int | None:
+    """The process on this machine that listens on a TCP port, if it can be seen."""
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == LISTEN:
+                sockets.add(f"socket:[{fields[9]}]")
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            if any(str(entry.readlink()) in sockets for entry in folder.iterdir()):
+                return int(folder.parent.name)
+    return None
 
 
 def machine() -> dict[str, Any]:

@@ -28,6 +28,8 @@ class Row:
     figures: dict[str, Any]
     is_clean: bool = True
     problem: str = ""
+    system: str = ""
+    """The broker that was measured: one of `systems.py`."""
 
 
 def observed(broker: BrokerProcess, case: str, *parts: Part) -> Row:

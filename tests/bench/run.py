@@ -1,7 +1,7 @@
-"""`make bench`: measure the broker and say on what machine, as a table and as JSON.
+"""`make bench`: measure the broker, print a line for each measurement and a table at the end.
 
-`python -m tests.bench.run [--quick] [--cases TEXT] [--storage NAME] [--large] [--out FILE]`. It ends
-with 1 if any message was lost, doubled, damaged or moved, or a large queue was slow.
+`python -m tests.bench.run [--quick] [--cases TEXT] [--storage NAME] [--peers] [--markdown]`. The exit code is 1 if
+a message was lost, doubled, damaged or moved, or a figure misses its bound (`bounds.py`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import observe
-from tests.bench.cases import CASES
-from tests.bench.cases.setting import Case, Setting
+from tests.bench import bounds, observe, peers, summary
+from tests.bench.cases import CASES, DEFAULT, LARGE, MORE, TEN_MILLION, Case
+from tests.bench.cases.ready import IDLE, READY_EMPTY
+from tests.bench.cases.setting import Setting
 from tests.bench.rows import Row
+from tests.bench.systems import ARTEMIS, RABBITMQ, STORAGES
 from tests.support.server import BrokerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 QUICK_DIVISOR = 4
-CASE_WIDTH = 52
-STORAGES = ("memory", "sqlite")
+CASE_WIDTH = 62
 
 
 def _number(figures: dict[str, float], name: str, digits: int) -> str:
@@ -41,9 +43,13 @@ def _client(figures: dict[str, float]) -> str:
 
 def _latency(figures: dict[str, float], prefix: str) -> str:
     names = [f"{prefix}_p{share}_us" for share in (50, 95, 99)]
-    if names[0] not in figures:
+    return " / ".join(f"{figures[name] / 1e3:.2f}" for name in names if name in figures)
+
+
+def _victim(figures: dict[str, float]) -> str:
+    if "victim_p50_ms" not in figures:
         return ""
-    return " / ".join(f"{figures[name] / 1e3:.2f}" for name in names)
+    return " / ".join(f"{figures[f'victim_{name}_ms']:.1f}" for name in ("p50", "p99", "max"))
 
 
 COLUMNS = (
@@ -61,6 +67,7 @@ COLUMNS = (
     ("last ms", 9, lambda figures: _number(figures, "last_ms", 2)),
     ("speed x", 9, lambda figures: _number(figures, "speed_ratio", 2)),
     ("CPU x", 7, lambda figures: _number(figures, "cpu_ratio", 2)),
+    ("victim p50/99/max ms", 24, _victim),
 )
 """Heading, width, and how the figures of a row become text."""
 
@@ -70,18 +77,51 @@ def heading() -> str:
 
 
 def line(row: Row) -> str:
-    text = f"{row.case:{CASE_WIDTH}}"
+    text = f"{row.system + ': ' + row.case:{CASE_WIDTH}}"
     text += "".join(f"{show(row.figures):>{width}}" for _, width, show in COLUMNS)
     return text.rstrip() if row.is_clean else f"{text.rstrip()}\n  FAILED: {row.problem}"
 
 
-def rows_of(case: Case, setting: Setting) -> Iterator[Row]:
-    """The case's rows; a broker that does not even start is one of them."""
-    name = f"{setting.storage}: {case.name}"
+def rows_of(name: str, rows: Iterator[Row], system: str) -> Iterator[Row]:
+    """The rows of a case; a broker that does not even start is one of them."""
     try:
-        yield from case.run(setting, name)
+        for row in rows:
+            row.system = row.system or system
+            yield row
     except BrokerFailed as failure:
-        yield Row(name, {}, is_clean=False, problem=str(failure))
+        yield Row(name, {}, is_clean=False, problem=str(failure), system=system)
+
+
+def measure_peeklock(
+    cases: Sequence[Case], storages: Sequence[str], setting: Setting
+) -> Iterator[Row]:
+    """Each case with an empty store of its own."""
+    for case in cases:
+        for storage in storages:
+            if storage not in case.storages:
+                continue
+            prefix = "peeklock-bench-"
+            with tempfile.TemporaryDirectory(dir=setting.folder, prefix=prefix) as name:
+                one = Setting(storage, Path(name), setting.divisor)
+                yield from rows_of(case.name, case.run(one), storage)
+
+
+def measure_peer(
+    cases: Sequence[Case], system: str, address: str | None, setting: Setting
+) -> Iterator[Row]:
+    """The cases that need only a queue. A peer that is not there has no rows."""
+    try:
+        with peers.running(system, address) as peer:
+            if peer.ready_after_s is not None:
+                yield Row(READY_EMPTY, {"start_s": peer.ready_after_s}, system=system)
+            if peer.target.process_id is not None:
+                resident_mb = observe.resident_megabytes(peer.target.process_id)
+                yield Row(IDLE, {"resident_mb": resident_mb}, system=system)
+            for case in cases:
+                if case.on_target is not None:
+                    yield from rows_of(case.name, case.on_target(setting, peer.target), system)
+    except peers.PeerMissing as missing:
+        print(f"{system} is left out: {missing}", flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -89,7 +129,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a quarter of the messages")
     parser.add_argument("--cases", default="", help="only cases whose name has this in it")
     parser.add_argument("--storage", choices=STORAGES, help="only this storage")
-    parser.add_argument("--large", action="store_true", help="also a million messages waiting")
+    parser.add_argument("--peers", action="store_true", help="also RabbitMQ and Artemis")
+    parser.add_argument("--rabbitmq", metavar="HOST:PORT", help="a RabbitMQ that runs already")
+    parser.add_argument("--artemis", metavar="HOST:PORT", help="an Artemis that runs already")
+    parser.add_argument("--markdown", action="store_true", help="the table at the end in Markdown")
+    parser.add_argument("--ten-million", action="store_true", help="also 10,000,000 waiting")
+    parser.add_argument("--more", action="store_true", help="also topics, rules, 10 connections")
+    parser.add_argument("--large", action="store_true", help="also work beside a million messages")
     parser.add_argument("--folder", type=Path, help="where database files go")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     options = parser.parse_args(arguments)
@@ -100,19 +146,24 @@ def main(arguments: Sequence[str]) -> int:
         f"SQLite {machine['sqlite']}, load {machine['load_average']:.2f}\n"
     )
     print(heading())
+    wanted = {MORE: options.more, LARGE: options.large, TEN_MILLION: options.ten_million}
+    cases = [
+        case
+        for case in CASES
+        if options.cases in case.name and (case.group == DEFAULT or wanted[case.group])
+    ]
+    storages = STORAGES if options.storage is None else (options.storage,)
     rows: list[Row] = []
-    divisor = QUICK_DIVISOR if options.quick else 1
-    for storage in STORAGES if options.storage is None else (options.storage,):
-        for case in CASES:
-            if storage not in case.storages or options.cases not in case.name:
-                continue
-            if case.is_large and not options.large:
-                continue
-            with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-bench-") as name:
-                setting = Setting(storage, Path(name), divisor)
-                for row in rows_of(case, setting):
-                    rows.append(row)
-                    print(line(row), flush=True)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-bench-") as name:
+        setting = Setting("", Path(name), QUICK_DIVISOR if options.quick else 1)
+        measured = measure_peeklock(cases, storages, setting)
+        for system, address in ((RABBITMQ, options.rabbitmq), (ARTEMIS, options.artemis)):
+            if options.peers or address:
+                measured = chain(measured, measure_peer(cases, system, address, setting))
+        for row in measured:
+            rows.append(row)
+            print(line(row), flush=True)
+    bounds.check(rows)
     out = options.out or Path(tempfile.gettempdir()) / "peeklock-bench.json"
     result = {
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -121,8 +172,11 @@ def main(arguments: Sequence[str]) -> int:
         "rows": [asdict(row) for row in rows],
     }
     out.write_text(json.dumps(result, indent=2))
+    print(f"\n{summary.table(rows, markdown=options.markdown)}\n")
     failed = [row for row in rows if not row.is_clean]
-    print(f"\n{len(rows)} rows, {len(failed)} failed; written to {out}")
+    for row in failed:
+        print(f"{summary.FAILED} {row.system}: {row.case}: {row.problem}")
+    print(f"{len(rows)} rows, {len(failed)} failed; written to {out}")
     return 1 if failed else 0
 
 

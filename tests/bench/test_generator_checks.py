@@ -134,7 +134,7 @@ def row(messages_per_s: float, broker_cpu_us: float) -> Row:
 def test_a_large_queue_is_judged_by_the_middle_round():
     """One disturbed round decides nothing, in either direction."""
     pairs = [(row(90, 11), row(100, 10)), (row(10, 90), row(100, 10)), (row(200, 5), row(100, 10))]
-    result = Comparison(pairs).row("", min_speed=0.85, max_cpu=1.5)
+    result = Comparison(pairs).row("", min_speed=0.85)
     assert (0.9, 1.1) == (result.figures["speed_ratio"], result.figures["cpu_ratio"])
     assert result.is_clean
 
@@ -143,13 +143,6 @@ def test_a_large_queue_slower_than_the_tolerance_fails():
     """A sixth slower is too slow."""
     comparison = Comparison([(row(84, 10), row(100, 10))])
     assert not comparison.row("", min_speed=0.85).is_clean
-
-
-def test_traffic_dearer_than_allowed_fails():
-    """As fast, for more than half again as much work."""
-    comparison = Comparison([(row(100, 16), row(100, 10))])
-    assert not comparison.row("", max_cpu=1.5).is_clean
-    assert comparison.row("").is_clean
 
 
 def result_of(role: str, begin_ns: int, end_ns: int, count: int) -> dict[str, Any]:

@@ -29,7 +29,6 @@ ANSWER_TIMEOUT_S = 120.0
 ATOMIC_MAX_MS = 1_000.0
 """The largest batch goes into memory and into the store in one piece: others wait for it."""
 SMALL_MESSAGE = b"\x00\x53\x75\xa0\x04body"
-_BATCHED = b"\x00\x53\x75\xa0" + bytes([len(SMALL_MESSAGE)]) + SMALL_MESSAGE
 
 
 class Abuse(NamedTuple):
@@ -43,27 +42,30 @@ class Abuse(NamedTuple):
     """How long others may wait for it."""
 
 
-def _connect(broker: BrokerProcess) -> FrameClient:
+def connect(broker: BrokerProcess) -> FrameClient:
     return FrameClient.opened(broker.amqp_port, incoming_window=1 << 30, timeout_s=ANSWER_TIMEOUT_S)
 
 
-def _send_batch(client: FrameClient, delivery_id: int, count: int) -> None:
+def _send_batch(
+    client: FrameClient, delivery_id: int, count: int, message: bytes = SMALL_MESSAGE
+) -> None:
     """Send so many small messages as one batch, and wait until it is accepted."""
+    batched = b"\x00\x53\x75\xa0" + bytes([len(message)]) + message
     client.write(
         *amqp_frames.transfers(
-            delivery_id, _BATCHED * count, message_format=amqp_frames.BATCH_FORMAT
+            delivery_id, batched * count, message_format=amqp_frames.BATCH_FORMAT
         )
     )
     client.wait_until_settled(delivery_id, time.monotonic() + ANSWER_TIMEOUT_S)
 
 
-def fill(broker: BrokerProcess, path: str, count: int) -> None:
+def fill(broker: BrokerProcess, path: str, count: int, message: bytes = SMALL_MESSAGE) -> None:
     """So many small messages in a queue."""
-    client = _connect(broker)
+    client = connect(broker)
     client.write(amqp_frames.attach_sender(address=path))
     client.count("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
     for number in range(0, count, FILL_BATCH):
-        _send_batch(client, number // FILL_BATCH, min(FILL_BATCH, count - number))
+        _send_batch(client, number // FILL_BATCH, min(FILL_BATCH, count - number), message)
     client.close()
 
 
@@ -82,7 +84,7 @@ def _http(broker: BrokerProcess, method: str, path: str, body: bytes = b"", **he
 # --- the abuses --------------------------------------------------------------------------------
 
 
-def _queue(**properties: Any) -> Callable[[], list[dict[str, Any]]]:
+def queue(**properties: Any) -> Callable[[], list[dict[str, Any]]]:
     return lambda: [{"Name": "abused", "Properties": properties}]
 
 
@@ -90,11 +92,11 @@ def _two_queues() -> list[dict[str, Any]]:
     return [{"Name": "abused"}, {"Name": "spare"}]
 
 
-def _nothing() -> list[dict[str, Any]]:
+def no_entities() -> list[dict[str, Any]]:
     return []
 
 
-def _prepare_nothing(broker: BrokerProcess) -> None:
+def prepare_nothing(broker: BrokerProcess) -> None:
     del broker
 
 
@@ -105,7 +107,7 @@ def _wide_topic() -> list[dict[str, Any]]:
 def _fan_out(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
     deadline_s = time.monotonic() + 15
-    client = _connect(broker)
+    client = connect(broker)
     client.write(amqp_frames.attach_sender(address="wide"))
     client.count("flow", 1, deadline_s)
     client.write(b"".join(amqp_frames.transfer(number, SMALL_MESSAGE) for number in range(3_000)))
@@ -113,11 +115,13 @@ def _fan_out(broker: BrokerProcess, prepared: Any) -> None:
     client.close()
 
 
-def _filled(count: int) -> Callable[[BrokerProcess], None]:
-    return lambda broker: fill(broker, "abused", count)
+def filled(count: int, message: bytes = SMALL_MESSAGE) -> Callable[[BrokerProcess], None]:
+    """So many messages in the abused queue."""
+    return lambda broker: fill(broker, "abused", count, message)
 
 
-def _expire(broker: BrokerProcess, prepared: Any) -> None:
+def expire(broker: BrokerProcess, prepared: Any) -> None:
+    """Move the clock so far that all messages of the queue expire, and wait for the last."""
     del prepared
     broker.request("POST", "/$peeklock/clock", {"advance_ms": 3_600_000}, timeout_s=60)
     deadline_s = time.monotonic() + ABUSE_MAX_S
@@ -137,7 +141,7 @@ def _active_messages(broker: BrokerProcess) -> bool:
 
 def _hold_locks(broker: BrokerProcess) -> FrameClient:
     fill(broker, "abused", 200_000)
-    client = _connect(broker)
+    client = connect(broker)
     client.write(amqp_frames.attach_receiver(address="abused", rcv_settle_mode=1))
     client.write(amqp_frames.flow(200_000, incoming_window=1 << 30))
     client.count("transfer", 200_000, time.monotonic() + ANSWER_TIMEOUT_S)
@@ -170,7 +174,7 @@ def _post_batch(count: int) -> Callable[[BrokerProcess, Any], None]:
 def _batch_to(address: str, count: int) -> Callable[[BrokerProcess, Any], None]:
     def send(broker: BrokerProcess, prepared: Any) -> None:
         del prepared
-        client = _connect(broker)
+        client = connect(broker)
         client.write(amqp_frames.attach_sender(address=address))
         client.count("flow", 1, time.monotonic() + ANSWER_TIMEOUT_S)
         _send_batch(client, 0, count)
@@ -205,7 +209,7 @@ def _say_all(client: FrameClient, data: bytes) -> None:
 
 def _attach_many(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
-    client = _connect(broker)
+    client = connect(broker)
     attaches = [
         amqp_frames.attach_sender(f"to-{number}", number, "abused") for number in range(20_000)
     ]
@@ -239,7 +243,7 @@ def _begin_everywhere(broker: BrokerProcess, prepared: Any) -> None:
 
 def _say_on_many(broker: BrokerProcess, data: bytes) -> None:
     """Sends the same on four connections at once. Each reads its answers until the end."""
-    clients = [_connect(broker) for _ in range(4)]
+    clients = [connect(broker) for _ in range(4)]
     speaking = [threading.Thread(target=_say_all, args=(client, data)) for client in clients]
     listening = [threading.Thread(target=_listen_all, args=(client,)) for client in clients]
     for thread in (*speaking, *listening):
@@ -266,32 +270,32 @@ def _rest(broker: BrokerProcess, prepared: Any) -> None:
 
 
 ABUSES: dict[str, Abuse] = {
-    "nothing": Abuse(_queue(), _nothing, _prepare_nothing, _rest),
-    "fan-out": Abuse(_nothing, _wide_topic, _prepare_nothing, _fan_out),
+    "nothing": Abuse(queue(), no_entities, prepare_nothing, _rest),
+    "fan-out": Abuse(no_entities, _wide_topic, prepare_nothing, _fan_out),
     "mass-expiry": Abuse(
-        _queue(DefaultMessageTimeToLive="PT10M", DeadLetteringOnMessageExpiration=True),
-        _nothing,
-        _filled(200_000),
-        _expire,
+        queue(DefaultMessageTimeToLive="PT10M", DeadLetteringOnMessageExpiration=True),
+        no_entities,
+        filled(200_000),
+        expire,
     ),
-    "lock-holder": Abuse(_queue(LockDuration="PT5M"), _nothing, _hold_locks, _drop_holder),
-    "deletion": Abuse(_queue(), _nothing, _filled(500_000), _delete_queue),
-    "json-batch": Abuse(_queue(), _nothing, _prepare_nothing, _post_batch(BATCH_LARGEST + 1)),
+    "lock-holder": Abuse(queue(LockDuration="PT5M"), no_entities, _hold_locks, _drop_holder),
+    "deletion": Abuse(queue(), no_entities, filled(500_000), _delete_queue),
+    "json-batch": Abuse(queue(), no_entities, prepare_nothing, _post_batch(BATCH_LARGEST + 1)),
     "json-batch-max": Abuse(
-        _queue(), _nothing, _prepare_nothing, _post_batch(BATCH_LARGEST), ATOMIC_MAX_MS
+        queue(), no_entities, prepare_nothing, _post_batch(BATCH_LARGEST), ATOMIC_MAX_MS
     ),
     "batch-max": Abuse(
-        _queue(), _nothing, _prepare_nothing, _batch_to("abused", BATCH_LARGEST), ATOMIC_MAX_MS
+        queue(), no_entities, prepare_nothing, _batch_to("abused", BATCH_LARGEST), ATOMIC_MAX_MS
     ),
     "wide-batch-max": Abuse(
-        _nothing,
+        no_entities,
         _wide_topic,
-        _prepare_nothing,
+        prepare_nothing,
         _batch_to("wide", BATCH_LARGEST // 2_000),
         ATOMIC_MAX_MS,
     ),
-    "forwarding": Abuse(_two_queues, _nothing, _filled(200_000), _forward_backlog),
-    "attaches": Abuse(_queue(), _nothing, _prepare_nothing, _attach_many),
-    "many-links": Abuse(_queue(), _nothing, _prepare_nothing, _attach_everywhere),
-    "many-sessions": Abuse(_queue(), _nothing, _prepare_nothing, _begin_everywhere),
+    "forwarding": Abuse(_two_queues, no_entities, filled(200_000), _forward_backlog),
+    "attaches": Abuse(queue(), no_entities, prepare_nothing, _attach_many),
+    "many-links": Abuse(queue(), no_entities, prepare_nothing, _attach_everywhere),
+    "many-sessions": Abuse(queue(), no_entities, prepare_nothing, _begin_everywhere),
 }

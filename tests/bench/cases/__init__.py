@@ -2,26 +2,89 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
 from tests.bench.cases.fan_out import fan_out
 from tests.bench.cases.large import backlog, duplicates, scheduled
-from tests.bench.cases.plain import footprint, latency, speed
+from tests.bench.cases.neighbours import neighbours
+from tests.bench.cases.ready import empty, waiting
 from tests.bench.cases.rules import rules
+from tests.bench.cases.sdk import through_sdk
 from tests.bench.cases.sessions import sessions
-from tests.bench.cases.setting import Case
+from tests.bench.cases.single import one_at_a_time, steady
+from tests.bench.cases.throughput import throughput
+from tests.bench.systems import MEMORY, SQLITE, STORAGES, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.bench.cases.setting import Setting
+    from tests.bench.rows import Row
+
+DEFAULT, MORE, LARGE, TEN_MILLION = "default", "more", "large", "ten-million"
+"""When a case runs: always, or if the option of this name is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A measurement, which yields rows for the storages that it names."""
+
+    name: str
+    run: Callable[[Setting], Iterator[Row]]
+    storages: tuple[str, ...] = STORAGES
+    group: str = DEFAULT
+    on_target: Callable[[Setting, Target], Iterator[Row]] | None = None
+    """The same for a broker that runs already, if other brokers can be measured with it."""
+
+
+def on_targets(
+    name: str, run: Callable[[Setting, Target], Iterator[Row]], group: str = DEFAULT
+) -> Case:
+    """A case that needs only a queue: for Peeklock a new broker, and for others the one that runs."""
+
+    def on_storages(setting: Setting) -> Iterator[Row]:
+        with setting.broker() as broker:
+            yield from run(setting, Target.of(setting.storage, broker))
+
+    return Case(name, on_storages, group=group, on_target=run)
+
+
+def on_storages(
+    name: str,
+    run: Callable[[Setting, str], Iterator[Row]],
+    storages: tuple[str, ...] = STORAGES,
+    group: str = DEFAULT,
+) -> Case:
+    """A case that needs Peeklock, once for each storage."""
+
+    def on_one(setting: Setting) -> Iterator[Row]:
+        for row in run(setting, f"{name},"):
+            yield replace(row, system=setting.storage)
+
+    return Case(name, on_one, storages, group)
+
 
 CASES = (
-    Case("256 B, 1 connection,", speed(256, 1)),
-    Case("1 KiB, 1 connection,", speed(1024, 1)),
-    Case("256 B, 10 connections,", speed(256, 10)),
-    Case("1 KiB, 10 connections,", speed(1024, 10)),
-    Case("latency, 1 KiB,", latency),
-    Case("1,000 sessions, 256 B,", sessions),
-    Case("topic with 1, 256 B,", fan_out(1)),
-    Case("topic with 10, 256 B,", fan_out(10)),
-    Case("topic with 1,000, 256 B,", fan_out(1_000)),
-    Case("2,000 rules,", rules),
-    Case("footprint,", footprint),
-    Case("large backlog,", backlog, storages=("sqlite",), is_large=True),
-    Case("large schedule,", scheduled, storages=("sqlite",), is_large=True),
-    Case("large window,", duplicates, storages=("sqlite",), is_large=True),
+    on_targets("single", one_at_a_time),
+    on_targets("steady", steady),
+    on_targets("throughput 256 B", throughput(256)),
+    on_targets("throughput 1 KiB", throughput(1024)),
+    Case("SDK", through_sdk, storages=(SQLITE,)),
+    on_storages("1,000 sessions, 256 B", sessions, (SQLITE,)),
+    on_storages("ready empty", empty),
+    on_storages("waiting 100,000", waiting(100_000)),
+    on_storages("waiting 1,000,000", waiting(1_000_000), (SQLITE,)),
+    on_storages("waiting 10,000,000", waiting(10_000_000), (SQLITE,), TEN_MILLION),
+    Case("neighbours", neighbours, storages=(SQLITE,)),
+    on_targets("throughput 256 B, 10 connections", throughput(256, 10), MORE),
+    on_targets("throughput 1 KiB, 10 connections", throughput(1024, 10), MORE),
+    on_storages("1,000 sessions, 256 B", sessions, (MEMORY,), MORE),
+    on_storages("topic with 1, 256 B", fan_out(1), group=MORE),
+    on_storages("topic with 10, 256 B", fan_out(10), group=MORE),
+    on_storages("topic with 1,000, 256 B", fan_out(1_000), group=MORE),
+    on_storages("2,000 rules", rules, group=MORE),
+    on_storages("large backlog", backlog, (SQLITE,), LARGE),
+    on_storages("large schedule", scheduled, (SQLITE,), LARGE),
+    on_storages("large window", duplicates, (SQLITE,), LARGE),
 )

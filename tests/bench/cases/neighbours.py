@@ -1,0 +1,47 @@
+"""What others feel while one client has the broker do something that concerns hundreds of thousands of messages.
+
+The operations and the client beside them are those of the long tests (`tests/soak/noisy_neighbour.py`). The figures are
+the time that the other client needs to send, receive and complete one message meanwhile, and the time that a client
+of an idle broker waits for a send, which shows what the machine adds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.bench.rows import Row
+from tests.bench.systems import SQLITE
+from tests.soak.noisy_neighbour import feel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.cases.setting import Setting
+
+NEIGHBOURS = {
+    "nothing": "beside nothing",
+    "deletion": "beside the deletion of 500,000 messages",
+    "expiry-600k": "beside the expiry of 600,000 messages",
+    "schedules-1m": "beside 1,000,000 schedules that are due",
+    "fan-out": "beside 3,000 sends to 2,000 subscriptions",
+    "large-messages": "beside messages of 95 MB",
+}
+"""The abuses, and what they are called in the table."""
+
+
+def neighbours(setting: Setting) -> Iterator[Row]:
+    """Each on a new broker with a file."""
+    for name, case in NEIGHBOURS.items():
+        file = setting.folder / f"{name}.db"
+        felt = feel(name, f"sqlite:///{file}")
+        figures = {
+            "victim_p50_ms": felt.waits.p50_ms,
+            "victim_p99_ms": felt.waits.p99_ms,
+            "victim_max_ms": felt.waits.max_ms,
+            "control_p99_ms": felt.control.p99_ms,
+            "seconds": felt.seconds,
+            "resident_mb": felt.megabytes,
+        }
+        yield Row(case, figures, system=SQLITE)
+        for path in setting.folder.glob(f"{name}.db*"):
+            path.unlink()

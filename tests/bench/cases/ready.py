@@ -1,0 +1,85 @@
+"""How long a start takes, and how much memory the broker has: empty, and with many messages waiting."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tests.bench import observe
+from tests.bench.load import new_run
+from tests.bench.roles import Load
+from tests.bench.rows import Row, resident_megabytes
+from tests.bench.systems import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.bench.cases.setting import Setting
+    from tests.support.server import BrokerProcess
+
+READY_EMPTY, IDLE = "ready, empty", "memory, idle"
+STARTS = 7
+IDLE_AFTER_S = 2.0
+"""What the broker loads behind its first answers counts, too."""
+BODY_BYTES = 1024
+
+
+def ready_with(count: int) -> str:
+    return f"ready, {count:,} x 1 KiB waiting"
+
+
+def memory_with(count: int) -> str:
+    return f"memory, {count:,} x 1 KiB waiting"
+
+
+def empty(setting: Setting, name: str) -> Iterator[Row]:
+    """Several starts, of which the median counts; then the memory of the last."""
+    del name
+    took_s, used_s = [], []
+    with setting.broker() as broker:
+        for _ in range(STARTS):
+            broker.restart()
+            took_s.append(broker.ready_after_s)
+            used_s.append(observe.cpu_s(broker.process_id))
+        figures = {"start_s": statistics.median(took_s), "start_cpu_s": statistics.median(used_s)}
+        yield Row(READY_EMPTY, figures)
+        time.sleep(IDLE_AFTER_S)
+        yield Row(IDLE, {"resident_mb": resident_megabytes(broker)})
+
+
+def waiting(full: int) -> Callable[[Setting, str], Iterator[Row]]:
+    """Send many messages, look at the memory, start again on them, and receive the first ones."""
+
+    def run(setting: Setting, name: str) -> Iterator[Row]:
+        del name
+        count = setting.count(full)
+        with setting.broker() as broker:
+            load = Load(
+                port=broker.amqp_port,
+                address="backlog",
+                count=count,
+                body_bytes=BODY_BYTES,
+                run=new_run(),
+            )
+            sent = _target(setting, broker).run(f"{count:,} x 1 KiB sent", "send", load)
+            yield sent
+            time.sleep(IDLE_AFTER_S)
+            resident_mb = resident_megabytes(broker)
+            yield Row(memory_with(count), {"resident_mb": resident_mb})
+            if setting.storage == "memory" or not sent.is_clean:
+                return
+            broker.restart()
+            yield Row(ready_with(count), {"start_s": broker.ready_after_s})
+            time.sleep(IDLE_AFTER_S)
+            yield Row(
+                f"{memory_with(count)}, after a restart",
+                {"resident_mb": resident_megabytes(broker)},
+            )
+            yield _target(setting, broker).run(f"{count:,} x 1 KiB received", "receive", load)
+
+    return run
+
+
+def _target(setting: Setting, broker: BrokerProcess) -> Target:
+    return Target.of(setting.storage, broker)
