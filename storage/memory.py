@@ -28,6 +28,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
+from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.contract import Snapshot
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ class MemoryStore:
         self._entities: dict[int, EntityStored] = {}
         self._rules: dict[int, dict[int, RuleRow]] = {}
         """By entity id, then by sequence number."""
-        self._messages: dict[int, MessageRow] = {}
-        self._payloads: dict[int, PayloadRow] = {}
+        self._messages: dict[int, MessageRow | SentRows] = {}
+        """By id. Messages that were sent together have one value, as long as nothing changes."""
+        self._payloads: dict[int, PayloadRow | bytes] = {}
+        """By id. Only the body, if there are no annotations."""
         self._sequence_numbers: dict[tuple[int, int], int] = {}
         self._session_states: dict[tuple[int, str], SessionStateSet] = {}
         self._message_ids: dict[int, dict[str, int]] = {}
@@ -84,7 +87,10 @@ class MemoryStore:
             rules=[row for rules in self._rules.values() for row in rules.values()],
             sequence_numbers=dict(self._sequence_numbers),
             highest_message_id=max(max(self._messages, default=0), max(self._payloads, default=0)),
-            messages=list(self._messages.values()),
+            messages=[
+                rows[message_id - rows.first_id] if isinstance(rows, SentRows) else rows
+                for message_id, rows in self._messages.items()
+            ],
             session_states=list(self._session_states.values()),
             message_ids=[
                 (entity_id, message_id, until_ms)
@@ -101,12 +107,12 @@ class MemoryStore:
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """Returns body and annotations of the payloads that exist, by id."""
-        payloads = self._payloads
-        return {
-            payload_id: payloads[payload_id][1:]
-            for payload_id in payload_ids
-            if payload_id in payloads
-        }
+        found = {}
+        for payload_id in payload_ids:
+            payload = self._payloads.get(payload_id)
+            if payload is not None:
+                found[payload_id] = (payload, b"") if isinstance(payload, bytes) else payload[1:]
+        return found
 
     def close(self) -> None:
         """Nothing to do."""
@@ -114,10 +120,19 @@ class MemoryStore:
     # --- one method for each kind of record ---------------------------------------------------------
 
     def _store(self, record: MessagesStored) -> None:
-        rows, payloads = record.rows, record.payloads
-        self._messages.update(zip(map(_ID, rows), rows, strict=True))
-        self._payloads.update(zip(map(_ID, payloads), payloads, strict=True))
-        self._raise_sequence_numbers(rows)
+        rows, payloads = record
+        if isinstance(rows, SentRows):
+            self._messages.update(dict.fromkeys(rows.ids, rows))
+            queue = rows.entity_id, rows.sub_queue
+            highest = self._sequence_numbers
+            highest[queue] = max(rows.last_sequence_number, highest.get(queue, 0))
+        else:
+            self._messages.update(zip(map(_ID, rows), rows, strict=True))
+            self._raise_sequence_numbers(rows)
+        if isinstance(payloads, SentPayloads) and payloads.annotations is None:
+            self._payloads.update(zip(payloads.ids, payloads.bodies, strict=True))
+        else:
+            self._payloads.update(zip(map(_ID, payloads), payloads, strict=True))
 
     def _update(self, record: MessagesUpdated) -> None:
         self._messages.update(zip(map(_ID, record.rows), record.rows, strict=True))

@@ -10,7 +10,12 @@ import errno
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
+from broker.core.contract.records import (
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    PayloadRow,
+)
 from storage.contract import StorageError, StorageFull
 from storage.memory import MemoryStore
 
@@ -20,7 +25,6 @@ if TYPE_CHECKING:
     from broker.core.contract.records import (
         EntityStored,
         MessageRow,
-        PayloadRow,
         Record,
         SessionStateSet,
     )
@@ -92,12 +96,13 @@ class FakeStore(MemoryStore):
     @property
     def rows(self) -> dict[int, MessageRow]:
         """The messages by id."""
-        return self._messages
+        return {row.id: row for row in self.load().messages}
 
     @property
     def payloads(self) -> dict[int, PayloadRow]:
         """The bodies and annotations by payload id."""
-        return self._payloads
+        found = self.read_payloads(list(self._payloads))
+        return {number: PayloadRow(number, *payload) for number, payload in found.items()}
 
     @property
     def entities(self) -> dict[int, EntityStored]:

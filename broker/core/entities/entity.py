@@ -19,6 +19,7 @@ from broker.core.contract.errors import (
 from broker.core.contract.records import EntityStored, MessagesUpdated
 from broker.core.entities.stored_definitions import definition_to_json
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.arrival import activate, enqueue, store
 from broker.core.queues.deadlines import Due
 from broker.core.queues.duplicate_window import DuplicateWindow
 from broker.core.queues.queue import DEAD_LETTERS, MAIN, TRANSFER_DEAD_LETTERS, Queue
@@ -212,16 +213,16 @@ class Entity:
 
     def accept(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Store new messages."""
-        self.main.store(messages, now_ms, turn)
+        store(self.main, messages, now_ms, turn)
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take messages that are stored already and are in no queue now."""
-        self.main.enqueue(messages, now_ms)
+        enqueue(self.main, messages, now_ms)
         turn.records.append(MessagesUpdated(rows_of(messages)))
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Activate scheduled messages of its queue, in the order of their numbers."""
-        self.main.activate(messages, now_ms, turn)
+        activate(self.main, messages, now_ms, turn)
 
     def attach_sender(self, peer: Peer) -> None:
         """A sender is attached."""

@@ -22,6 +22,7 @@ from broker.core.contract.records import (
 )
 from broker.core.entities.entity import Entity
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.arrival import enqueue, enqueue_dead_letters, store
 from broker.core.queues.dead_lettering import count_dead_letters
 from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.routing.rule_index import TopicRules
@@ -148,7 +149,7 @@ class Topic(Entity):
         kept until its time."""
         scheduled = [m for m in messages if m.scheduled_enqueue_time_ms > now_ms]
         if scheduled:
-            self.main.store(scheduled, now_ms, turn)
+            store(self.main, scheduled, now_ms, turn)
             messages = [m for m in messages if m.scheduled_enqueue_time_ms <= now_ms]
         copies = _Copies()
         payloads: list[PayloadRow] = []
@@ -317,11 +318,11 @@ class _Copies:
     def place(self, now_ms: int, turn: Turn) -> None:
         """Add the copies to their queues."""
         for queue, copies in self._live.items():
-            queue.enqueue(copies, now_ms)
+            enqueue(queue, copies, now_ms)
         for queue, copies in self._dead.items():
             for copy in copies:
                 copy.enqueued_time_ms = now_ms
-            queue.enqueue_dead_letters(copies)
+            enqueue_dead_letters(queue, copies)
         for (main, reason, cause), copies in self._causes.items():
             count_dead_letters(main, copies, reason, turn, cause)
 

@@ -13,6 +13,7 @@ from broker.core.contract.errors import MessageNotFound
 from broker.core.contract.message import MessageState
 from broker.core.operations.link_operations import sendable
 from broker.core.operations.partition_keys import partition_keys
+from broker.core.queues.arrival import renumber
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +96,10 @@ class TransactionalSchedule:
         numbers = [message.sequence_number for message in self._messages]
         self._admission.accept(self._entity, self._messages, now_ms, turn)
         reserved = dict(zip(self._messages, numbers, strict=True))
-        self._entity.main.renumber(
-            {m: n for m, n in reserved.items() if m.state is MessageState.SCHEDULED}, turn
+        renumber(
+            self._entity.main,
+            {m: n for m, n in reserved.items() if m.state is MessageState.SCHEDULED},
+            turn,
         )
 
     def undo(self, now_ms: int, turn: Turn) -> None:

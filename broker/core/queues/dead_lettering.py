@@ -15,6 +15,7 @@ from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import MessagesUpdated
 from broker.core.contract.turn import DeadLetter, DeadLettered
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.arrival import enqueue_dead_letters, store_as_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ def dead_letter(
         copy = message.copy()
         copy.changes = after
         moved.append(copy)
-    queue.dead_letters.enqueue_dead_letters(moved)
+    enqueue_dead_letters(queue.dead_letters, moved)
     turn.records.append(MessagesUpdated(rows_of(moved)))
 
 
@@ -69,7 +70,7 @@ def store_dead_letters(
     for message in messages:
         message.enqueued_time_ms = now_ms
         message.changes = changes
-    queue.store_as_dead_letters(messages, turn)
+    store_as_dead_letters(queue, messages, turn)
 
 
 def count_dead_letters(

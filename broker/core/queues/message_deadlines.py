@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.core.queues.deadlines import Due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.queues.deadlines import Deadlines
@@ -48,8 +48,10 @@ def forget_schedule(deadlines: Deadlines, message: Message) -> None:
 
 def _group_by(
     messages: Sequence[Waiting], moment_of: Callable[[Waiting], int]
-) -> dict[int, list[Waiting]]:
+) -> Mapping[int, Sequence[Waiting]]:
     """Returns messages by one of their times."""
+    if len(set(map(moment_of, messages))) == 1:
+        return {moment_of(messages[0]): messages}
     moments: dict[int, list[Waiting]] = {}
     for message in messages:
         moments.setdefault(moment_of(message), []).append(message)

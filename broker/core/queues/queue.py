@@ -1,6 +1,6 @@
 """One queue of messages: the main queue of an entity, or one of its sub-queues.
 
-A queue assigns sequence numbers, counts messages, and locks, expires and deletes them.
+A queue counts messages, and locks and deletes them. Messages arrive through `arrival.py`,
 `settlement.py` settles them, `dead_lettering.py` dead-letters them, and a `DeliverySource` delivers
 them. Each message is in exactly one queue and has at most one lock.
 """
@@ -14,28 +14,18 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import CreditNeeded, Deliver
 from broker.core.contract.message import MessageState, content_of
-from broker.core.contract.records import (
-    MessagesDeleted,
-    MessagesStored,
-    MessagesUpdated,
-    PayloadRow,
-)
-from broker.core.messages.message_rows import rows_of
+from broker.core.contract.records import MessagesDeleted
+from broker.core.queues.arrival import schedule
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
-from broker.core.queues.message_deadlines import (
-    forget_expiry,
-    forget_schedule,
-    watch_expiry,
-    watch_schedule,
-)
+from broker.core.queues.message_deadlines import forget_expiry, forget_schedule, watch_expiry
 from broker.core.queues.message_index import MessageIndex
 from broker.core.queues.packed_messages import pack
 from broker.core.queues.sessions import Sessions
 from config.model.definitions import UNLIMITED_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from broker.core.contract.commands import SessionRequest
     from broker.core.contract.counting import Counts
@@ -137,33 +127,6 @@ class Queue:
 
     # --- arrival ----------------------------------------------------------------------------
 
-    def store(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Store new messages."""
-        self._assign_ids(messages)
-        self.enqueue(messages, now_ms)
-        self._record_stored(messages, turn)
-
-    def store_as_dead_letters(self, messages: Sequence[Message], turn: Turn) -> None:
-        """Store new messages in this dead-letter queue."""
-        self._assign_ids(messages)
-        self.enqueue_dead_letters(messages)
-        self._record_stored(messages, turn)
-
-    def _assign_ids(self, messages: Sequence[Message]) -> None:
-        number = self.context.ids.take_messages(len(messages))
-        size = 0
-        for message in messages:
-            message.id = message.payload_id = number
-            number += 1
-            size += message.size
-        self.context.payloads.add_bodies(size)
-
-    @staticmethod
-    def _record_stored(messages: Sequence[Message], turn: Turn) -> None:
-        make = tuple.__new__  # see `rows_of`
-        payloads = [make(PayloadRow, (m.id, m.body, m.annotations)) for m in messages]
-        turn.records.append(MessagesStored(rows_of(messages), payloads))
-
     def reserve_number(self) -> int:
         """Returns a sequence number that `enqueue` will not assign."""
         self.last_sequence_number += 1
@@ -172,73 +135,6 @@ class Queue:
     def skip_numbers(self, highest_number: int) -> None:
         """Never assign this sequence number or a lower one: they are in use."""
         self.last_sequence_number = max(self.last_sequence_number, highest_number)
-
-    def enqueue(self, messages: Sequence[Message], now_ms: int) -> None:
-        """Add messages and assign their sequence numbers. The caller records them."""
-        first = number = self.last_sequence_number + 1
-        expires = self.default_time_to_live_ms < UNLIMITED_MS
-        expiring: list[Message] = []
-        scheduled: list[Message] = []
-        size = 0
-        for message in messages:
-            message.queue = self
-            message.sequence_number = number
-            if not message.enqueue_sequence_number:
-                message.enqueue_sequence_number = number
-            message.enqueued_time_ms = now_ms
-            number += 1
-            size += message.size
-            if message.scheduled_enqueue_time_ms > now_ms:
-                scheduled.append(message)
-            elif expires or message.time_to_live_ms is not None:
-                expiring.append(message)
-        self._enter(first, messages, size)
-        if expiring:
-            self._set_expiry(expiring, now_ms)
-        self.offer_for_eviction(messages)
-        if scheduled:
-            self._schedule(scheduled)
-            messages = [message for message in messages if message.state is _ACTIVE]
-        self.delivery.add_ready(messages)
-
-    def enqueue_dead_letters(self, messages: Sequence[Message]) -> None:
-        """Add dead letters. They get new sequence numbers and keep their other fields."""
-        first = number = self.last_sequence_number + 1
-        size = 0
-        for message in messages:
-            message.queue = self
-            message.sequence_number = number
-            if not message.enqueue_sequence_number:
-                message.enqueue_sequence_number = number
-            message.expires_at_ms = 0
-            message.state = _ACTIVE
-            number += 1
-            size += message.size
-        self._enter(first, messages, size)
-        self.offer_for_eviction(messages)
-        self.delivery.add_ready(messages)
-
-    def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
-        """Activate scheduled messages. They get new sequence numbers, as if they were sent now."""
-        self.remove(messages)
-        for message in messages:
-            message.state = _ACTIVE
-            message.enqueue_sequence_number = 0
-        self.enqueue(messages, now_ms)
-        turn.records.append(MessagesUpdated(rows_of(messages)))
-
-    def renumber(self, numbers: Mapping[Message, int], turn: Turn) -> None:
-        """Give scheduled messages their reserved sequence numbers."""
-        changed = [message for message in numbers if message.queue is self]
-        self.remove(changed)
-        for message in changed:
-            message.queue = self
-            message.sequence_number = message.enqueue_sequence_number = numbers[message]
-            self.index.add_late(message)
-        self._schedule(changed)
-        self._change_size(len(changed), sum(message.size for message in changed))
-        self.delivery.enter_late(changed)
-        turn.records.append(MessagesUpdated(rows_of(changed)))
 
     def restore(
         self, messages: Sequence[Message], packed: Sequence[PackedMessages], packed_bytes: int
@@ -264,12 +160,12 @@ class Queue:
                 self.deferred_count += 1
             else:
                 scheduled.append(message)
-        self._schedule(scheduled)
+        schedule(self, scheduled)
         watch_expiry(
             self.context.deadlines, [message for message in active if message.expires_at_ms]
         )
         watch_expiry(self.context.deadlines, [block for block in packed if block.expires_at_ms])
-        self._change_size(len(messages) + packed_count, size)
+        self.change_size(len(messages) + packed_count, size)
         self.context.payloads.add_messages(-packed_count)
         self.delivery.enter(messages)
         if packed:
@@ -280,13 +176,15 @@ class Queue:
         else:
             self.delivery.add_ready(active)
 
-    def _enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
+    def enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
+        """Add messages with consecutive numbers from this one on."""
         self.index.add(first_number, messages)
         self.last_sequence_number = first_number + len(messages) - 1
-        self._change_size(len(messages), size)
+        self.change_size(len(messages), size)
         self.delivery.enter(messages)
 
-    def _change_size(self, count: int, size: int) -> None:
+    def change_size(self, count: int, size: int) -> None:
+        """Count messages that entered or, with negative numbers, left the queue, and their size."""
         self.count += count
         self.context.payloads.add_messages(count)
         self.size_bytes += size
@@ -325,25 +223,6 @@ class Queue:
         if packed.expires_at_ms:
             forget_expiry(self.context.deadlines, (packed,))
             watch_expiry(self.context.deadlines, messages)
-
-    def _set_expiry(self, messages: Sequence[Message], now_ms: int) -> None:
-        """Set when messages expire: after the shorter time to live of the message and the queue.
-        The message shows the shorter one."""
-        limit_ms = self.default_time_to_live_ms
-        for message in messages:
-            live_ms = message.time_to_live_ms
-            if live_ms is None or live_ms > limit_ms:
-                message.time_to_live_ms = live_ms = limit_ms
-            message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
-        watch_expiry(
-            self.context.deadlines, [message for message in messages if message.expires_at_ms]
-        )
-
-    def _schedule(self, messages: Sequence[Message]) -> None:
-        self.scheduled_count += len(messages)
-        for message in messages:
-            message.state = MessageState.SCHEDULED
-        watch_schedule(self.context.deadlines, messages)
 
     # --- delivery ---------------------------------------------------------------------------
 
@@ -505,7 +384,7 @@ class Queue:
                 self._subtract_from_counts(message)
         if expiring:
             forget_expiry(self.context.deadlines, expiring)
-        self._change_size(-len(messages), -size)
+        self.change_size(-len(messages), -size)
         self.delivery.leave(messages)
 
     def defer(self, messages: Sequence[Message]) -> None:

@@ -15,7 +15,7 @@ from broker.core.contract.commands import (
     Settle,
 )
 from broker.core.contract.errors import NotAllowed, SessionCannotBeLocked
-from broker.core.contract.records import SessionStateSet
+from broker.core.contract.records import MessagesUpdated, SessionStateSet
 from broker.core.contract.settlement_values import DEFER, ReceiveMode
 from broker.core.messages.session_ids import session_key
 from config.model.definitions import QueueDefinition
@@ -157,9 +157,8 @@ def test_a_store_with_both_spellings_is_read_as_one_session(dialogue, state):
 def test_messages_of_both_spellings_in_a_store_are_one_session(dialogue):
     dialogue.run(send(message("1", session="blue"), message("2", session="red")))
     store = dialogue.commit()
-    for number, row in store.rows.items():
-        if row.session_id == "red":
-            store.rows[number] = row._replace(session_id="BLUE")
+    reds = [row for row in store.rows.values() if row.session_id == "red"]
+    store.commit([MessagesUpdated([row._replace(session_id="BLUE") for row in reds])])
     later = dialogue.restarted()
     assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     delivered = later.receive(attach_receiver(R, any_session=True), credit(9))
