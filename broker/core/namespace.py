@@ -19,6 +19,7 @@ from broker.core.operations.admission import Admission
 from broker.core.operations.command_parts import divided
 from broker.core.operations.due_actions import DueActions, by_queue
 from broker.core.operations.entity_administration import EntityAdministration
+from broker.core.operations.eviction import Eviction
 from broker.core.operations.link_operations import LinkOperations
 from broker.core.operations.message_requests import BodiesAwaited, MessageRequests
 from broker.core.operations.namespace_closing import close_namespace
@@ -31,7 +32,6 @@ from broker.core.operations.settle import SettleHandler
 from broker.core.operations.transactions import Transactions
 from broker.core.operations.waiting_requests import cancel_receives
 from broker.core.queues.namespace_context import NamespaceContext
-from broker.core.queues.queue import queue_of
 from broker.core.restore import restore_messages, restore_session_states
 from config.model.definitions import EntityKind
 
@@ -73,10 +73,6 @@ _ABOUT_MESSAGES = frozenset(
     }
 )
 """Requests that wait while their queue has work in the backlog."""
-PACKS_PER_TURN = 32
-MESSAGES_PER_PACK = 32
-"""How many blocks of messages one turn packs: so many, and one more for so many messages. That is twice as many blocks
-as the messages fill, so those that are left to later turns become fewer."""
 
 
 class Namespace:
@@ -109,6 +105,7 @@ class Namespace:
         rules = RuleAdministration(limits, directory)
         administration = EntityAdministration(name, context, directory, links, admission, rules)
         self._context = context
+        self._eviction = Eviction(context)
         self._directory = directory
         self._admission = admission
         self._activations = ScheduledActivation(directory, admission, context.backlog)
@@ -262,9 +259,8 @@ class Namespace:
             context.touched = {}
             for dispatcher in touched:
                 dispatcher.dispatch(now_ms, turn)
-        if context.arrived:
-            arrived, context.arrived = context.arrived, []
-            self._evict([message for message in arrived if message.lock_token is None])
+        if self._eviction:
+            self._eviction.run()
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, or None."""
@@ -401,24 +397,3 @@ class Namespace:
         self._due.act(now_ms, turn)  # messages that were activated late may have expired already
         awaiting, self._awaiting_bodies = self._awaiting_bodies, []
         self._repeat(awaiting, now_ms, turn)
-
-    def _evict(self, messages: Sequence[Message]) -> None:
-        """Over the memory budget, remove bodies from memory and pack full blocks of messages. One message
-        to a topic may fill a block of every subscription: most of these are packed in later turns."""
-        payloads = self._context.payloads
-        packs_left = PACKS_PER_TURN + len(messages) // MESSAGES_PER_PACK
-        for message in messages:
-            if not payloads.over_budget:
-                return
-            queue = queue_of(message)
-            if queue is None:
-                continue
-            if message.body is not None:
-                payloads.evict(message)
-            if not queue.index.ends_block(message.sequence_number):
-                continue
-            if packs_left:
-                packs_left -= 1
-                queue.pack(message.sequence_number)
-            else:
-                self._context.arrived.append(message)

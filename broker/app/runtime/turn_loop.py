@@ -41,6 +41,9 @@ TURN_S = 0.005
 PART_WEIGHT = 1_024
 """A turn with more rows and effects than this does not continue unfinished commands."""
 
+LARGE_PART_WEIGHT = 1_024
+"""After parts with more rows and effects than this, the next part waits until these are durable."""
+
 PART_INTERVAL_S = 0.1
 """While the store is loaded, one part of long work is done after so long: see `_part_due_s`."""
 
@@ -79,6 +82,8 @@ class TurnLoop:
         self._part_due_s = 0.0
         """From this time on one part is done even if the store is loaded. Other clients may keep the
         store loaded for as long as they like."""
+        self._part_turns = 0
+        """How many turns had been submitted after the last large part."""
         self._touched: dict[Flushable, None] = {}
         """A dict keeps the order, so that a simulation can repeat a run."""
         self._loop = asyncio.get_running_loop()
@@ -210,13 +215,15 @@ class TurnLoop:
         if (self._inbox or self._unfinished) and not self._suspended:
             try:
                 self._submit_turn(self._turn())
+                if self._may_continue_unfinished:
+                    self._submit_parts()
                 self._set_timer()
             except Exception as error:
                 # The turn ran in part, or was not submitted: memory may be wrong, the store is right.
                 log.exception("turn.failed")
                 self._failed(error)
                 return
-            if self._inbox or (self._unfinished and not self._store_is_loaded):
+            if self._inbox or (self._may_continue_unfinished and not self._store_is_loaded):
                 self._schedule()
         self._flush()
 
@@ -242,10 +249,31 @@ class TurnLoop:
             active[namespace] = None
             if self._clock.stopwatch_s() > ends_s:
                 break
-        self._continue_unfinished(now_ms, ends_s, turn, active)
         for namespace in active:
             namespace.dispatch(now_ms, turn)
         return turn
+
+    @property
+    def _may_continue_unfinished(self) -> bool:
+        """Whether there are unfinished commands and their last large part is durable. A second one in the store
+        would only delay the commits of other clients."""
+        if not self._unfinished:
+            return False
+        return self._committer is None or self._committer.has_released(self._part_turns)
+
+    def _submit_parts(self) -> None:
+        """Does parts of unfinished commands. They have a turn of their own, so that commands of other clients do not
+        wait until the many records of a part are stored."""
+        ends_s = self._clock.stopwatch_s() + TURN_S
+        now_ms = self._clock.now_ms()
+        turn = Turn()
+        active: dict[Namespace, None] = {}
+        self._continue_unfinished(now_ms, ends_s, turn, active)
+        for namespace in active:
+            namespace.dispatch(now_ms, turn)
+        self._submit_turn(turn)
+        if self._committer is not None and turn.weight > LARGE_PART_WEIGHT:
+            self._part_turns = self._committer.submitted
 
     def _is_current(self, namespace: Namespace) -> bool:
         """Returns False for a namespace that was replaced by what the store holds. Records of changes to
@@ -291,8 +319,8 @@ class TurnLoop:
         self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]
     ) -> None:
         """Does a part of each unfinished command, one peer after the other: at least one part in a turn, unless
-        the store has enough to do. Then the next part waits until the
-        store is no longer loaded, or for `PART_INTERVAL_S`."""
+        the store has enough to do. Then the next part waits until the store is no longer loaded, or for
+        `PART_INTERVAL_S`."""
         while self._unfinished and (
             not self._store_is_loaded or self._clock.stopwatch_s() >= self._part_due_s
         ):

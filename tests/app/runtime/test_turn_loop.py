@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from broker.app.runtime import turn_loop
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.turn_loop import PART_INTERVAL_S, TURN_S, TurnLoop
 from broker.core.contract.commands import Credit, Detach, Send, Tick
@@ -53,9 +54,11 @@ class BusyCommitter:
     def __init__(self) -> None:
         self.submitted = 0
         self.released = 0
+        self.turns: list[Turn] = []
 
     def submit(self, turn: Turn) -> None:
         self.submitted += 1
+        self.turns.append(turn)
 
     def has_released(self, turn_count: int) -> bool:
         return self.released >= turn_count
@@ -216,6 +219,39 @@ async def test_a_peer_that_has_parts_left_gets_one_at_intervals_while_the_store_
         await _passes()
         expected.append(done)
         assert expected == namespace.done
+
+
+async def test_parts_have_a_turn_of_their_own():
+    """A client with one message does not wait until the many records of a part are stored."""
+    turns, namespace, committer = _wide_loop()
+    committer.is_loaded = False
+    one: Any = namespace
+    turns.submit(one, _send("heavy", 1, 2))
+    turns.submit(one, _send("light", "a"))
+    await _passes()
+    assert [("light", "a"), ("heavy", 1), ("heavy", 2)] == namespace.done
+    assert [1, 2] == [len(turn.effects) for turn in committer.turns]
+
+
+async def test_a_large_part_waits_until_the_one_before_it_is_durable(monkeypatch):
+    """However long the commit takes: a second one in the store would only delay other clients."""
+    monkeypatch.setattr(turn_loop, "LARGE_PART_WEIGHT", 0)
+    monkeypatch.setattr(turn_loop, "PART_WEIGHT", 0)
+    clock = StoppedWatch()
+    turns, namespace, committer = _wide_loop(clock)
+    committer.is_loaded = False
+    one: Any = namespace
+    turns.submit(one, _send("heavy", 1, 2))
+    await _passes()
+    clock.watch_s += 2 * PART_INTERVAL_S
+    turns.submit(one, _send("light", "a"))
+    turns.release([])
+    await _passes()
+    assert [("heavy", 1), ("light", "a")] == namespace.done
+    committer.released = committer.submitted
+    turns.release([])
+    await _passes()
+    assert [("heavy", 1), ("light", "a"), ("heavy", 2)] == namespace.done
 
 
 async def test_a_link_that_is_gone_gets_no_more_messages_while_its_parts_are_done():

@@ -313,7 +313,7 @@ def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_m
 
 def test_one_turn_packs_few_of_the_blocks_that_a_message_to_a_topic_fills(monkeypatch):
     """The others follow in later turns."""
-    monkeypatch.setattr("broker.core.namespace.PACKS_PER_TURN", 2)
+    monkeypatch.setattr("broker.core.operations.eviction.PACKS_PER_TURN", 2)
     paths = [f"t/Subscriptions/s{n}" for n in range(10)]
     subscriptions = {path: SubscriptionDefinition() for path in paths}
     dialogue = new_dialogue(entities={"t": TopicDefinition(), **subscriptions}, attach=False)
