@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.runtime.awaited_request import AwaitedRequest, refuse
 from broker.app.runtime.clock import timer_delay_s
 from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
-from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
 from broker.core.contract.turn import Turn
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from broker.app.runtime.rule_compiler import RuleCompiler
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Effect, Peer
-    from broker.core.contract.errors import BrokerError
     from broker.core.namespace import Namespace
 
 log = structlog.get_logger("peeklock.turn")
@@ -92,7 +91,7 @@ class TurnLoop:
         self._all_released.set()
         self._scheduled = False
         self._suspended = False
-        self._asking: dict[_AwaitedRequest, None] = {}
+        self._asking: dict[AwaitedRequest, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tick_turns = 0
@@ -151,7 +150,7 @@ class TurnLoop:
 
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
         """Runs a request command and returns its answer. Raises its error."""
-        asker = _AwaitedRequest(self._loop.create_future())
+        asker = AwaitedRequest(self._loop.create_future())
         self._asking[asker] = None
         try:
             self.submit(namespace, build(asker, asker))
@@ -236,7 +235,7 @@ class TurnLoop:
         while inbox:
             namespace, command = inbox.popleft()
             if not self._is_current(namespace):
-                _refuse(command, "The broker started again; try again at once.")
+                refuse(command, "The broker started again; try again at once.")
                 continue
             if self._unfinished and self._waits(namespace, command, now_ms, turn):
                 continue
@@ -377,31 +376,3 @@ class TurnLoop:
         self._timer = None
         self._tick_is_new = True
         self.tick()
-
-
-def _refuse(command: Command, reason: str) -> None:
-    """Refuses an awaited request. The connections of AMQP clients are closed anyway."""
-    peer = getattr(command, "peer", None)
-    if isinstance(peer, _AwaitedRequest):
-        peer.refuse(ServerBusy(reason))
-
-
-class _AwaitedRequest:
-    """The peer of one awaited request."""
-
-    __slots__ = ("answer",)
-
-    def __init__(self, answer: asyncio.Future[object]) -> None:
-        self.answer = answer
-
-    def refuse(self, error: BrokerError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    def receive(self, effect: Effect) -> None:
-        if not isinstance(effect, Reply) or self.answer.done():
-            return
-        if effect.error is not None:
-            self.answer.set_exception(effect.error)
-        else:
-            self.answer.set_result(effect.value)
