@@ -83,7 +83,7 @@ class Namespace:
         name: str,
         *,
         reader: MessageReader,
-        new_lock_token: Callable[[], bytes],
+        new_lock_tokens: Callable[[int], list[bytes]],
         limits: Limits,
         ids: MessageIds,
         payload_budget_bytes: int | None,
@@ -92,7 +92,7 @@ class Namespace:
     ) -> None:
         self.name = name
         payloads = Payloads(payload_budget_bytes)
-        context = NamespaceContext(reader, new_lock_token, limits, ids, payloads, name)
+        context = NamespaceContext(reader, new_lock_tokens, limits, ids, payloads, name)
         directory = Directory()
         admission = Admission(context, directory)
         links = LinkOperations(context, directory, hold_locks=hold_locks_after_connection_loss)

@@ -42,6 +42,7 @@ from broker.core.contract.settlement_values import (
     ReceiveMode,
 )
 from broker.core.queues.deadlines import Due
+from broker.core.queues.locks import group_of
 from broker.core.queues.session import Session
 from broker.core.queues.sessions import LOCK_GRACE_MS
 from config.model.definitions import (
@@ -328,15 +329,17 @@ class Clients(RuleBasedStateMachine):
         waiting = {
             one
             for bucket in deadlines._buckets.values()
-            for one in bucket.get(Due.MESSAGE_LOCK, ())
+            for group in bucket.get(Due.MESSAGE_LOCK, ())
+            for one in group
         }
         expected = set()
         for queue in self.queues:
             locked = {m for m in queue.index.walk() if m.lock_token is not None}
             assert locked == set(queue.locks.messages(queue.locks))
-            for token, holder in queue.locks.items():
-                one = holder.locked[token]
+            for token, one in queue.locks.items():
                 assert token == one.lock_token
+                holder = group_of(one).holder
+                assert one in holder.locked
                 if isinstance(holder.source, Session):
                     assert queue.sessions.of(one).holder is holder
                 else:
@@ -344,7 +347,8 @@ class Clients(RuleBasedStateMachine):
         assert expected == waiting
         links = self.dialogue.namespace._links
         for receiver in (*links._receivers.values(), *links._detached.values()):
-            assert all(receiver.queue.locks[token] is receiver for token in receiver.locked)
+            assert all(group.holder is receiver for group in receiver.lock_groups)
+            assert all(one.lock_token in receiver.queue.locks for one in receiver.locked)
 
     @invariant()
     def a_held_session_has_one_deadline_and_no_other_has(self):

@@ -94,7 +94,7 @@ class Comparison:
         self._budget_bytes = payload_budget_bytes
         self._hold_locks = hold_locks
         self._part_messages = part_messages
-        self._new_lock_token = counted_tokens()
+        self._new_lock_tokens = counted_tokens()
         self._pending: deque[Pending] = deque()
         self._requests: dict[object, Any] = {}
         self._reads_late = reads_late
@@ -112,7 +112,7 @@ class Comparison:
         namespace = new_namespace(
             payload_budget_bytes=self._budget_bytes,
             hold_locks=self._hold_locks,
-            new_lock_token=self._new_lock_token,
+            new_lock_tokens=self._new_lock_tokens,
         )
         namespace._context.block_bits = 1
         if self._part_messages is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.message import MessageState
 from broker.core.messages.session_ids import session_key
+from broker.core.queues.locks import group_of
 from tests.support.unfinished_work import has_unfinished_work
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ def _check_locks(queue: Queue) -> None:
     for message in locked:
         assert message.state is not MessageState.SCHEDULED
         assert message.lock_token is not None
-        assert queue.locks[message.lock_token].locked[message.lock_token] is message
+        assert queue.locks[message.lock_token] is message
+        group = group_of(message)
+        assert message in group
+        assert group in group.holder.lock_groups
 
 
 def _check_sessions(queue: Queue) -> None:

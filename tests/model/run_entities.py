@@ -212,7 +212,7 @@ def mark_of(message: Message) -> str:
     return fields_of(message.body)[0]
 
 
-def counted_tokens() -> Callable[[], bytes]:
+def counted_tokens() -> Callable[[int], list[bytes]]:
     """Lock tokens that never repeat and are the same in every run."""
     numbers = count(1)
     return lock_tokens(
@@ -224,14 +224,14 @@ def new_namespace(
     *,
     payload_budget_bytes: int | None = None,
     hold_locks: bool = False,
-    new_lock_token: Callable[[], bytes] | None = None,
+    new_lock_tokens: Callable[[int], list[bytes]] | None = None,
     ids: MessageIds | None = None,
 ) -> Namespace:
     """A real machine without entities."""
     return Namespace(
         "default",
         reader=PlainReader(),
-        new_lock_token=new_lock_token or counted_tokens(),
+        new_lock_tokens=new_lock_tokens or counted_tokens(),
         limits=LIMITS,
         ids=ids or MessageIds(),
         payload_budget_bytes=payload_budget_bytes,

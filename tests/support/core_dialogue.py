@@ -265,7 +265,7 @@ class CoreDialogue:
         self._tokens = 0
         self.options: dict[str, Any] = {
             "reader": PlainReader(),
-            "new_lock_token": self._new_token,
+            "new_lock_tokens": self._new_tokens,
             "limits": limits,
             "payload_budget_bytes": budget_bytes,
             "hold_locks_after_connection_loss": hold_locks,
@@ -289,9 +289,10 @@ class CoreDialogue:
             if not sessionful and "q" in entities:
                 self.outcomes_of(attach_receiver(R))
 
-    def _new_token(self) -> bytes:
-        self._tokens += 1
-        return token(self._tokens)
+    def _new_tokens(self, count: int) -> list[bytes]:
+        first = self._tokens + 1
+        self._tokens += count
+        return [token(number) for number in range(first, first + count)]
 
     # --- plain use --------------------------------------------------------------------------
 

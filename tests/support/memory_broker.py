@@ -102,7 +102,7 @@ class MemoryBroker:
             self.namespaces[name] = Namespace(
                 name,
                 reader=Reader(),
-                new_lock_token=lock_tokens(os.urandom),
+                new_lock_tokens=lock_tokens(os.urandom),
                 limits=limits,
                 ids=ids,
                 payload_budget_bytes=None,

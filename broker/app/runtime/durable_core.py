@@ -216,7 +216,7 @@ class DurableCore:
             name: Namespace(
                 name,
                 reader=Reader(),
-                new_lock_token=lock_tokens(self._random_bytes),
+                new_lock_tokens=lock_tokens(self._random_bytes),
                 limits=self._settings.limits,
                 ids=ids,
                 payload_budget_bytes=budget_bytes,

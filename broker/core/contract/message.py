@@ -51,6 +51,7 @@ class Message:
         "expires_at_ms",
         "header",
         "id",
+        "lock_group",
         "lock_token",
         "locked_until_ms",
         "payload_id",
@@ -110,6 +111,8 @@ class Message:
         # --- while locked --------------------------------------------------------------------
         self.lock_token: bytes | None = None
         """16 bytes in RFC 4122 order. None while it is not locked."""
+        self.lock_group: object = None
+        """The messages that were locked with it: a `queues.locks.LockGroup`. None while it is not locked."""
         self.locked_until_ms = 0
 
     @property
@@ -137,7 +140,7 @@ class Message:
         copy.state = self.state
         copy.session_id = self.session_id
         copy.changes = self.changes
-        copy.lock_token = None
+        copy.lock_token = copy.lock_group = None
         copy.locked_until_ms = 0
         return copy
 

@@ -61,7 +61,7 @@ class Topic(Entity):
         definition: EntityDefinition,
         now_ms: int,
     ) -> None:
-        new_lock_token = context.new_lock_token
+        new_lock_tokens = context.new_lock_tokens
         self._routed: dict[Message, Sequence[RoutedCopies[Entity]]] = {}
         """The subscriptions of messages of the current command, found by `screen`."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -70,7 +70,7 @@ class Topic(Entity):
         """The subscriptions that require sessions."""
         self._rules: TopicRules[Entity] = TopicRules(
             context.reader.encode_property,
-            lambda: UUID(bytes=new_lock_token(), version=4),
+            lambda: UUID(bytes=new_lock_tokens(1)[0], version=4),
         )
         super().__init__(context, entity_id, path, definition, now_ms, QuotaUsage())
 

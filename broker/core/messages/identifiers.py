@@ -5,13 +5,14 @@ The random bytes of lock tokens come from outside.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-_TOKEN_BYTES = 16
-_TOKENS_AT_ONCE = 256
+_TOKENS = Struct("16s" * 256)
+"""As many tokens as are made from random bytes at once."""
 
 
 class MessageIds:
@@ -41,13 +42,17 @@ class MessageIds:
         self.next_entity_id = max(self.next_entity_id, entity_id + 1)
 
 
-def lock_tokens(random_bytes: Callable[[int], bytes]) -> Callable[[], bytes]:
-    """Returns a function that creates 16-byte tokens. It reads random bytes for many at once."""
+def lock_tokens(random_bytes: Callable[[int], bytes]) -> Callable[[int], list[bytes]]:
+    """Returns a function that creates so many tokens of 16 bytes. It reads random bytes for many at
+    once."""
+    spare: list[bytes] = []
 
-    def tokens() -> Iterator[bytes]:
-        while True:
-            block = random_bytes(_TOKEN_BYTES * _TOKENS_AT_ONCE)
-            for start in range(0, len(block), _TOKEN_BYTES):
-                yield block[start : start + _TOKEN_BYTES]
+    def tokens(count: int) -> list[bytes]:
+        while len(spare) < count:
+            spare.extend(_TOKENS.unpack(random_bytes(_TOKENS.size)))
+        start = len(spare) - count
+        taken = spare[start:]
+        del spare[start:]
+        return taken
 
-    return tokens().__next__
+    return tokens

@@ -94,7 +94,7 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
         message.body = None
         message.annotations = b""
         message.queue = None
-        message.lock_token = None
+        message.lock_token = message.lock_group = None
         message.locked_until_ms = 0
         messages.append(message)
     return messages
@@ -124,7 +124,7 @@ def messages_as_sent(rows: Iterable[SentRow]) -> list[Message]:
         message.body = None
         message.annotations = b""
         message.queue = None
-        message.lock_token = None
+        message.lock_token = message.lock_group = None
         message.locked_until_ms = 0
         messages.append(message)
     return messages

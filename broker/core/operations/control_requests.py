@@ -84,9 +84,8 @@ def queue_counts(queue: Queue) -> control.QueueCounts:
     if locked and queue.deferred_count:
         deferred = MessageState.DEFERRED
         locks = queue.locks
-        locked_deferred = sum(
-            locks[token].locked[token].state is deferred for token in queue.live_tokens(locks)
-        )
+        live = locks.messages(queue.live_tokens(locks))
+        locked_deferred = sum([message.state is deferred for message in live])
     waiting = queue.count - queue.deferred_count - queue.scheduled_count
     return control.QueueCounts(
         active=waiting - (locked - locked_deferred),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.core.operations.scheduled_activation import ScheduledActivation
     from broker.core.operations.transactions import Transaction, Transactions
     from broker.core.queues.duplicate_window import DuplicateWindow
+    from broker.core.queues.locks import LockGroup
     from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
     from broker.core.queues.session import Session
@@ -78,7 +79,8 @@ class DueActions:
         for at_ms, kind, items in self._context.deadlines.take_due(now_ms):
             self._actions[kind](items, at_ms, turn)
 
-    def _end_message_locks(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
+    def _end_message_locks(self, groups: Iterable[LockGroup], now_ms: int, turn: Turn) -> None:
+        messages = [message for group in groups for message in group]
         for queue, locked in by_queue(messages).items():
             return_locked(queue, locked, now_ms, turn, failed=True)
 

@@ -189,9 +189,9 @@ class LinkOperations:
                 continue
             self._receivers.pop(peer, None)
             self.detach_receiver(receiver, now_ms, turn)
-            if connection_lost and receiver.locked and not self._holds_locks:
+            if connection_lost and receiver.lock_groups and not self._holds_locks:
                 release_locks(receiver, now_ms, turn, failed=True)
-            elif receiver.locked:
+            elif receiver.lock_groups:
                 self._detached[peer] = receiver
 
     def forget(self, receiver: Receiver) -> None:

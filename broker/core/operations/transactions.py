@@ -153,7 +153,7 @@ class Transactions:
         self._usage[command.connection] = usage
         usage.count += 1
         transaction = Transaction(
-            command.transaction_id or self._context.new_lock_token(),
+            command.transaction_id or self._context.new_lock_tokens(1)[0],
             command.peer,
             command.connection,
             now_ms + limits.transaction_timeout_ms,

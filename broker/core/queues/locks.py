@@ -1,9 +1,10 @@
 """The locks of one queue.
 
-A lock is booked in four places, and only `Locks` writes them: the token and the end of the lock on the
-message, the holder by token here, the message by token at the holder (`Receiver.locked`), and the
-deadline. A message lock under a session lock has no deadline: it ends with the session lock.
-`settlement.py` decides what happens to a message when its lock ends.
+Messages that a receiver locks at once form a `LockGroup`: they have the same holder and the same end, so
+one deadline is enough for all of them. A lock is booked in four places, and only `Locks` writes them: the
+token, the end and the group on the message, the message by token here, the group at the holder
+(`Receiver.lock_groups`), and the deadline. A message lock under a session lock has no deadline: it ends
+with the session lock. `settlement.py` decides what happens to a message when its lock ends.
 """
 
 from __future__ import annotations
@@ -14,21 +15,46 @@ from broker.core.contract.errors import MessageLockLost
 from broker.core.queues.deadlines import Due
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.receiver import Receiver
-
 
 SESSION_MESSAGE_LOCKED_UNTIL_MS = 253_402_300_799_999
 """The last millisecond of the year 9999. The service sends it as the end of the lock of a session
 message. If it sent the end of the session lock, the .NET SDK would forget the token of a deferred message
 at that time, even if the session lock was renewed."""
 
+_COMPACT_FROM = 16
 
-class Locks(dict[bytes, "Receiver"]):
-    """The holders of locks by token. A dict, because every settlement looks up its tokens first."""
+
+class LockGroup:
+    """Messages that one receiver has locked until one moment."""
+
+    __slots__ = ("_count", "_messages", "holder", "until_ms")
+
+    def __init__(self, holder: Receiver, until_ms: int, messages: Sequence[Message]) -> None:
+        self.holder = holder
+        self.until_ms = until_ms
+        self._messages = messages
+        """Includes messages whose locks have ended, but never more than those that are locked."""
+        self._count = len(messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Returns the messages that are still locked, in the order in which they were locked."""
+        return iter([message for message in self._messages if message.lock_group is self])
+
+    def leave(self, count: int) -> bool:
+        """So many messages are not in this group any more. Returns whether none is left."""
+        self._count -= count
+        if self._count * 2 < len(self._messages) > _COMPACT_FROM:
+            self._messages = list(self)
+        return not self._count
+
+
+class Locks(dict[bytes, "Message"]):
+    """The locked messages by token. A dict, because every settlement looks up its tokens first."""
 
     __slots__ = ("_context",)
 
@@ -40,50 +66,67 @@ class Locks(dict[bytes, "Receiver"]):
         self, holder: Receiver, messages: Sequence[Message], until_ms: int, *, expire: bool
     ) -> list[bytes]:
         """Lock unlocked messages. Returns their tokens, in order."""
-        new_lock_token = self._context.new_lock_token
-        tokens = [new_lock_token() for _ in messages]
+        tokens = self._context.new_lock_tokens(len(messages))
+        group = LockGroup(holder, until_ms, messages)
         for message, token in zip(messages, tokens, strict=True):
             message.lock_token = token
             message.locked_until_ms = until_ms
-        self.update(dict.fromkeys(tokens, holder))
-        holder.locked.update(zip(tokens, messages, strict=True))
+            message.lock_group = group
+        self.update(zip(tokens, messages, strict=True))
+        holder.lock_groups[group] = None
         if expire:
-            self._context.deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+            self._context.deadlines.add(Due.MESSAGE_LOCK, until_ms, (group,))
         return tokens
 
     def messages(self, tokens: Iterable[bytes]) -> list[Message]:
         """Returns the messages with these tokens. Raises `MessageLockLost` if one is not locked."""
         messages = []
         for token in tokens:
-            holder = self.get(token)
-            if holder is None:
+            message = self.get(token)
+            if message is None:
                 raise MessageLockLost
-            messages.append(holder.locked[token])
+            messages.append(message)
         return messages
 
-    def extend(self, messages: Sequence[Message], until_ms: int) -> None:
+    def extend(self, messages: Iterable[Message], until_ms: int) -> None:
         """Move the end of locks."""
-        deadlines = self._context.deadlines
-        for message in messages:
-            deadlines.discard(Due.MESSAGE_LOCK, message.locked_until_ms, (message,))
-            message.locked_until_ms = until_ms
-        deadlines.add(Due.MESSAGE_LOCK, until_ms, messages)
+        by_holder: dict[Receiver, list[Message]] = {}
+        for message in dict.fromkeys(messages):
+            group = group_of(message)
+            self._leave(group, 1)
+            by_holder.setdefault(group.holder, []).append(message)
+        for holder, renewed in by_holder.items():
+            group = LockGroup(holder, until_ms, renewed)
+            for message in renewed:
+                message.locked_until_ms = until_ms
+                message.lock_group = group
+            holder.lock_groups[group] = None
+            self._context.deadlines.add(Due.MESSAGE_LOCK, until_ms, (group,))
 
     def end(self, tokens: Iterable[bytes]) -> list[Message]:
         """Unlock messages and return them. Each token must be locked."""
         pop = self.pop
-        discard = self._context.deadlines.discard
-        messages: list[Message] = []
-        until_ms = 0
-        alike: list[Message] = []
-        """Messages in a row whose locks end at the same time: one call removes their deadlines."""
-        for token in tokens:
-            message = pop(token).locked.pop(token)
-            if message.locked_until_ms != until_ms:
-                discard(Due.MESSAGE_LOCK, until_ms, alike)
-                until_ms, alike = message.locked_until_ms, []
-            alike.append(message)
-            message.lock_token = None
-            messages.append(message)
-        discard(Due.MESSAGE_LOCK, until_ms, alike)
+        messages = [pop(token) for token in tokens]
+        group: object = None
+        count = 0
+        for message in messages:
+            if message.lock_group is not group:
+                self._leave(group, count)
+                group, count = message.lock_group, 0
+            count += 1
+            message.lock_token = message.lock_group = None
+        self._leave(group, count)
         return messages
+
+    def _leave(self, group: object, count: int) -> None:
+        """Remove so many messages from a group, and the group if it is empty."""
+        if isinstance(group, LockGroup) and group.leave(count):
+            del group.holder.lock_groups[group]
+            self._context.deadlines.discard(Due.MESSAGE_LOCK, group.until_ms, (group,))
+
+
+def group_of(message: Message) -> LockGroup:
+    """Returns the group of a locked message."""
+    group = message.lock_group
+    assert isinstance(group, LockGroup)
+    return group

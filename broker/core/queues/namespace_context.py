@@ -31,7 +31,8 @@ class NamespaceContext:
     """Injected dependencies and shared state of one namespace."""
 
     reader: MessageReader
-    new_lock_token: Callable[[], bytes]
+    new_lock_tokens: Callable[[int], list[bytes]]
+    """Returns so many new tokens of 16 bytes."""
     limits: Limits
     ids: MessageIds
     payloads: Payloads

@@ -123,7 +123,7 @@ class PackedMessages:
             message.session_id = None
             message.body = None
             message.annotations = b""
-            message.lock_token = None
+            message.lock_token = message.lock_group = None
             message.locked_until_ms = 0
             messages.append(message)
         return messages

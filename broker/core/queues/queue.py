@@ -17,7 +17,7 @@ from broker.core.contract.message import MessageState, content_of
 from broker.core.contract.records import MessagesDeleted
 from broker.core.queues.arrival import schedule
 from broker.core.queues.dispatcher import Dispatcher
-from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks
+from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks, group_of
 from broker.core.queues.message_deadlines import forget_expiry, forget_schedule, watch_expiry
 from broker.core.queues.message_index import MessageIndex
 from broker.core.queues.packed_messages import pack
@@ -309,8 +309,10 @@ class Queue:
         return len(self.live_tokens(self.locks) if self.overdue_ms else self.locks)
 
     def _is_live(self, token: bytes) -> bool:
-        holder = self.locks[token]
-        return holder.locked[token].locked_until_ms > self.overdue_ms and not holder.lost_locks
+        message = self.locks[token]
+        if message.locked_until_ms <= self.overdue_ms:
+            return False
+        return not group_of(message).holder.lost_locks
 
     def renew(self, tokens: Sequence[bytes], now_ms: int) -> list[int]:
         """Renew locks, all or none. Returns their new ends, in order. Raises if one is lost.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
+    from broker.core.queues.locks import LockGroup
     from broker.core.queues.queue import Queue
 
 BURST_MAX_MESSAGES = 1_000
@@ -44,7 +45,7 @@ class Receiver:
         "delivered",
         "draining",
         "limit",
-        "locked",
+        "lock_groups",
         "locks",
         "lost_locks",
         "paused",
@@ -70,13 +71,18 @@ class Receiver:
         self.draining = False
         self.paused = False
         """It got a full burst, and its link has not granted credit since."""
-        self.locked: dict[bytes, Message] = {}
-        """The messages that it has locked, by token. `Locks` changes it."""
+        self.lock_groups: dict[LockGroup, None] = {}
+        """The messages that it has locked. `Locks` changes it."""
         self.lost_locks = False
         """All its locks are lost, but some messages may not be back in their places yet."""
         self.burst: list[Message] = []
         self.burst_bytes = 0
         """The messages that this dispatch has assigned to it so far, and their size."""
+
+    @property
+    def locked(self) -> list[Message]:
+        """Returns the messages that it has locked."""
+        return [message for group in self.lock_groups for message in group]
 
     @property
     def room(self) -> int:

@@ -93,9 +93,9 @@ def return_locked(
 
 def release_locks(holder: Receiver, now_ms: int, turn: Turn, *, failed: bool) -> None:
     """End all locks of a receiver."""
-    if holder.locked:
+    if holder.lock_groups:
         holder.lost_locks = True
-        return_locked(holder.queue, holder.locked.values(), now_ms, turn, failed=failed)
+        return_locked(holder.queue, holder.locked, now_ms, turn, failed=failed)
 
 
 def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
