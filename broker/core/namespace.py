@@ -319,7 +319,9 @@ class Namespace:
         if self._control is None:
             from broker.core.operations.control_requests import ControlRequests
 
-            self._control = ControlRequests(self._directory)
+            self._control = ControlRequests(
+                self._context, self._directory, self._admission, self._administration
+            )
         return self._control.carry_out(command.operation, now_ms, turn)
 
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:

@@ -6,7 +6,7 @@ link that it concerns. What a client can attach to is in `link_factory.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 import structlog
@@ -23,7 +23,7 @@ from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
 from protocol.amqp.held_memory import HeldMemory
-from protocol.amqp.links.link_context import LinkContext
+from protocol.amqp.links.link_context import ClientView, LinkContext
 from protocol.amqp.links.receiving_link import ReceivingLink
 from protocol.amqp.links.sending_link import SendingLink
 from protocol.amqp.namespace_commands import NamespaceCommands
@@ -52,6 +52,19 @@ KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
 BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
 """How much larger than the largest message a transfer may be. This only bounds memory: entities check the exact
 size of a message. The Python SDK fills a batch to the limit and then puts an envelope around it."""
+
+
+class LinkView(NamedTuple):
+    """A link, for the control API."""
+
+    name: str
+    role: str
+    """`sender` or `receiver`: what the client is."""
+    address: str
+    session_id: str | None
+    credit: int
+    deliveries: int
+    unsettled: int
 
 
 class Connection:
@@ -87,8 +100,14 @@ class Connection:
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ReceivingLink] = WeakSet()
         """Receivers that are detached. The core refers to them as long as they have locks."""
+        self.client = ClientView(services.connection_id, services.peer_name)
         self._context = LinkContext(
-            self._engine, self._commands.submit, services.touch, self._limits, services.sources
+            self._engine,
+            self._commands.submit,
+            services.touch,
+            self._limits,
+            services.sources,
+            self.client,
         )
         self._nodes = LinkFactory(
             self._context,
@@ -204,6 +223,26 @@ class Connection:
         """The number of attached links."""
         return len(self._peers)
 
+    @property
+    def namespace(self) -> str:
+        """The namespace that the client uses, or would use if nothing else selected one."""
+        return self._authorization.expected_namespace
+
+    def link_views(self) -> list[LinkView]:
+        """Returns its links for the control API."""
+        return [
+            LinkView(
+                link.name,
+                "sender" if link.is_receiver else "receiver",
+                getattr(peer, "path", link.address),
+                getattr(peer, "session_id", None),
+                max(0, self._engine.credit(link)),
+                link.received if link.is_receiver else link.sent,
+                len(link.unsettled),
+            )
+            for link, peer in self._peers.items()
+        ]
+
     # --- authorization --------------------------------------------------------------------------
 
     def _authenticate(self, mechanism: str, user: str | None, password: str | None) -> bool:
@@ -241,6 +280,12 @@ class Connection:
     def on_open(self, hostname: str, container_id: str, properties: Mapping[str, object]) -> None:
         """Selects the namespace and the permissions of a client that opened the connection."""
         self._container_id = container_id
+        client = self.client
+        client.container_id = container_id
+        client.host = hostname
+        product = properties.get("product")
+        client.product = None if product is None else str(product)
+        client.opened_ms = self._services.sources.real_ms()
         log.debug(
             "connection.opened",
             client=self._services.peer_name,

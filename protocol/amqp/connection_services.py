@@ -38,6 +38,8 @@ class ConnectionServices:
     idle_timeout_ms: int
     sources: ProtocolSources
     peer_name: str = ""
+    connection_id: str = ""
+    """Names the connection in the control API."""
     memory: MemoryBudgets = field(default_factory=lambda: MemoryBudgets(RELAXED))
     """How much memory this connection, and all connections together, may make the broker hold."""
     browsing_slots: BrowsingSlots = field(default_factory=unshared_slots)

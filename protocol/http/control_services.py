@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from typing import Any
 
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
+    from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
     from protocol.sources import ProtocolSources
 
@@ -43,6 +45,16 @@ class ControlledClock(Protocol):
         """Lets the clock run again, from the time that it shows."""
 
 
+class LockHolder(NamedTuple):
+    """The client that holds a lock, as far as it is known. Empty texts are not known."""
+
+    connection_id: str = ""
+    container_id: str = ""
+    link: str = ""
+    client: str = ""
+    """Its network address."""
+
+
 class NamespaceAuthorization(Protocol):
     """Checks whether a request to a namespace may be made."""
 
@@ -70,6 +82,14 @@ class ControlServices:
     authorize_broker: Callable[[str | None, str], None]
     """Takes the Authorization header and the host. Raises `Unauthorized` unless the request may concern all
     namespaces."""
+    read_payloads: Callable[[Sequence[int]], Awaitable[Mapping[int, tuple[bytes, bytes]]]]
+    """Returns bodies and annotations from the store, by payload id. Those of deleted messages are missing."""
+    holder_of: Callable[[Peer], LockHolder]
+    """Returns who holds a lock."""
+    connections: Callable[[str], Sequence[Mapping[str, Any]]]
+    """Returns the AMQP connections of a namespace as plain data: see `ConnectionAnswer`."""
+    declared: Callable[[str], Mapping[str, EntityDefinition]]
+    """Returns the entities that the configuration declares in a namespace."""
     clock: ControlledClock
     limits: Limits
     sources: ProtocolSources

@@ -38,7 +38,7 @@ class ControlClient:
         path: str,
         body: object = None,
         headers: dict[str, str] | None = None,
-        **query: Any,
+        query: dict[str, Any] | None = None,
     ) -> Answer:
         """Sends one request. A body that is not bytes is sent as JSON."""
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -53,7 +53,7 @@ class ControlClient:
 
     def get(self, path: str, **query: Any) -> Any:
         """Returns the answer to a GET that must succeed."""
-        answer = self.request("GET", path, **query)
+        answer = self.request("GET", path, query=query)
         assert 200 == answer.status, answer
         return answer.content
 
@@ -65,6 +65,6 @@ class ControlClient:
 
     def refused(self, method: str, path: str, body: object = None, **query: Any) -> Answer:
         """Returns the answer to a request that must be refused."""
-        answer = self.request(method, path, body, **query)
+        answer = self.request(method, path, body, query=query)
         assert answer.status >= 400, answer
         return answer

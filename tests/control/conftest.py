@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
+from azure.servicebus.management import ServiceBusAdministrationClient
 
 from tests.control.client import ControlClient
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 CONFIG: dict[str, Any] = {
     "queues": {
@@ -33,15 +35,35 @@ CONFIG: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module")
+def tls_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tls")
+
+
 @pytest.fixture(scope="module", params=["memory", "sqlite"])
 def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tls_folder: Path
 ) -> Iterator[BrokerProcess]:
     storage = "memory:"
     if request.param == "sqlite":
         storage = f"sqlite:///{tmp_path_factory.mktemp('store') / 'peeklock.db'}"
-    with BrokerProcess(config=CONFIG, storage=storage, testing_api=False) as running:
+    with BrokerProcess(
+        config=CONFIG,
+        storage=storage,
+        testing_api=False,
+        environment={"PEEKLOCK_TLS_FOLDER": str(tls_folder)},
+    ) as running:
         yield running
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess, tls_folder: Path) -> Iterator[ServiceBusAdministrationClient]:
+    """The stock administration client."""
+    with ServiceBusAdministrationClient.from_connection_string(
+        broker.admin_connection_string.replace("127.0.0.1", "localhost"),
+        connection_verify=str(tls_folder / "ca.pem"),
+    ) as client:
+        yield client
 
 
 @pytest.fixture

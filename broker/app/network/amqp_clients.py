@@ -68,6 +68,7 @@ class AmqpClients:
         self._browsing_slots = BrowsingSlots(loop.call_later)
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
+        self._last_connection_id = 0
         self.connections_total = 0
 
     # --- new connections --------------------------------------------------------------------------------
@@ -94,6 +95,7 @@ class AmqpClients:
                 log.warning, "connections.too_many", "amqp", client=peer_name, max=most
             )
             return None
+        self._last_connection_id += 1
         return Connection(
             ConnectionServices(
                 enter=self._core.enter,
@@ -111,6 +113,7 @@ class AmqpClients:
                 memory=self._memory,
                 browsing_slots=self._browsing_slots,
                 peer_name=peer_name,
+                connection_id=f"{self._container_id}-{self._last_connection_id}",
             )
         )
 
@@ -147,6 +150,11 @@ class AmqpClients:
         """Checks the permissions of all clients again, after the clock or the keys have changed."""
         for transport in list(self._transports):
             transport.check_authorization()
+
+    def connections(self) -> list[Connection]:
+        """Returns the connections of all clients that have opened one."""
+        found = [transport.connection for transport in self._transports]
+        return [one for one in found if one is not None and one.opened]
 
     @property
     def connection_count(self) -> int:

@@ -138,19 +138,18 @@ class HttpServer:
             is_on = not self._access.identity.strict
         if not is_on:
             return None
-        from broker import __version__
-        from broker.app.network.clock_control import ClockControl
-        from protocol.http.control_services import ControlServices
+        from broker.app.network.control_access import control_services
 
-        return ControlServices(
+        return control_services(
+            self._settings,
+            self._topology,
+            self._clock,
+            self._core,
+            self._clients,
+            self._access,
+            self._sources,
             ask=self._ask,
-            namespaces=lambda: list(self._core.namespaces),
-            authorize=self._access.authorize_control,
-            authorize_broker=self._access.authorize_clock,
-            clock=ClockControl(self._clock, self._clock_moved),
-            limits=self._settings.limits,
-            sources=self._sources,
-            version=__version__,
+            clock_moved=self._clock_moved,
         )
 
     def _export(self, header: str | None, form: str) -> object:

@@ -27,7 +27,7 @@ from storage.contract import StorageError, StorageFull
 from storage.urls import store_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.app.runtime.clock import Clock
     from broker.core.contract.commands import Command
@@ -175,6 +175,13 @@ class DurableCore:
     async def ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
         """Runs a request command and returns its answer. Raises its error."""
         return await self.turns.ask(self.namespaces[name], build)
+
+    async def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+        """Returns bodies and annotations from the store. Those of deleted messages are missing."""
+        if not self._store.blocking:
+            return self._store.read_payloads(payload_ids)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
 
     # --- memory and store ----------------------------------------------------------------------
 

@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.core.contract.effects import EntityView
+    from collections.abc import Mapping, Sequence
+
+    from broker.core.contract.effects import EntityView, Peer
+    from broker.core.contract.message import Message
+    from config.model.definitions import EntityDefinition
 
 
 class QueueCounts(NamedTuple):
@@ -57,3 +61,164 @@ class GetEntityState(NamedTuple):
     """Reply: `EntityState`."""
 
     path: str
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+class LockView(NamedTuple):
+    """The lock of a message or of a session."""
+
+    token: bytes | None
+    """None for a session."""
+    until_ms: int
+    holder: Peer
+
+
+class MessageView(NamedTuple):
+    """A message as it was when it was read."""
+
+    message: Message
+    """A copy. Its body is None if only the store has it."""
+    state: str
+    """`active`, `locked`, `deferred` or `scheduled`."""
+    lock: LockView | None
+
+
+class MessagesRead(NamedTuple):
+    """Some messages of a queue, in the order of their numbers."""
+
+    messages: Sequence[MessageView]
+    next_after: int | None
+    """The `after` with which to continue. None if there are no more."""
+    last_sequence_number: int
+    """The highest number that the queue has assigned. Later messages have higher numbers."""
+
+
+class ReadMessages(NamedTuple):
+    """Read messages without locking them. Reply: `MessagesRead`."""
+
+    path: str
+    after: int
+    """Read messages whose sequence number is higher."""
+    examine: int
+    """How many messages to look at, at most."""
+    limit: int
+    """How many messages to return, at most."""
+    state: str | None = None
+    """Return only messages in this state."""
+    session_id: str | None = None
+
+
+class FindMessages(NamedTuple):
+    """Read messages by their sequence numbers. Reply: `MessagesRead`. Refused with `MessageNotFound` if one does
+    not exist."""
+
+    path: str
+    sequence_numbers: Sequence[int]
+
+
+class SessionView(NamedTuple):
+    """A session of a queue."""
+
+    session_id: str
+    message_count: int
+    locked_count: int
+    state: bytes | None
+    state_updated_ms: int
+    lock: LockView | None
+
+
+class SessionsRead(NamedTuple):
+    """Some sessions of a queue, ordered by id."""
+
+    sessions: Sequence[SessionView]
+    waiting_receivers: int
+    """Receivers that wait for the next available session."""
+
+
+class ReadSessions(NamedTuple):
+    """Reply: `SessionsRead`. Refused with `NotAllowed` if the entity has no sessions."""
+
+    path: str
+    after: str
+    limit: int
+
+
+# --- changes -----------------------------------------------------------------------------------
+
+
+class SendMessages(NamedTuple):
+    """Send messages to a queue or topic, all or none. Reply: list of the sequence numbers in the queue; empty for a
+    topic, and for messages that duplicate detection has dropped."""
+
+    path: str
+    messages: Sequence[Message]
+
+
+class PurgePart(NamedTuple):
+    """Delete the first messages of a queue or sub-queue, whatever their state. Reply: `PurgedPart`."""
+
+    path: str
+    up_to: int | None
+    """Delete only messages with this number or a lower one. None: all that the queue has now."""
+
+
+class PurgedPart(NamedTuple):
+    """What a part of a purge has done."""
+
+    count: int  # type: ignore[assignment]  # hides `tuple.count`, which is not used
+    up_to: int
+    is_done: bool
+
+
+class DeleteByNumber(NamedTuple):
+    """Delete messages, whatever their state. Reply: their number."""
+
+    path: str
+    sequence_numbers: Sequence[int]
+
+
+class DeadLetterByNumber(NamedTuple):
+    """Dead-letter messages, whatever their state. Reply: their number."""
+
+    path: str
+    sequence_numbers: Sequence[int]
+    reason: str | None
+    description: str | None
+
+
+class ReleaseByNumber(NamedTuple):
+    """Make messages ready to be received: end locks without a failed delivery, return deferred messages, activate
+    scheduled messages. Reply: the number of messages that were not ready before."""
+
+    path: str
+    sequence_numbers: Sequence[int]
+
+
+class ExpireLocks(NamedTuple):
+    """End locks as if their time had come: each counts as a failed delivery. Reply: the number of locks."""
+
+    path: str
+    sequence_numbers: Sequence[int] | None
+    """None: the locks of all messages."""
+    session_id: str | None = None
+    """End the lock of this session, and of its messages."""
+
+
+class Resubmit(NamedTuple):
+    """Move dead letters to another queue or topic, or back to their entity. They count as never delivered and lose
+    the reason. Locked ones stay. Reply: the number of moved messages."""
+
+    path: str
+    sequence_numbers: Sequence[int]
+    destination: str | None
+    """None: the entity whose dead letters they are."""
+
+
+class ResetEntities(NamedTuple):
+    """Make the entities of the namespace as declared, with attached links where possible: delete others, end session
+    locks, delete session states and the ids of duplicate detection. Reply: paths of queues and sub-queues that have
+    messages, which the caller purges."""
+
+    definitions: Mapping[str, EntityDefinition]

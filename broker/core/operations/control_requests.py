@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker.core.contract import control_operations as control
 from broker.core.contract.message import MessageState
+from broker.core.operations.control_changes import ControlChanges
+from broker.core.operations.control_reading import ControlReading
+from broker.core.operations.control_reset import ControlReset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.entities.entity import Entity
+    from broker.core.operations.admission import Admission
+    from broker.core.operations.entity_administration import EntityAdministration
+    from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
 
     Carry = Callable[[Any, int, Turn], object]
@@ -27,11 +33,30 @@ class ControlRequests:
 
     __slots__ = ("_directory", "_operations")
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(
+        self,
+        context: NamespaceContext,
+        directory: Directory,
+        admission: Admission,
+        administration: EntityAdministration,
+    ) -> None:
         self._directory = directory
+        reading = ControlReading(directory)
+        changes = ControlChanges(context, directory, admission)
         self._operations: dict[type, Carry] = {
             control.ListEntityStates: self._list_entities,
             control.GetEntityState: self._get_entity,
+            control.ReadMessages: reading.read_messages,
+            control.FindMessages: reading.find_messages,
+            control.ReadSessions: reading.read_sessions,
+            control.SendMessages: changes.send,
+            control.PurgePart: changes.purge_part,
+            control.DeleteByNumber: changes.delete,
+            control.DeadLetterByNumber: changes.dead_letter,
+            control.ReleaseByNumber: changes.release,
+            control.ExpireLocks: changes.expire_locks,
+            control.Resubmit: changes.resubmit,
+            control.ResetEntities: ControlReset(directory, administration).reset,
         }
 
     def carry_out(self, operation: object, now_ms: int, turn: Turn) -> object:

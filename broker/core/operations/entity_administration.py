@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _KINDS_IN_ORDER = {QueueDefinition: 0, TopicDefinition: 0, SubscriptionDefinition: 1}
 """A topic must exist before its subscriptions."""
 _CANNOT_CHANGE = "The value for the {} property of an existing {{}} cannot be changed."
-_FIXED = {
+FIXED_PROPERTIES = {
     "requires_session": _CANNOT_CHANGE.format("RequiresSession"),
     "requires_duplicate_detection": _CANNOT_CHANGE.format("RequiresDuplicateDetection"),
     "enable_partitioning": "Partitioning cannot be changed for {}.",
@@ -97,7 +97,9 @@ class EntityAdministration:
                 self._create(path, definition, now_ms, turn)
                 continue
             if entity.main.count and type(definition) is type(entity.definition):
-                self._change(entity, _keeping(definition, entity.definition, _FIXED), now_ms, turn)
+                self._change(
+                    entity, _keeping(definition, entity.definition, FIXED_PROPERTIES), now_ms, turn
+                )
             else:
                 self._change(entity, definition, now_ms, turn)
             if isinstance(entity, Subscription) and isinstance(definition, SubscriptionDefinition):
@@ -164,7 +166,7 @@ class EntityAdministration:
             )
         # The definition of a subscription has no rules here, so an update does not change rules.
         definition = _keeping(command.definition, before, command.keeps)
-        for name, sentence in _FIXED.items():
+        for name, sentence in FIXED_PROPERTIES.items():
             if getattr(definition, name, None) != getattr(before, name, None):
                 raise ArgumentError(sentence.format(entity.kind.capitalize()))
         for name, refusal in command.refusals.items():

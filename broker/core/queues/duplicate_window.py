@@ -73,6 +73,12 @@ class DuplicateWindow:
                 break
         turn.records.append(MessageIdsForgotten(self._entity_id, now_ms))
 
+    def forget_all(self) -> int:
+        """Remove all ids. Returns the latest time until which one of them counted."""
+        until_ms = max(self._seen.values(), default=0)
+        self._seen.clear()
+        return until_ms
+
     def close(self) -> None:
         """The entity is deleted."""
         self._context.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))

@@ -126,6 +126,19 @@ class MessageIndex:
             packed = self.packed.get(key)
             yield list(self.blocks[key].values()) if packed is None else packed.unpack()
 
+    def look(self, from_number: int = 0, *, with_packed: bool = True) -> Iterator[Message]:
+        """Returns all messages as `walk` does, and leaves packed blocks packed: their messages are
+        copies. Without `with_packed`, packed blocks are left out."""
+        keys = self._keys
+        for position in range(bisect_left(keys, from_number >> self.block_bits), len(keys)):
+            packed = self.packed.get(keys[position])
+            if packed is not None and not with_packed:
+                continue
+            messages = self.blocks[keys[position]].values() if packed is None else packed.unpack()
+            for message in messages:
+                if message.sequence_number >= from_number:
+                    yield message
+
     # --- packed messages ------------------------------------------------------------------------
 
     def _unpacked(self, key: int) -> dict[int, Message] | None:

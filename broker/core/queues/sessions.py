@@ -99,6 +99,14 @@ class Sessions:
         """Returns the session, or None."""
         return self._by_id.get(session_id) or self._by_key.get(session_key(session_id))
 
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_id.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """Returns how many receivers wait for the next available session."""
+        return len(self._waiting)
+
     # --- messages ---------------------------------------------------------------------------
 
     def enter(self, messages: Iterable[Message]) -> None:

@@ -17,6 +17,23 @@ if TYPE_CHECKING:
     from protocol.sources import ProtocolSources
 
 
+@dataclass(slots=True)
+class ClientView:
+    """The client of a connection, as others are told about it. Locks outlive the connection, and so does this."""
+
+    connection_id: str = ""
+    address: str = ""
+    """Its network address."""
+    container_id: str = ""
+    host: str = ""
+    """The host name that it asked for."""
+    product: str | None = None
+    opened_ms: int = 0
+    """When it opened the connection, in real time."""
+    last_error: tuple[int, str, str] | None = None
+    """The last error that it was sent: when in real time, its condition and its text."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkContext:
     """The connection as its links see it."""
@@ -28,13 +45,16 @@ class LinkContext:
     """Reports that the engine has output to write."""
     limits: Limits
     sources: ProtocolSources
+    client: ClientView
 
     def refuse(
         self, error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""
     ) -> WireError:
         """Counts and logs a refusal, and returns it as an AMQP error."""
-        refusals = self.sources.refusals
-        return wire_error(refusals.refuse(error, entity=entity, operation=operation, host=host))
+        sources = self.sources
+        refusal = sources.refusals.refuse(error, entity=entity, operation=operation, host=host)
+        self.client.last_error = (sources.real_ms(), refusal.condition, refusal.text)
+        return wire_error(refusal)
 
     def refuse_link(self, link: EngineLink, error: BrokerError, path: str, operation: str) -> None:
         """Refuses the attach of a link."""

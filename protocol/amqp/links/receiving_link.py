@@ -64,6 +64,10 @@ class ReceivingLink:
         self._engine = self.connection = context.engine
         self._link = link
         self.path = path
+        self.session_id: str | None = None
+        """The session that it has got."""
+        self.client = context.client
+        self.name = link.name
         self._submit = context.submit
         self._touch = context.touch
         self._presettled = presettled
@@ -232,6 +236,7 @@ class ReceivingLink:
 
     def _attached(self, effect: ReceiverAttached) -> None:
         record_via_entity(self._link.session, self.path)
+        self.session_id = effect.session_id
         if effect.session_id is None:
             self._engine.attach(self._link)
         else:

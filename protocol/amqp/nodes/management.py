@@ -85,6 +85,7 @@ class ManagementNode:
     ) -> None:
         self.path = path
         self.connection: object = context.engine
+        self.client = context.client
         self.sources = context.sources
         self._submit = context.submit
         self._respond = respond

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from protocol.http.control import clock_resource, entities_resource, namespaces_resource
+from protocol.http.control import (
+    changes_resource,
+    clock_resource,
+    connections_resource,
+    entities_resource,
+    messages_resource,
+    namespaces_resource,
+    sending_resource,
+    sessions_resource,
+)
 
 if TYPE_CHECKING:
     from protocol.http.control.routes import Route
@@ -13,6 +22,11 @@ if TYPE_CHECKING:
 ROUTES: tuple[Route, ...] = (
     *namespaces_resource.ROUTES,
     *entities_resource.ROUTES,
+    *messages_resource.ROUTES,
+    *sending_resource.ROUTES,
+    *changes_resource.ROUTES,
+    *sessions_resource.ROUTES,
+    *connections_resource.ROUTES,
     *clock_resource.ROUTES,
 )
 

@@ -296,7 +296,7 @@ class ReceivedMessage(NamedTuple):
 
 def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> ReceivedMessage:
     """Returns a delivered message. Must be called at once, because the message changes afterwards."""
-    sections = _sections(encode_message(message, lock_token, locked_until_ms))
+    sections = read_sections(encode_message(message, lock_token, locked_until_ms))
     fields = [plain(field) for field in sections.get(PROPERTIES) or ()]
     fields += [None] * (_FIELD_COUNT - len(fields))
     annotations = sections.get(MESSAGE_ANNOTATIONS) or {}
@@ -336,7 +336,7 @@ def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> R
     return ReceivedMessage(headers, _body(sections), name, token)
 
 
-def _sections(data: bytes) -> dict[int, Any]:
+def read_sections(data: bytes) -> dict[int, Any]:
     """Returns the values by section. The contents of several data sections are joined."""
     sections: dict[int, Any] = {}
     for code, start, _ in sections_of(data):

@@ -1,0 +1,45 @@
+"""The AMQP clients as the control API shows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from protocol.http.control_services import LockHolder
+
+if TYPE_CHECKING:
+    from broker.core.contract.effects import Peer
+    from protocol.amqp.connection import Connection
+
+
+def holder_of(peer: Peer) -> LockHolder:
+    """Returns who holds a lock. A client of the REST API has no connection, and is not known."""
+    client = getattr(peer, "client", None)
+    if client is None:
+        return LockHolder()
+    return LockHolder(
+        client.connection_id, client.container_id, getattr(peer, "name", ""), client.address
+    )
+
+
+def connection_view(connection: Connection) -> dict[str, Any]:
+    """Returns a connection and its links as plain data."""
+    client = connection.client
+    error = client.last_error
+    return {
+        "id": client.connection_id,
+        "client": client.address,
+        "container_id": client.container_id,
+        "product": client.product,
+        "host": client.host,
+        "opened_at": _real_time(client.opened_ms),
+        "links": [link._asdict() for link in connection.link_views()],
+        "last_error": None
+        if error is None
+        else {"at": _real_time(error[0]), "condition": error[1], "message": error[2]},
+    }
+
+
+def _real_time(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,54 @@
+"""Gives the control API of `protocol/http/control` access to the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker import __version__
+from broker.app.network.client_views import connection_view, holder_of
+from broker.app.network.clock_control import ClockControl
+from protocol.http.control_services import ControlServices
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.app.network.amqp_clients import AmqpClients
+    from broker.app.runtime.clock import Clock
+    from broker.app.runtime.durable_core import DurableCore
+    from broker.app.security.access import Access
+    from broker.core.contract.commands import Command
+    from broker.core.contract.effects import Peer
+    from config.files.topology import Topology
+    from config.settings.settings import Settings
+    from protocol.sources import ProtocolSources
+
+
+def control_services(
+    settings: Settings,
+    topology: Topology,
+    clock: Clock,
+    core: DurableCore,
+    clients: AmqpClients,
+    access: Access,
+    sources: ProtocolSources,
+    *,
+    ask: Callable[[str, Callable[[Peer, object], Command]], Awaitable[object]],
+    clock_moved: Callable[[], None],
+) -> ControlServices:
+    """Returns what the control API needs."""
+    return ControlServices(
+        ask=ask,
+        namespaces=lambda: list(core.namespaces),
+        authorize=access.authorize_control,
+        authorize_broker=access.authorize_clock,
+        read_payloads=core.read_payloads,
+        holder_of=holder_of,
+        connections=lambda namespace: [
+            connection_view(one) for one in clients.connections() if one.namespace == namespace
+        ],
+        declared=lambda namespace: topology.namespaces.get(namespace, {}),
+        clock=ClockControl(clock, clock_moved),
+        limits=settings.limits,
+        sources=sources,
+        version=__version__,
+    )
