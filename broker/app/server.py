@@ -221,9 +221,9 @@ class Server:
         if turn.dead_lettered:
             log_dead_letters(turn.dead_lettered)
 
-    def committed(self, seconds: float, records: int) -> None:
+    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
         """Measures a commit, and resumes clients that wait for it."""
-        self._metrics.committed(seconds, records)
+        self._metrics.committed(seconds, records, inline=inline)
         self._clients.committed()
 
     def restored_from_store(self, reason: str) -> None:

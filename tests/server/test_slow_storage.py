@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 
+from broker.app.runtime.inline_commit_policy import SMALL_BYTES
 from tests.support.io_faults import HOLD, Calls, IoFaults
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
         sender.send_messages(ServiceBusMessage("a"))
         faults.strike(Calls.SYNC, HOLD)
         try:
-            sending = threading.Thread(target=sender.send_messages, args=(ServiceBusMessage("b"),))
+            large = ServiceBusMessage("b" * (SMALL_BYTES + 1))  # the commit thread commits it
+            sending = threading.Thread(target=sender.send_messages, args=(large,))
             sending.start()
             while not faults.hits:
                 time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""How much the broker does at a time, in a run.
+"""How much the broker does at a time, in a run, and which thread commits.
 
 Long work is done in parts, between which others are served. A run has a few hundred messages, so in half
 of the runs parts are as small as that needs: what happens between two parts is then tried as well.
@@ -12,6 +12,7 @@ from unittest import mock
 
 from broker.app.network import amqp_transport
 from broker.app.runtime import committer, turn_loop
+from broker.app.runtime.inline_commit_policy import InlineCommitPolicy
 from broker.core import restore
 from broker.core.operations import command_parts, message_requests
 from broker.core.queues import backlog, ready_messages, receiver
@@ -19,6 +20,8 @@ from broker.core.queues import backlog, ready_messages, receiver
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
+
+    from broker.core.contract.turn import Turn
 
 SMALL_SHARE = 0.5
 SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
@@ -36,6 +39,24 @@ SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
 )
 """Each size, and what it may be in place of what it is. What counts as a loaded store stays as it is: parts that
 wait for the store are done after a client has connected again, and order is promised on one link only."""
+
+
+INLINE_SHARES = (0.0, 0.5, 1.0, 1.0)
+"""Of the small batches, how many the event loop commits itself."""
+
+
+@contextmanager
+def drawn_threads(chance: Random) -> Iterator[None]:
+    """Small batches are committed on the event loop, in the commit thread, or now here and now there, by the
+    seed: how long a commit takes does not tell in a run on virtual time."""
+    share = chance.choice(INLINE_SHARES)
+    allows = InlineCommitPolicy.allows
+
+    def allows_some(self: InlineCommitPolicy, turn: Turn) -> bool:
+        return chance.random() < share and allows(self, turn)
+
+    with mock.patch.object(InlineCommitPolicy, "allows", allows_some):
+        yield
 
 
 @contextmanager

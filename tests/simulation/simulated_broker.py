@@ -24,6 +24,7 @@ from tests.support.proton.answers import ANSWER_TIMEOUT_S, Unanswered
 from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Mapping
     from random import Random
 
@@ -70,6 +71,7 @@ class SimulatedBroker:
         topology: Topology,
         settings: Settings,
         failing: Callable[[], None],
+        commits: Counter[str],
     ) -> None:
         self._number = number
         self._loop = loop
@@ -81,6 +83,8 @@ class SimulatedBroker:
         self._settings = settings
         self._failing = failing
         """Called once, when the process is about to stop by itself."""
+        self._commits = commits
+        """How many commits were made in which thread."""
         self._context = copy_context()
         self._context.run(PROCESS.set, number)
         self._stopping = False
@@ -163,8 +167,9 @@ class SimulatedBroker:
     def released(self, turn: Turn) -> None:
         """See `broker.app.runtime.durable_core.CoreObserver`."""
 
-    def committed(self, seconds: float, records: int) -> None:
+    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
         del seconds, records
+        self._commits["inline commits" if inline else "commits in the thread"] += 1
         self.clients.committed()
 
     def restored_from_store(self, reason: str) -> None:

@@ -12,6 +12,7 @@ import gc
 import io
 import logging
 import traceback
+from collections import Counter
 from contextlib import redirect_stderr
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,7 +44,7 @@ from tests.simulation.findings import (
     noted,
 )
 from tests.simulation.locks import Locks
-from tests.simulation.part_sizes import drawn_sizes
+from tests.simulation.part_sizes import drawn_sizes, drawn_threads
 from tests.simulation.simulated_broker import SimulatedBroker, topology_of
 from tests.simulation.simulated_network import Network
 from tests.simulation.sources import STEPS_S, VirtualClock, seeded
@@ -124,6 +125,7 @@ class World:
         self.findings: list[Finding] = []
         self.faults: list[str] = []
         self.counts: dict[str, int] = {}
+        self._commits: Counter[str] = Counter()
         self._broker_run = _Flag(NO_RUN)
         self._broker_runs = 0
         self._slow_disk = False
@@ -160,6 +162,7 @@ class World:
                 self._topology,
                 Settings(storage="memory:", payload_memory_bytes=memory_bytes),
                 self._broker_fails,
+                self._commits,
             )
             try:
                 await self.broker.start()
@@ -339,7 +342,7 @@ class World:
                 report = report.plus(await workload.empty_and_audit())
         if self._administrator is not None:
             report = report.plus(await self._administrator.conclude())
-        self.counts = dict(report.counts)
+        self.counts = {**report.counts, **self._commits}
         self.findings += findings_of(report)
         await asyncio.sleep(SETTLED_S)
         for finding in differences(self.broker, self.store, self.clock.now_ms()):
@@ -356,6 +359,7 @@ class World:
                 redirect_stderr(output),
                 seeded(Random(f"{self.seed} ids"), self.clock),
                 drawn_sizes(self._speed_chance),
+                drawn_threads(Random(f"{self.seed} threads")),
                 noted(self.trace.note_finding),
             ):
                 self.loop.run_until_complete(self._run())

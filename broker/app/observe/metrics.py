@@ -69,10 +69,12 @@ class Metrics:
         self._commit_records = Histogram(
             "peeklock_commit_records", "Records in one commit.", COMMIT_RECORDS_BUCKETS
         )
+        self._inline_commits = 0
         self.event_loop_lag_seconds = 0.0
 
-    def committed(self, seconds: float, records: int) -> None:
-        """Records the duration and the size of a commit."""
+    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
+        """Records the duration and the size of a commit, and which thread made it."""
+        self._inline_commits += inline
         self._commit_seconds.observe(seconds)
         self._commit_records.observe(records)
 
@@ -121,6 +123,12 @@ class Metrics:
                 self._clients.connections_total,
             ),
             ("peeklock_links", "gauge", "AMQP links.", self._clients.link_count),
+            (
+                "peeklock_inline_commits_total",
+                "counter",
+                "Commits on the event loop; the commit thread made the others.",
+                self._inline_commits,
+            ),
             (
                 "peeklock_event_loop_lag_seconds",
                 "gauge",

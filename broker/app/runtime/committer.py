@@ -2,19 +2,20 @@
 
 While a commit runs, the next turns wait, and then they are committed together. There is no timer and no await
 per message. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
-are committed and released in order.
+are committed and released in order, one at a time, by the event loop itself or by the commit thread
+(`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.runtime.inline_commit_policy import InlineCommitPolicy, is_small
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError, StorageFull
 
@@ -31,6 +32,13 @@ LOADED_WEIGHT = 1_024
 """If more than this waits for the store, long work should wait as well: see `is_loaded`."""
 
 
+class CommitObserver(Protocol):
+    """Called after each commit, before its effects are released."""
+
+    def __call__(self, seconds: float, records: int, *, inline: bool) -> None:
+        """`inline` means that the event loop itself has committed, and not the commit thread."""
+
+
 class Committer:
     """Commits turns, and then calls `release` with them."""
 
@@ -39,12 +47,14 @@ class Committer:
         store: Store,
         release: Callable[[Turn], None],
         failed: Callable[[Exception], None],
-        observe: Callable[[float, int], None],
+        observe: CommitObserver,
+        stopwatch_s: Callable[[], float],
     ) -> None:
         self._store = store
         self._release = release
         self._failed = failed
         self._observe = observe
+        self._stopwatch_s = stopwatch_s
         self._waiting: deque[tuple[Turn, int]] = deque()
         """Turns and their weights."""
         self._waiting_weight = 0
@@ -56,27 +66,31 @@ class Committer:
         self.failure: Exception | None = None
         """Why a commit failed. Nothing is released after that until `restart`."""
         self._running: asyncio.Task[None] | None = None
+        """Commits the waiting turns."""
+        self._is_inside_submit = False
+        """A turn is committed and released within `submit`. Turns that this submits are later turns."""
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
         """Numbers of turns, ascending, and the futures that wait until so many turns are released."""
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
+        self._policy = InlineCommitPolicy(stopwatch_s)
 
     def submit(self, turn: Turn) -> None:
         """Commits a turn. Its effects are released once it and all earlier turns are durable."""
         self._submitted += 1
         if self.failure is not None:
             return  # it depends on records that were not stored
-        if self._running is None and (self._thread is None or not turn.records):
-            self._commit_at_once(turn)  # no earlier turn waits
-            return
         try:
+            if self._running is None and not self._is_inside_submit and self._is_quick(turn):
+                self._commit_at_once(turn)  # no earlier turn waits
+                return
             weight = turn.weight
             self._waiting.append((turn, weight))
         except Exception as error:  # noqa: BLE001 -- a later turn may not be stored without this one
             self._fail(error)
             return
         self._waiting_weight += weight
-        if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._drain())
+        if not self._is_inside_submit:
+            self._start()
 
     @property
     def idle(self) -> bool:
@@ -115,30 +129,41 @@ class Committer:
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 
+    def _is_quick(self, turn: Turn) -> bool:
+        """Returns whether this batch can be committed on the event loop."""
+        return not turn.records or self._thread is None or self._policy.allows(turn)
+
     def _commit_at_once(self, turn: Turn) -> None:
+        self._is_inside_submit = True
         try:
-            if turn.records:
-                started = time.perf_counter()
-                self._store.commit(turn.records)
-                self._observe(time.perf_counter() - started, len(turn.records))
+            self._commit_inline(turn)
             self._release(turn)
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure
             self._fail(error)
-        self._released = self._submitted
+        finally:
+            self._is_inside_submit = False
+        self._released = self._submitted - len(self._waiting)
+        if self._waiting:
+            self._start()
+
+    def _start(self) -> None:
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 batch, turn_count = self._next_batch()
-                if batch.records:
-                    started = time.perf_counter()
-                    await loop.run_in_executor(self._thread, self._store.commit, batch.records)
-                    self._observe(time.perf_counter() - started, len(batch.records))
+                if is_inline := self._is_quick(batch):
+                    self._commit_inline(batch)
+                else:
+                    await self._commit_in_thread(batch)
                 self._release(batch)
                 self._released += turn_count
                 self._running_weight = 0
                 self._wake()
+                if is_inline and self._waiting:
+                    await asyncio.sleep(0)  # sockets and timers come between two commits
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure
             self._fail(error)
         finally:
@@ -146,6 +171,26 @@ class Committer:
             self._running_weight = 0
             self._released = self._submitted
             self._wake()
+
+    def _commit_inline(self, batch: Turn) -> None:
+        """Commits on the event loop, which does nothing else meanwhile."""
+        if not batch.records:
+            return
+        started_s = self._stopwatch_s()
+        self._store.commit(batch.records)
+        seconds = self._stopwatch_s() - started_s
+        self._policy.note(seconds, inline=True)
+        self._observe(seconds, len(batch.records), inline=True)
+
+    async def _commit_in_thread(self, batch: Turn) -> None:
+        """Commits in the thread. The event loop continues, and more turns may wait."""
+        started_s = self._stopwatch_s()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._store.commit, batch.records)
+        seconds = self._stopwatch_s() - started_s
+        if is_small(batch):
+            self._policy.note(seconds, inline=False)
+        self._observe(seconds, len(batch.records), inline=False)
 
     def _next_batch(self) -> tuple[Turn, int]:
         """Returns a batch of waiting turns, and how many they are."""

@@ -51,8 +51,8 @@ class CoreObserver(Protocol):
     def released(self, turn: Turn) -> None:
         """A turn is durable, and its effects are released."""
 
-    def committed(self, seconds: float, records: int) -> None:
-        """A commit is done."""
+    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
+        """A commit is done, inline on the event loop or in the commit thread."""
 
     def restored_from_store(self, reason: str) -> None:
         """The namespaces are replaced by what the store holds. Existing links are invalid."""
@@ -96,7 +96,7 @@ class DurableCore:
             self._rule_compiler,
         )
         self._committer = Committer(
-            self._store, self._release, self._commit_failed, observer.committed
+            self._store, self._release, self._commit_failed, observer.committed, clock.stopwatch_s
         )
         self.turns.attach(self._committer)
 

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
-from broker.core.contract.records import MessagesDeleted
+from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
+from broker.core.contract.records import MessageIdsForgotten, MessagesDeleted
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError
 from tests.support.fake_store import FakeStore
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.core.contract.records import Record
+
 ENOUGH_COMMITS = 1_000
+
+RECORDS: dict[str, Record] = {
+    "inline": MessagesDeleted([1], []),
+    "thread": MessageIdsForgotten(1, 0),
+}
+"""Records that a quiet committer commits in this way."""
 
 
 class Load:
     """Clients that ask for more as soon as they have their answer."""
 
-    def __init__(self, store: FakeStore) -> None:
+    def __init__(self, store: FakeStore, record: Record = RECORDS["thread"]) -> None:
         self.failures: list[Exception] = []
         self.released = 0
         self._store = store
-        self.committer = Committer(store, self._release, self.failures.append, _ignore)
+        self._record = record
+        self.committer = Committer(
+            store, self._release, self.failures.append, _ignore, time.perf_counter
+        )
 
     def ask(self) -> None:
-        turn = Turn()
-        turn.records.append(MessagesDeleted([1], []))
-        self.committer.submit(turn)
+        self.committer.submit(_turn(self._record))
 
     def _release(self, turn: Turn) -> None:
         self.released += 1
@@ -33,13 +51,19 @@ class Load:
             self.ask()
 
 
-def _ignore(seconds: float, records: int) -> None:
+def _turn(*records: Record) -> Turn:
+    turn = Turn()
+    turn.records += records
+    return turn
+
+
+def _ignore(seconds: float, records: int, *, inline: bool) -> None:
     pass
 
 
-@pytest.fixture
-def load():
-    load = Load(FakeStore(checks=False))
+@pytest.fixture(params=["inline", "thread"])
+def load(request: pytest.FixtureRequest):
+    load = Load(FakeStore(checks=False), RECORDS[request.param])
     yield load
     load.committer.close()
 
@@ -75,16 +99,16 @@ ODD_FAILURES = [
 
 
 @pytest.mark.parametrize("failure", ODD_FAILURES, ids=lambda failure: type(failure).__name__)
-@pytest.mark.parametrize("blocking", [True, False], ids=["thread", "loop"])
+@pytest.mark.parametrize("way", ["inline", "thread", "memory"])
 async def test_every_failure_of_a_commit_is_reported_and_nothing_is_released(
-    failure: Exception, blocking: bool
+    failure: Exception, way: str
 ):
     """Every `settle` returns. Effects of the batch and of later turns are not released until the
     owner has restored memory from the store."""
     store = FakeStore(checks=False)
     store.failure = failure
-    store.blocking = blocking
-    load = Load(store)
+    store.blocking = way != "memory"
+    load = Load(store, RECORDS["thread" if way == "thread" else "inline"])
     load.ask()
     load.ask()
     await load.committer.settle()
@@ -129,10 +153,10 @@ async def test_a_release_that_fails_is_reported(load: Load):
         raise bug
 
     failures: list[Exception] = []
-    committer = Committer(FakeStore(checks=False), release, failures.append, _ignore)
-    turn = Turn()
-    turn.records.append(MessagesDeleted([1], []))
-    committer.submit(turn)
+    committer = Committer(
+        FakeStore(checks=False), release, failures.append, _ignore, time.perf_counter
+    )
+    committer.submit(_turn(load._record))
     await committer.settle()
     committer.close()
     assert [bug] == failures
@@ -143,11 +167,11 @@ async def test_a_batch_takes_no_more_than_its_share_of_what_waits(load: Load):
     taken: list[int] = []
     load._store.commit = lambda records: taken.append(len(records))  # type: ignore[method-assign]
     released: list[Turn] = []
-    committer = Committer(load._store, released.append, load.failures.append, _ignore)
+    committer = Committer(
+        load._store, released.append, load.failures.append, _ignore, time.perf_counter
+    )
     for _ in range(5):
-        turn = Turn()
-        turn.records.append(MessagesDeleted(range(BATCH_WEIGHT // 2), []))
-        committer.submit(turn)
+        committer.submit(_turn(MessagesDeleted(range(BATCH_WEIGHT // 2), [])))
     loaded = [committer.is_loaded]
     await committer.settle()
     committer.close()
@@ -156,3 +180,162 @@ async def test_a_batch_takes_no_more_than_its_share_of_what_waits(load: Load):
     assert committer.has_released(5)
     assert [True, False] == [*loaded, committer.is_loaded]
     assert [] == load.failures
+
+
+# --- inline and in the thread ----------------------------------------------------------------------
+
+
+class WatchedStore(FakeStore):
+    """Notes which records were committed in which thread, and that no two commits run at once."""
+
+    def __init__(self) -> None:
+        super().__init__(checks=False)
+        self.committed: list[int] = []
+        """The first id of each deletion, in the order of commits."""
+        self.ways: list[str] = []
+        self.takes_s = 0.0
+        self.now_s = 0.0
+        """A clock that moves by `takes_s` in each commit."""
+        self.may_end = threading.Event()
+        """Commits of the thread wait for it."""
+        self.may_end.set()
+        self._is_running = threading.Lock()
+        self._loop_thread = threading.get_ident()
+
+    def commit(self, records: Sequence[Record]) -> None:
+        assert self._is_running.acquire(blocking=False), "two commits run at once"
+        self.now_s += self.takes_s
+        is_inline = threading.get_ident() == self._loop_thread
+        if not is_inline:
+            time.sleep(0.001)  # the event loop can do something else meanwhile
+            self.may_end.wait()
+        self.ways.append("inline" if is_inline else "thread")
+        self.committed += [
+            record.ids[0] for record in records if isinstance(record, MessagesDeleted)
+        ]
+        self._is_running.release()
+
+
+class WatchedLoad:
+    """Submits numbered turns, and notes the order in which they are committed and released."""
+
+    def __init__(self) -> None:
+        self.store = WatchedStore()
+        self.released: list[int] = []
+        self.failures: list[Exception] = []
+        self.inline: list[bool] = []
+        self.committer = Committer(
+            self.store, self._release, self.failures.append, self._observe, lambda: self.store.now_s
+        )
+
+    def submit(self, number: int, size: int = 1) -> None:
+        turn = _turn(MessagesDeleted([number] * size, []))
+        turn.effects.append(number)  # type: ignore[arg-type]
+        self.committer.submit(turn)
+
+    def _release(self, turn: Turn) -> None:
+        numbers: list[int] = turn.effects  # type: ignore[assignment]
+        assert set(numbers) <= set(self.store.committed), "an effect leaves before its commit"
+        self.released += numbers
+
+    def _observe(self, seconds: float, records: int, *, inline: bool) -> None:
+        self.inline.append(inline)
+
+
+@pytest.fixture
+def watched():
+    load = WatchedLoad()
+    yield load
+    load.committer.close()
+    assert [] == load.failures
+
+
+async def test_a_small_turn_is_durable_and_released_when_it_is_submitted(watched: WatchedLoad):
+    """No other thread is involved, and nothing waits."""
+    watched.submit(1)
+    assert (["inline"], [1]) == (watched.store.ways, watched.released)
+    assert watched.committer.idle
+    assert watched.committer.has_released(1)
+
+
+async def test_a_turn_behind_a_commit_of_the_thread_waits_for_it(watched: WatchedLoad):
+    """A small turn may not overtake the large one that it rests on."""
+    watched.store.may_end.clear()
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    await asyncio.sleep(0)  # the thread begins
+    watched.submit(2)
+    assert [] == watched.store.committed
+    watched.store.may_end.set()
+    await watched.committer.settle()
+    assert [1, 2] == watched.store.committed == watched.released
+    assert ["thread", "inline"] == watched.store.ways
+    assert [False, True] == watched.inline
+
+
+async def test_commits_and_releases_keep_their_order_in_any_mixture(watched: WatchedLoad):
+    """Small and large turns in turns, submitted at every moment of the commits before them."""
+    for number in range(200):
+        watched.submit(number, size=SMALL_WEIGHT + 1 if number % 7 == 0 else 1)
+        if number % 3 == 0:
+            await asyncio.sleep(0.000_5 * (number % 4))
+    await watched.committer.settle()
+    assert list(range(200)) == watched.store.committed == watched.released
+    assert {"inline", "thread"} == set(watched.store.ways)
+
+
+async def test_a_slow_disk_is_left_to_the_thread(watched: WatchedLoad):
+    """The event loop waits for two slow commits, and then only the clients wait for the disk."""
+    watched.store.takes_s = 0.01
+    for number in range(20):
+        watched.submit(number)
+        await watched.committer.settle()
+    assert ["inline"] * 2 + ["thread"] * 18 == watched.store.ways
+    assert list(range(20)) == watched.released
+
+
+async def test_a_disk_that_becomes_quick_is_used_inline_again(watched: WatchedLoad):
+    """After a while, which depends on how slow it was."""
+    watched.store.takes_s = 0.01
+    for number in range(5):
+        watched.submit(number)
+        await watched.committer.settle()
+    watched.store.takes_s = 0.000_1
+    watched.store.now_s += 60
+    for number in range(100):
+        watched.submit(number)
+        await watched.committer.settle()
+    assert "inline" == watched.store.ways[-1]
+
+
+async def test_a_turn_that_is_submitted_while_another_is_released_comes_after_it(
+    watched: WatchedLoad, monkeypatch: pytest.MonkeyPatch
+):
+    """It is committed after the release has ended: effects keep the order of their turns."""
+    steps: list[str] = []
+
+    def release(turn: Turn) -> None:
+        steps.append(f"{turn.effects} begins")
+        if not steps[1:]:
+            watched.submit(2)
+        steps.append(f"{turn.effects} ends")
+
+    monkeypatch.setattr(watched.committer, "_release", release)
+    watched.submit(1)
+    assert not watched.committer.has_released(2)
+    await watched.committer.settle()
+    assert ["[1] begins", "[1] ends", "[2] begins", "[2] ends"] == steps
+    assert watched.committer.has_released(2)
+
+
+async def test_turns_that_were_dropped_after_a_failure_are_not_waited_for_for_ever(load: Load):
+    """Otherwise the timer of everything that becomes due would wait for them."""
+    load._store.failure = StorageError("the disk is gone")
+    for _ in range(3):
+        load.ask()
+        await load.committer.settle()
+    load._store.failure = None
+    load._store.commits = ENOUGH_COMMITS
+    load.committer.restart()
+    load.ask()
+    await load.committer.settle()
+    assert load.committer.has_released(load.committer.submitted)

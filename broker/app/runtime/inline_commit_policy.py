@@ -1,0 +1,98 @@
+"""Decides whether the event loop commits a batch itself, or gives it to the commit thread.
+
+Changing threads costs more than a small commit on a quick disk: two wake-ups, and every step of the commit waits
+for the interpreter lock. If nothing else is to be done, everybody would wait for that commit anyway. So the event
+loop commits small batches inline as long as such commits are quick. A commit that takes long must not stop
+the event loop, so a slow disk and large batches are left to the thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.contract.records import (
+    MessageIdsSeen,
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    SessionStateSet,
+)
+from broker.core.contract.sent_rows import SentPayloads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.contract.records import Record
+    from broker.core.contract.turn import Turn
+
+SMALL_WEIGHT = 64
+"""A larger batch takes long enough for the event loop to do useful work meanwhile."""
+SMALL_BYTES = 64 * 1024
+"""The limit of the bodies in a small batch."""
+QUICK_S = 0.002
+"""Above this average the thread commits: then changing threads costs little in comparison."""
+NEWEST_SHARE = 1 / 8
+"""The share of the last commit in the average. Two commits of ten milliseconds are enough to change to the thread,
+and so is one of sixteen."""
+SLOW_FACTOR = 50
+"""After a slow inline commit the thread commits for so many times its duration. Hence slow commits do
+not stop the event loop for more than two percent of the time, however seldom or often the disk is slow."""
+THREAD_MAX_S = 60.0
+"""The longest time before inline commits are tried again."""
+
+SMALL_KINDS: frozenset[type[Record]] = frozenset(
+    {MessagesStored, MessagesUpdated, MessagesDeleted, MessageIdsSeen, SessionStateSet}
+)
+"""Records whose weight and bytes tell how long they take. The others change an unknown number of rows."""
+
+
+class InlineCommitPolicy:
+    """Measures commits, and decides by them."""
+
+    def __init__(self, stopwatch_s: Callable[[], float]) -> None:
+        self._stopwatch_s = stopwatch_s
+        self._average_s = 0.0
+        """The moving average of small commits. Those of the thread count as well: they show without any harm whether
+        the disk has become quick."""
+        self._thread_until_s = 0.0
+
+    def allows(self, turn: Turn) -> bool:
+        """Returns whether the event loop should commit this batch itself."""
+        return (
+            self._average_s <= QUICK_S
+            and is_small(turn)
+            and self._stopwatch_s() >= self._thread_until_s
+        )
+
+    def note(self, seconds: float, *, inline: bool) -> None:
+        """Records how long the commit of a small batch took."""
+        self._average_s += (seconds - self._average_s) * NEWEST_SHARE
+        if inline and self._average_s > QUICK_S:
+            delay_s = min(seconds * SLOW_FACTOR, THREAD_MAX_S)
+            self._thread_until_s = self._stopwatch_s() + delay_s
+
+
+def is_small(turn: Turn) -> bool:
+    """Returns whether the commit of a batch takes no longer than that of a single message on most disks."""
+    if turn.weight > SMALL_WEIGHT:
+        return False
+    size_bytes = 0
+    for record in turn.records:
+        if type(record) not in SMALL_KINDS:
+            return False
+        size_bytes += _size_bytes(record)
+    return size_bytes <= SMALL_BYTES
+
+
+def _size_bytes(record: Record) -> int:
+    """Returns the bytes of bodies, annotations, changes and session states in a record."""
+    if isinstance(record, MessagesStored):
+        if isinstance(record.payloads, SentPayloads):  # nearly all; no rows have to be made
+            annotations = record.payloads.annotations or ()
+            return sum(map(len, record.payloads.bodies)) + sum(map(len, annotations))
+        return sum([len(body) + len(more) for _, body, more in record.payloads])
+    if isinstance(record, MessagesUpdated):
+        return sum([len(row.changes) for row in record.rows if row.changes])
+    if isinstance(record, SessionStateSet):
+        return len(record.state or b"")
+    return 0
