@@ -144,7 +144,7 @@ class ControlChanges:
         if operation.session_id is not None:
             return _expire_session(queue, operation.session_id, now_ms, turn)
         if operation.sequence_numbers is None:
-            messages = [queue.locks[token].locked[token] for token in queue.locks]
+            messages = list(queue.locks.values())
         else:
             messages = numbered(queue, operation.sequence_numbers)
             for message in messages:

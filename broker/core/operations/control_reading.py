@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract import control_operations as control
 from broker.core.contract.errors import MessageNotFound, NotAllowed
 from broker.core.contract.message import MessageState
+from broker.core.queues.locks import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,8 +118,7 @@ def _candidates(queue: Queue, operation: control.ReadMessages) -> Iterable[Messa
         return queue.delivery.walk_session(operation.session_id, first)
     match operation.state:
         case "locked":
-            locks = queue.locks
-            locked = (locks[token].locked[token] for token in locks)
+            locked = queue.locks.values()
             later = (message for message in locked if message.sequence_number >= first)
             return nsmallest(operation.limit + 1, later, key=_SEQUENCE_NUMBER)
         case "deferred" if not queue.deferred_count:
@@ -150,7 +150,7 @@ def _view(queue: Queue, message: Message) -> control.MessageView:
     until_ms = message.locked_until_ms
     if queue.sessions is not None:
         until_ms = queue.sessions.of(message).locked_until_ms
-    lock = control.LockView(token, until_ms, queue.locks[token].peer)
+    lock = control.LockView(token, until_ms, group_of(message).holder.peer)
     return control.MessageView(copy, LOCKED, lock)
 
 
