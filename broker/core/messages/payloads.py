@@ -47,8 +47,8 @@ class Payloads:
         """Whether a body has ever left memory. Until then no body has to be read."""
         self.references: dict[int, int] = {}
         """How many messages refer to a payload. Only payloads that were shared are listed."""
-        self._wanted: dict[Message, None] = {}
-        """Messages whose bodies a waiting request needs."""
+        self._wanted: dict[Message, int] = {}
+        """Messages whose bodies waiting requests need, and how many requests need each."""
         self._awaited: dict[int, list[Message]] = {}
         """Messages that get their body when this payload id is loaded."""
 
@@ -89,12 +89,22 @@ class Payloads:
 
     def keep_for_request(self, messages: Iterable[Message]) -> None:
         """Keep the bodies of these messages in memory until a request has been answered."""
-        self._wanted.update(dict.fromkeys(messages))
+        wanted = self._wanted
+        for message in messages:
+            wanted[message] = wanted.get(message, 0) + 1
 
     def end_request(self, messages: Iterable[Message]) -> None:
-        """The request has been answered."""
+        """The request has been answered. `messages` are those of all its calls of `keep_for_request`."""
+        wanted = self._wanted
         for message in messages:
-            self._wanted.pop(message, None)
+            wanted[message] -= 1
+            if not wanted[message]:
+                del wanted[message]
+
+    def are_wanted(self, messages: Iterable[Message]) -> bool:
+        """Returns whether a waiting request needs the body of one of these messages."""
+        wanted = self._wanted
+        return bool(wanted) and any(message in wanted for message in messages)
 
     def release(self, messages: Sequence[Message]) -> list[int]:
         """Messages are deleted. Returns the payload ids that no message refers to any more."""

@@ -59,7 +59,7 @@ class Eviction:
             if queue is None:
                 continue
             count += 1
-            if message.body is not None:
+            if message.body is not None and not payloads.are_wanted((message,)):
                 payloads.evict(message)
             if queue.index.ends_block(message.sequence_number):
                 self._full_blocks.append(message)

@@ -199,7 +199,9 @@ class Queue:
         """Pack the block of messages that ends with this number, if all of them only wait."""
         messages = self.index.full_block(number)
         payloads = self.context.payloads
-        if messages is None or self.overdue_ms or payloads.are_awaited(messages):
+        if messages is None or self.overdue_ms:
+            return
+        if payloads.are_awaited(messages) or payloads.are_wanted(messages):
             return
         packed = pack(self, messages)
         if packed is None or not self.dispatcher.ready.pack(messages, packed):

@@ -152,6 +152,23 @@ def test_peeking_reads_bodies_and_leaves_memory_as_it_was(dialogue):
     assert sent == texts(dialogue.receive(credit(100)))
 
 
+def test_a_body_stays_in_memory_until_the_last_request_for_it_is_answered():
+    """Requests that overlap would evict the bodies of each other again and again otherwise."""
+    dialogue = CoreDialogue(budget_bytes=10)
+    for text in ("a" * 20, "b" * 20):
+        dialogue.serve(send(text))
+    store = dialogue.commit()
+    turn = dialogue.run(Peek(CLIENT, "one", "q", 0, 1), Peek(OTHER, "both", "q", 0, 2))
+    needed = [e.payload_ids for e in turn.effects if isinstance(e, PayloadsNeeded)]
+    assert [[1], [2]] == needed
+    turn = dialogue.run(PayloadsLoaded(store.read_payloads([1])))
+    assert ["one"] == [e.request for e in turn.effects if isinstance(e, Reply)]
+    turn = dialogue.run(PayloadsLoaded(store.read_payloads([2])))
+    (reply,) = turn.effects
+    assert ["a" * 20, "b" * 20] == texts(reply.value)
+    assert 0 == resident_bytes(dialogue)
+
+
 def test_a_peeked_message_keeps_the_body_it_was_shown_with(dialogue):
     """Also if the body leaves memory in the same turn."""
     effects = dialogue.serve(send("x" * 20), Peek(CLIENT, "p", "q", 0, 1))
