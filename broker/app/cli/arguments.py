@@ -185,7 +185,9 @@ def _add_env(commands: Commands) -> None:
     for one in SETTINGS:
         if one.name in CLIENT_SETTINGS:
             value = one.name.rpartition("_")[2].upper()
-            env.add_argument(one.flag, dest=one.name, metavar=value, help=one.explanation)
+            # The broker may choose a free port, but only it knows which one.
+            explanation = one.explanation.replace("0 picks a free one", "not 0")
+            env.add_argument(one.flag, dest=one.name, metavar=value, help=explanation)
 
 
 def shown_default(field: str, default: object) -> str:

@@ -121,6 +121,15 @@ def test_no_identity_is_printed_if_no_tokens_are_issued(variables, monkeypatch):
     assert not {"IDENTITY_ENDPOINT", "IDENTITY_HEADER"} & variables().keys()
 
 
+def test_the_help_does_not_offer_port_0(capsys):
+    """`serve` chooses a free port for it; here nothing could know which one."""
+    with pytest.raises(SystemExit):
+        main(["env", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "port for AMQP; not 0" in text
+    assert "free" not in text
+
+
 def test_port_0_is_refused(capsys):
     """The broker picks it when it starts."""
     assert 2 == main(["env", "--amqp-port", "0"])
