@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.message import Message, MessageState
 from broker.core.contract.message_changes import MessageChanges
 from broker.core.contract.records import MessageRow, SentRow
-from broker.core.queues.packed_columns import packed_column, unpacked_columns
+from broker.core.messages.packed_columns import Column, packed_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,8 +87,12 @@ class PackedMessages:
         changes = self._changes
         messages = []
         number = self.sequence_number
-        columns: list[Iterable[int]]
-        columns = unpacked_columns(self._columns, len(_FIELDS), self.count)  # type: ignore[assignment]
+        columns: list[Iterable[int]] = []
+        position = 0
+        for _ in _FIELDS:
+            column = Column(self._columns, position, self.count)
+            columns.append(column.values(0, self.count))  # type: ignore[arg-type]
+            position = column.end
         for (
             message_id,
             payload_id,
@@ -184,13 +188,6 @@ def _packed(
         if earliest_ms == 0 or min(lives) <= 0:
             return None  # few: most queues limit the time of all or of none
         columns[-1] = tuple(lives)
-    parts = []
-    for values in columns:
-        part = packed_column(values)
-        if part is None:
-            return None
-        parts.append(part)
+    packed = b"".join(map(packed_column, columns))
     count = len(columns[0])
-    return PackedMessages(
-        queue, sequence_number, count, b"".join(parts), min(times), earliest_ms, changes
-    )
+    return PackedMessages(queue, sequence_number, count, packed, min(times), earliest_ms, changes)

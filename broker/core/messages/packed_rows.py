@@ -1,0 +1,150 @@
+"""Encodes rows of messages as few bytes. Stores keep them in this form, and so does a queue with very many messages.
+
+Few rows are encoded one by one, because that takes less time; more rows as columns (`packed_columns.py`). The first byte
+says which, so that the format can change:
+
+| first byte | content |
+|---|---|
+| 1 | uint32 number of rows; each row as `_ROW`, its session id and its changes |
+| 2 | uint32 number of rows; the columns of `MessageRow` in order |
+
+In a row, -1 stands for no time to live; the last two numbers are the lengths of the session id and the changes, plus
+one, and 0 if there are none.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from struct import Struct, error
+from typing import TYPE_CHECKING
+
+from broker.core.contract.records import MessageRow
+from broker.core.messages.packed_columns import (
+    Column,
+    TextColumn,
+    packed_column,
+    packed_texts,
+    unset_positions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_ONE_BY_ONE, _COLUMNS = 1, 2
+FEW_ROWS = 4
+"""Up to this many rows are encoded one by one."""
+_HEAD = Struct("<BI")
+_ROW = Struct("<qqBqqqqqqqBqqqII")
+_NUMBERS = MessageRow._fields.index("session_id")
+"""How many columns are numbers: all but the last two."""
+_NO_TIME_TO_LIVE = -1
+_TIME_TO_LIVE = MessageRow._fields.index("time_to_live_ms")
+
+
+def pack_rows(rows: Sequence[MessageRow]) -> bytes:
+    """Returns rows as bytes. Raises `OverflowError` for a number of more than 64 bits, and `UnicodeEncodeError`."""
+    if len(rows) <= FEW_ROWS:
+        return _pack_one_by_one(rows)
+    *numbers, session_ids, changes = zip(*rows, strict=True)
+    return b"".join(
+        [
+            _HEAD.pack(_COLUMNS, len(rows)),
+            *map(packed_column, numbers),
+            packed_texts([None if text is None else text.encode() for text in session_ids]),
+            packed_texts(changes),
+        ]
+    )
+
+
+def _pack_one_by_one(rows: Sequence[MessageRow]) -> bytes:
+    parts = [_HEAD.pack(_ONE_BY_ONE, len(rows))]
+    try:
+        for row in rows:
+            session_id, changes = row[-2:]
+            if row[_TIME_TO_LIVE] is None:
+                row = row._replace(time_to_live_ms=_NO_TIME_TO_LIVE)
+            if session_id is None and changes is None:
+                parts.append(_ROW.pack(*row[:-2], 0, 0))
+                continue
+            text = b"" if session_id is None else session_id.encode()
+            parts += (
+                _ROW.pack(
+                    *row[:-2],
+                    0 if session_id is None else len(text) + 1,
+                    0 if changes is None else len(changes) + 1,
+                ),
+                text,
+                changes or b"",
+            )
+    except error as failure:
+        raise OverflowError(str(failure)) from failure
+    return b"".join(parts)
+
+
+class PackedRows:
+    """Rows inside of some bytes. Unpacks them, or a part of them."""
+
+    __slots__ = ("_changes", "_columns", "_rows", "_session_ids", "count", "end")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        kind, self.count = _HEAD.unpack_from(data, position)
+        position += _HEAD.size
+        self._rows: list[MessageRow] | None = None
+        self._columns: list[Column] = []
+        if kind == _ONE_BY_ONE:
+            self._rows, self.end = _unpack_one_by_one(data, position, self.count)
+            return
+        if kind != _COLUMNS:
+            raise ValueError(f"rows of the unknown format {kind}")
+        for _ in range(_NUMBERS):
+            column = Column(data, position, self.count)
+            self._columns.append(column)
+            position = column.end
+        self._session_ids = TextColumn(data, position, self.count)
+        self._changes = TextColumn(data, self._session_ids.end, self.count)
+        self.end = self._changes.end
+        """The position after the rows."""
+
+    def rows(self, start: int, stop: int) -> list[MessageRow]:
+        """Returns the rows from one position to another."""
+        if self._rows is not None:
+            return self._rows[start:stop]
+        session_ids: Iterable[str | None]
+        if self._session_ids.is_none:
+            session_ids = repeat(None, stop - start)
+        else:
+            texts = self._session_ids.values(start, stop)
+            session_ids = [None if text is None else text.decode() for text in texts]
+        columns = [column.values(start, stop) for column in self._columns]
+        values = zip(*columns, session_ids, self._changes.values(start, stop), strict=True)
+        return list(map(tuple.__new__, repeat(MessageRow), values))
+
+    def live_rows(self, dead: int) -> list[MessageRow]:
+        """Returns the rows whose bit in `dead` is not set."""
+        rows = self.rows(0, self.count)
+        return [rows[position] for position in unset_positions(dead, self.count)] if dead else rows
+
+    def ids(self) -> Sequence[int]:
+        """Returns the ids of the messages: a range if they are consecutive."""
+        if self._rows is not None:
+            return [row.id for row in self._rows]
+        ids: Iterable[int] = self._columns[0].values(0, self.count)  # type: ignore[assignment]
+        return ids if isinstance(ids, range) else list(ids)
+
+
+def _unpack_one_by_one(data: bytes, position: int, count: int) -> tuple[list[MessageRow], int]:
+    rows = []
+    for _ in range(count):
+        *values, session_length, changes_length = _ROW.unpack_from(data, position)
+        position += _ROW.size
+        session_id = changes = None
+        if session_length:
+            session_id = data[position : position + session_length - 1].decode()
+            position += session_length - 1
+        if changes_length:
+            changes = data[position : position + changes_length - 1]
+            position += changes_length - 1
+        if values[_TIME_TO_LIVE] == _NO_TIME_TO_LIVE:
+            values[_TIME_TO_LIVE] = None
+        rows.append(MessageRow._make((*values, session_id, changes)))
+    return rows, position
