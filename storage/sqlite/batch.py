@@ -1,7 +1,7 @@
-"""Writes a batch of records to SQLite with few statements, each for many rows.
+"""Writes a batch of records to SQLite with few statements.
 
 Orders the statements within a transaction, which `store.py` begins and commits. The result is the same as if the records
-were written one by one: records of the same rows keep their order, others are combined.
+were written one by one. Messages and bodies are written as blocks (`storage/blocks`), other records as rows.
 
 Few statements, because the driver releases the interpreter lock for each and has to get it back from a busy event loop,
 and because it binds integers and byte arrays much faster than other types.
@@ -12,32 +12,32 @@ from __future__ import annotations
 import json
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from broker.core.contract.records import (
     EntityDeleted,
     EntityStored,
     MessageIdsForgotten,
     MessageIdsSeen,
-    MessageRow,
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
     NamespaceDeleted,
     NamespaceStored,
-    PayloadRow,
     RulesDeleted,
     RulesStored,
     SequenceNumbersSkipped,
     SessionStateSet,
 )
+from storage.blocks.block_batch import BlockBatch
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import Any
 
-    from broker.core.contract.records import Record
+    from broker.core.contract.records import MessageRow, PayloadRow, Record
+    from storage.blocks.block_index import BlockIndex
     from storage.sqlite.statements import Statements
 
 LARGEST_STATEMENT_ROWS = 512
@@ -45,8 +45,8 @@ LARGEST_STATEMENT_BYTES = 1 << 20
 """Limit of the bodies in one statement: they are in memory twice while it runs."""
 MOST_RANGES = 4
 """Limit of ranges. Deleting a range costs half of deleting its ids, but needs a statement of its own."""
-
-_ID = itemgetter(0)
+_QUEUE = itemgetter(1, 2)
+_SEQUENCE_NUMBER = itemgetter(3)
 
 
 def statement_size(count: int) -> int:
@@ -62,81 +62,62 @@ def padded(ids: Sequence[int]) -> list[int]:
 class SqlBatch:
     """Collects the records of one commit and writes them. Used once."""
 
-    def __init__(self, connection: sqlite3.Connection, statements: Statements) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        statements: Statements,
+        index: BlockIndex,
+        *,
+        may_rewrite: bool = True,
+    ) -> None:
         self._execute = connection.execute
         self._statements = statements
-        self._stored: list[MessageRow] = []
-        self._payloads: list[PayloadRow] = []
-        self._updated: list[MessageRow] = []
-        self._deleted_ids: set[int] = set()
-        self._deleted_payload_ids: set[int] = set()
+        self._blocks = BlockBatch(index)
+        self._may_rewrite = may_rewrite
+        """Whether there is space for blocks that are written again."""
         self._sequence_numbers: dict[tuple[int, int], int] = {}
-        self._takers: dict[type[Record], Callable[[Any], None]] = {
-            MessagesStored: self._store,
-            MessagesUpdated: self._update,
-            MessagesDeleted: self._delete,
-            SessionStateSet: self._set_session_states,
-            MessageIdsSeen: self._remember_message_ids,
-            MessageIdsForgotten: self._forget_message_ids,
-            EntityStored: self._store_entities,
-            EntityDeleted: self._delete_entities,
-            RulesStored: self._store_rules,
-            RulesDeleted: self._delete_rules,
-            SequenceNumbersSkipped: self._skip_sequence_numbers,
-            NamespaceStored: self._store_namespaces,
-            NamespaceDeleted: self._delete_namespaces,
-        }
 
     def write(self, records: Sequence[Record]) -> None:
         """Writes the records to the tables."""
         for kind, group in groupby(records, type):
-            self._takers[kind](group)
-        self._write_messages()
+            self._TAKERS[kind](self, group)
+        self._write_blocks()
         self._write_sequence_numbers()
 
-    # --- messages: collected, because a batch alternates between storing and deleting ----------
+    def apply(self) -> None:
+        """Changes the index of the blocks. Called after the transaction was committed."""
+        self._blocks.apply()
+
+    # --- messages ------------------------------------------------------------------------------
 
     def _store(self, records: Iterator[MessagesStored]) -> None:
         for record in records:
-            self._keep_order(record.rows, self._deleted_ids)
-            self._keep_order(record.payloads, self._deleted_payload_ids)
-            self._stored += record.rows
-            self._payloads += record.payloads
+            self._blocks.store(record)
+            self._note_sequence_numbers(record.rows)
 
     def _update(self, records: Iterator[MessagesUpdated]) -> None:
         for record in records:
-            self._keep_order(record.rows, self._deleted_ids)
-            self._updated += record.rows
+            self._blocks.update(record)
+            self._note_sequence_numbers(record.rows)
 
     def _delete(self, records: Iterator[MessagesDeleted]) -> None:
         for record in records:
-            self._deleted_ids.update(record.ids)
-            self._deleted_payload_ids.update(record.payload_ids)
+            self._blocks.delete(record)
 
-    def _keep_order(
-        self, rows: Sequence[MessageRow] | Sequence[PayloadRow], deleted: set[int]
-    ) -> None:
-        # Deletes are written last. A row that is stored again after its delete must not be deleted then.
-        if deleted and not deleted.isdisjoint(map(_ID, rows)):
-            self._write_messages()
-
-    def _write_messages(self) -> None:
-        stored, payloads, updated = self._stored, self._payloads, self._updated
-        deleted_ids, deleted_payload_ids = self._deleted_ids, self._deleted_payload_ids
-        self._note_sequence_numbers(stored)
-        self._note_sequence_numbers(updated)
-        # A message that is stored and deleted in one batch, as in receive-and-delete, is not written.
-        if not deleted_ids.isdisjoint(map(_ID, stored)):
-            stored = [row for row in stored if row[0] not in deleted_ids]
-        if not deleted_payload_ids.isdisjoint(map(_ID, payloads)):
-            payloads = [row for row in payloads if row[0] not in deleted_payload_ids]
-        self._write_rows("insert_messages", stored)
-        self._write_payloads(payloads)
-        self._write_rows("replace_messages", updated)
-        self._delete_ids("delete_message_range", "delete_messages", deleted_ids)
-        self._delete_ids("delete_payload_range", "delete_payloads", deleted_payload_ids)
-        self._stored, self._payloads, self._updated = [], [], []
-        self._deleted_ids, self._deleted_payload_ids = set(), set()
+    def _write_blocks(self) -> None:
+        blocks, execute, one = self._blocks, self._execute, self._statements.one
+        blocks.find_dead()
+        if self._may_rewrite:
+            for number in blocks.blocks_to_rewrite():
+                blocks.rewrite(*execute(one("block"), (number,)).fetchone())
+        changes = blocks.changes()
+        self._delete_ids("delete_block_range", "delete_blocks", changes.deleted_blocks)
+        self._delete_ids("delete_dead_slot_range", "delete_dead_slots", changes.deleted_dead)
+        self._delete_ids("delete_payload_range", "delete_payloads", changes.deleted_payloads)
+        for block in changes.blocks:
+            execute(one("insert_block"), block)
+        self._write_payloads(changes.payloads)
+        self._write_rows("set_dead_slots", changes.dead)
 
     def _write_payloads(self, payloads: Sequence[PayloadRow]) -> None:
         for start in range(0, len(payloads), LARGEST_STATEMENT_ROWS):
@@ -175,6 +156,11 @@ class SqlBatch:
 
     def _note_sequence_numbers(self, rows: Sequence[MessageRow]) -> None:
         highest = self._sequence_numbers
+        queues = set(map(_QUEUE, rows))
+        if len(queues) == 1:
+            (queue,) = queues
+            highest[queue] = max(highest.get(queue, 0), *map(_SEQUENCE_NUMBER, rows))
+            return
         for row in rows:
             queue = row[1], row[2]
             if row[3] > highest.get(queue, 0):
@@ -249,7 +235,6 @@ class SqlBatch:
 
     def _delete_entities(self, records: Iterator[EntityDeleted]) -> None:
         # Messages are deleted by separate records, before or after this one, because there may be many.
-        self._write_messages()
         self._write_sequence_numbers()
         entity_ids = {"entity_ids": json.dumps([record.entity_id for record in records])}
         statements = self._statements
@@ -272,6 +257,23 @@ class SqlBatch:
         values += [0] * (len(values) // count * (size - count))
         values.append(count)
         self._execute(self._statements.many(name, size), values)
+
+    _TAKERS: ClassVar[dict[type[Record], Callable[[SqlBatch, Any], None]]] = {
+        MessagesStored: _store,
+        MessagesUpdated: _update,
+        MessagesDeleted: _delete,
+        SessionStateSet: _set_session_states,
+        MessageIdsSeen: _remember_message_ids,
+        MessageIdsForgotten: _forget_message_ids,
+        EntityStored: _store_entities,
+        EntityDeleted: _delete_entities,
+        RulesStored: _store_rules,
+        RulesDeleted: _delete_rules,
+        SequenceNumbersSkipped: _skip_sequence_numbers,
+        NamespaceStored: _store_namespaces,
+        NamespaceDeleted: _delete_namespaces,
+    }
+    """What takes each kind of record. One table for all batches: building it takes as long as a small batch."""
 
 
 def unbroken_ranges(ordered: Sequence[int]) -> list[tuple[int, int]]:

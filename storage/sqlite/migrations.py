@@ -11,10 +11,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.core.contract.records import MessageRow
+from storage.blocks.block_format import encode_block
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
     from importlib.resources.abc import Traversable
+    from typing import Any
 
 _FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -51,6 +55,7 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> 
     reached = schema_version(connection)
     for function in (rules_in_definition, definition_without_rules):
         connection.create_function(function.__name__, 1, function, deterministic=True)
+    connection.create_aggregate("block_of_messages", len(MessageRow._fields), BlockOfMessages)  # type: ignore[arg-type]
     for migration in migrations:
         if migration.version <= reached:
             continue
@@ -77,3 +82,18 @@ def definition_without_rules(definition: str) -> str:
     """Used by 0002: returns the definition of a subscription without its rules."""
     content = {**json.loads(definition), "rules": []}
     return json.dumps(content, separators=(",", ":"), sort_keys=True)
+
+
+class BlockOfMessages:
+    """Used by 0004: an aggregate function that returns rows of messages as the first byte string of a block."""
+
+    def __init__(self) -> None:
+        self._rows: list[MessageRow] = []
+
+    def step(self, *values: Any) -> None:
+        """Adds a row."""
+        self._rows.append(MessageRow(*values))
+
+    def finalize(self) -> bytes:
+        """Returns the bytes."""
+        return encode_block(self._rows, ()).entries

@@ -10,29 +10,16 @@ import os
 import sqlite3
 import threading
 from contextlib import closing, contextmanager, suppress
-from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.core.contract.records import (
-    EntityStored,
-    MessageRow,
-    NamespaceStored,
-    RuleRow,
-    SentRow,
-    SessionStateSet,
-)
+from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
-from storage.sqlite.batch import (
-    LARGEST_STATEMENT_ROWS,
-    MOST_RANGES,
-    SqlBatch,
-    padded,
-    unbroken_ranges,
-)
+from storage.sqlite.batch import SqlBatch
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
 from storage.sqlite.migrations import migrate, read_migrations, schema_version
 from storage.sqlite.statements import Statements, sql_folder
+from storage.sqlite.stored_blocks import StoredBlocks
 from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
 
 if TYPE_CHECKING:
@@ -40,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from broker.core.contract.records import Record
+    from broker.core.contract.records import MessageRow, Record
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -94,6 +81,9 @@ class SqliteStore:
         folder = sql_folder()
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
         self._migrations = read_migrations(folder / "migrations")
+        self._blocks = StoredBlocks(self._statements)
+        self._may_rewrite = True
+        """Whether there is space for blocks that are written again."""
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
@@ -120,6 +110,7 @@ class SqliteStore:
                 self._shrink_if_drained(writer)
                 self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
                 self._reader = self._connect(_READING_PRAGMAS)
+                self._blocks.index(self._reader)
             self._reserve.reserve()
         except StorageError as error:
             self.close()
@@ -136,13 +127,16 @@ class SqliteStore:
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None
+        self._blocks.forget()
         self._file_ids = None  # a new log file is created at the next open
         self._file_lock.release()
 
     @property
     def has_room(self) -> bool:
         """Whether new messages may be stored; see `Store.has_room`."""
-        return not self._reserve.is_low(self._free_inside_bytes)
+        has_room = not self._reserve.is_low(self._free_inside_bytes)
+        self._may_rewrite = has_room
+        return has_room
 
     def _take_file(self) -> None:
         try:
@@ -199,14 +193,19 @@ class SqliteStore:
         with self._explained():
             try:
                 writer.execute("BEGIN IMMEDIATE")
-                SqlBatch(writer, self._statements).write(records)
+                index = self._blocks.index(writer)
+                batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
+                batch.write(records)
                 writer.execute("COMMIT")
             except BaseException as error:
+                self._blocks.forget()
                 self._undo(writer)
                 self._log.discard_uncommitted()
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                    self._may_rewrite = False
                     self._reserve.release()
                 raise
+        self._blocks.apply(batch)
         self._check_files()
         # The commit is durable. No error from here on may be reported as a failed commit.
         with suppress(OSError, sqlite3.Error):
@@ -262,7 +261,6 @@ class SqliteStore:
         self._open_connection(self._reader)
         one = self._statements.one
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
-            (highest_message_id,) = reader.execute(one("highest_message_id")).fetchone()
             return Snapshot(
                 namespaces=[NamespaceStored(*row) for row in reader.execute(one("namespaces"))],
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
@@ -273,44 +271,27 @@ class SqliteStore:
                         one("sequence_numbers")
                     )
                 },
-                highest_message_id=highest_message_id,
-                # The constructor of a NamedTuple takes twice as long.
-                messages=map(tuple.__new__, repeat(MessageRow), self._rows("other_messages")),
-                messages_as_sent=map(
-                    tuple.__new__, repeat(SentRow), self._rows("messages_as_sent")
-                ),
+                highest_message_id=self._blocks.highest_id(reader),
+                messages=self._messages(),
                 session_states=[
                     SessionStateSet(*row) for row in reader.execute(one("session_states"))
                 ],
                 message_ids=self._rows("message_ids"),
             )
 
+    def _messages(self) -> Iterator[MessageRow]:
+        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+            yield from self._blocks.messages(reader)
+
     def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
             yield from reader.execute(self._statements.one(name))
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
-        """Returns body and annotations of the payloads that exist, by id. Each read ends before the next begins, so
-        that the log can be checkpointed in between.
-        """
+        """Returns body and annotations of the payloads that exist, by id."""
         with self._reader_lock, self._explained():
             reader = self._open_connection(self._reader)
-            return {
-                payload_id: (body, annotations)
-                for select, bounds in self._selects(sorted(payload_ids))
-                for payload_id, body, annotations in reader.execute(select, bounds).fetchall()
-            }
-
-    def _selects(self, ordered: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Reads consecutive ids, which are common in a queue, as ranges: that costs half of looking up each id."""
-        ranges = unbroken_ranges(ordered) if ordered else []
-        if len(ranges) <= MOST_RANGES:
-            select = self._statements.one("payload_range")
-            yield from ((select, bounds) for bounds in ranges)
-            return
-        for start in range(0, len(ordered), LARGEST_STATEMENT_ROWS):
-            chunk = padded(ordered[start : start + LARGEST_STATEMENT_ROWS])
-            yield self._statements.many("payloads", len(chunk)), chunk
+            return self._blocks.read_payloads(reader, payload_ids)
 
     # --- failures ------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ WATCH_INTERVAL_S = 0.02
 STOPPED_BY_FAILURE = 1
 STOP_SHARE = 0.1
 """Lives that end as an orchestrator ends them, on top of the kills: those must lose nothing too."""
+REWRITING_SHARE = 0.5
+"""Runs in which commits write old blocks again all the time."""
 PAYLOAD_MEMORIES = ("128MiB", "16KiB")
 """Each run has one of these: all bodies stay in memory, or hardly any."""
 
@@ -76,6 +78,7 @@ class CrashableBroker(BrokerProcess):
             },
         )
         self._memory_chance = random.Random(seed)
+        self._rewrite_chance = random.Random(f"{seed} rewrites")
         self._injected_bug = injected_bug
         self.failing_step: FailingStep | None = None
         """What fails in the runs that begin from now on."""
@@ -87,7 +90,12 @@ class CrashableBroker(BrokerProcess):
         self._environment.pop(failing_steps.VARIABLE, None)
         if self.failing_step is not None:
             self._environment.update(self.failing_step.environment)
-        is_changed = self._injected_bug is not None or self.failing_step is not None
+        rewrites = self._rewrite_chance.random() < REWRITING_SHARE
+        for name in failing_steps.REWRITES:
+            self._environment.pop(name, None)
+        if rewrites:
+            self._environment.update(failing_steps.REWRITES)
+        is_changed = rewrites or self._injected_bug is not None or self.failing_step is not None
         self.use_module(failing_steps.__name__ if is_changed else MODULE)
         super().launch()
 

@@ -1,7 +1,8 @@
 """A broker in which one step of a commit fails, as with too little memory or a failing disk.
 
 A crash run starts the broker through this module. `CRASH_STEP` names the step, the error, the
-number of calls before it, and whether it fails permanently. Otherwise this is the real broker.
+number of calls before it, and whether it fails permanently. With `CRASH_REWRITES` nearly every commit
+writes old blocks again, which usually happens only in large stores. Otherwise this is the real broker.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from broker.app.runtime.committer import Committer
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
+from storage.blocks import compaction
+from storage.blocks.block_batch import BlockBatch
+from storage.blocks.block_index import BlockIndex
+from storage.blocks.locations import Locations
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.statements import Statements
 from storage.sqlite.store import SqliteStore
+from storage.sqlite.stored_blocks import StoredBlocks
 from storage.sqlite.write_ahead_log import WriteAheadLog
 from tests.crash.injected_bugs import INJECTED_BUGS
 from tests.crash.injected_bugs import VARIABLE as BUG_VARIABLE
@@ -33,7 +39,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VARIABLE = "CRASH_STEP"
-CLASSES = (SqliteStore, SqlBatch, Statements, WriteAheadLog, DiskReserve)
+REWRITES = {"CRASH_REWRITES": "1"}
+"""The environment of a broker that writes blocks again all the time."""
+CLASSES = (
+    SqliteStore,
+    SqlBatch,
+    StoredBlocks,
+    BlockBatch,
+    BlockIndex,
+    Locations,
+    Statements,
+    WriteAheadLog,
+    DiskReserve,
+)
 """Every method of these is a step."""
 OTHER_STEPS: tuple[tuple[type[Any], str], ...] = (
     (Turn, "absorb"),
@@ -119,7 +137,15 @@ class FailingStep:
         return fail_or_call
 
 
+def rewrite_often() -> None:
+    """Lower the limits from which blocks are written again."""
+    compaction.SMALL_BLOCKS_MAX = 4
+    compaction.DEAD_MAX_BYTES = 16 << 10
+
+
 if __name__ == "__main__":
+    if REWRITES.items() <= os.environ.items():
+        rewrite_often()
     if injected_bug := os.environ.get(BUG_VARIABLE):
         INJECTED_BUGS[injected_bug]()
     if text := os.environ.get(VARIABLE):

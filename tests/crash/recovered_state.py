@@ -1,6 +1,7 @@
 """Checks the database file that a broker leaves: every row must have the rows that it refers to.
 
-It reads the tables while no broker runs. What clients were told is checked by the ledgers.
+It reads the tables while no broker runs. The content of blocks is unpacked into tables of its own first. What clients were
+told is checked by the ledgers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tests.crash.ledgers.report import Report
+from tests.support.stored_blocks import unpack_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,11 +32,13 @@ CONTRADICTIONS = {
         "HAVING count(*) > 1"
     ),
     "messages without a body": (
-        "SELECT * FROM messages WHERE payload_id NOT IN (SELECT id FROM payloads)"
+        "SELECT * FROM messages WHERE payload_id NOT IN (SELECT id FROM bodies)"
     ),
     "bodies of no message": (
-        "SELECT id FROM payloads WHERE id NOT IN (SELECT payload_id FROM messages)"
+        "SELECT id FROM bodies WHERE id NOT IN (SELECT payload_id FROM messages)"
     ),
+    "messages stored twice": "SELECT id FROM messages GROUP BY id HAVING count(*) > 1",
+    "bodies stored twice": "SELECT id FROM bodies GROUP BY id HAVING count(*) > 1",
     "numbers given out twice": (
         "SELECT entity_id, sub_queue, sequence_number FROM messages "
         "GROUP BY entity_id, sub_queue, sequence_number HAVING count(*) > 1"
@@ -57,17 +61,18 @@ CONTRADICTIONS = {
         "SELECT * FROM entities WHERE NOT json_valid(definition) OR definition = '{}'"
     ),
 }
-TABLES = ("entities", "messages", "payloads", "session_states", "message_ids", "rules")
+TABLES = ("entities", "messages", "bodies", "session_states", "message_ids", "rules")
 
 
 def check_database(path: Path) -> Report:
     """What is in the file, and what contradicts itself."""
     with closing(sqlite3.connect(path)) as database:
+        violations = {"damaged blocks": unpack_blocks(database)}
         counts = {
             table.replace("_", " "): database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in TABLES
         }
-        violations = {
+        violations |= {
             kind: [str(row) for row in database.execute(query)]
             for kind, query in CONTRADICTIONS.items()
         }

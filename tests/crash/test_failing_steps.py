@@ -13,7 +13,7 @@ from tests.crash.faults import FileFault, choose
 
 def test_every_part_of_a_commit_is_a_step():
     """A step that was renamed would no longer fail, and nobody would notice."""
-    named = {"SqliteStore.commit", "SqlBatch.write", "SqlBatch._write_messages"}
+    named = {"SqliteStore.commit", "SqlBatch.write", "SqlBatch._write_blocks"}
     assert named <= set(failing_steps.steps())
     for kind, name in failing_steps.OTHER_STEPS:
         assert hasattr(kind, name), f"{kind.__name__} has no {name}"

@@ -1,7 +1,9 @@
 """A process that uses a store, for tests of what other processes see and what a kill leaves.
 
-Run as `python -m tests.storage.store_process hold|write PATH`. `hold` opens the file, says so and waits to
-be ended. `write` commits batches without end, and names each on its standard output once durable.
+Run as `python -m tests.storage.store_process ROLE PATH`. `hold` opens the file, says so and waits to be ended.
+`write` commits batches without end, and names each on its standard output once durable; `rewrite` does the same, and
+writes old blocks again with nearly every commit. `migrate` stops in the middle of a migration, says so and waits to be
+ended.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from itertools import count
 from pathlib import Path
 
 from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
+from storage.blocks import compaction
+from storage.sqlite.migrations import BlockOfMessages
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import payload, row
 
@@ -47,7 +51,26 @@ def write(store: SqliteStore) -> None:
         print(number, flush=True)
 
 
+def stop_migration() -> None:
+    """Waits when the third block is written."""
+    finalize = BlockOfMessages.finalize
+    finished = count(1)
+
+    def finalize_or_wait(block: BlockOfMessages) -> bytes:
+        if next(finished) == 3:
+            print("half", flush=True)
+            sys.stdin.read()
+        return finalize(block)
+
+    setattr(BlockOfMessages, "finalize", finalize_or_wait)  # noqa: B010 -- the type of a method differs
+
+
 def main(role: str, path: str) -> None:
+    if role == "migrate":
+        stop_migration()
+    elif role == "rewrite":
+        compaction.SMALL_BLOCKS_MAX = 3
+        compaction.DEAD_MAX_BYTES = 10_000
     store = SqliteStore(Path(path))
     store.open()
     if role == "hold":

@@ -6,10 +6,13 @@ statements. Both must come to the same, and a reopened file to the same again.
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,9 +31,11 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
+from storage.blocks import block_batch, compaction
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, payload, row
+from tests.support.stored_blocks import unpack_blocks
 
 if TYPE_CHECKING:
     from storage.contract import Store
@@ -111,19 +116,50 @@ def absent(candidates, present) -> list[Any]:
     return [candidate for key, candidate in first.items() if key not in present]
 
 
+BATCHES = st.lists(st.lists(records, min_size=1, max_size=12), min_size=1, max_size=4)
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(records, min_size=1, max_size=12), min_size=1, max_size=4))
+@given(BATCHES)
 def test_a_file_and_dictionaries_hold_the_same(batches):
     """After every commit, and after reopening."""
+    compare(batches)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(records, min_size=1, max_size=4), min_size=1, max_size=20))
+def test_a_file_whose_blocks_are_written_again_all_the_time_holds_the_same(batches):
+    """With limits so low that nearly every commit writes old blocks again, divides new ones, and has large bodies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "DEAD_MAX_BYTES", 0)
+        patch.setattr(compaction, "SMALL_BLOCKS_MAX", 2)
+        patch.setattr(compaction, "REWRITE_BLOCKS", 3)
+        patch.setattr(block_batch, "BLOCK_MAX_ROWS", 5)
+        patch.setattr(block_batch, "BLOCK_MAX_BYTES", 9)
+        patch.setattr(block_batch, "LARGE_PAYLOAD_BYTES", 4)
+        compare(batches, reopen_every=3)
+
+
+def damaged_blocks(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return unpack_blocks(database)
+
+
+def compare(batches: list[list[Any]], reopen_every: int = 0) -> None:
+    """Commits batches to a file and to dictionaries."""
     with TemporaryDirectory() as folder:
         expected, scratch = MemoryStore(), MemoryStore()
         store = SqliteStore(Path(folder) / "peeklock.db")
         store.open()
         try:
-            for batch in batches:
+            for number, batch in enumerate(batches, 1):
                 batch = legal(scratch, batch)
                 expected.commit(batch)
                 store.commit(batch)
+                if reopen_every and number % reopen_every == 0:
+                    store.close()
+                    assert [] == damaged_blocks(store.path)
+                    store.open()
                 assert by_id(expected) == by_id(store)
             store.close()
             store.open()

@@ -8,21 +8,25 @@
 --
 -- OR FAIL: a failed batch is rolled back whole, so the statement needs no journal of its own.
 
--- name: insert_messages
-INSERT OR FAIL INTO messages
-SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, NULLIF(?, -1), ?, ?, ?, ?, ?, ?, ?, NULLIF(?, -1), NULLIF(?, -1))})
+-- name: insert_block
+INSERT OR FAIL INTO blocks (number, entries, payloads) VALUES (?, ?, ?)
+
+-- name: delete_blocks
+DELETE FROM blocks WHERE number IN ({many ?})
+
+-- name: delete_block_range
+DELETE FROM blocks WHERE number BETWEEN ? AND ?
+
+-- name: set_dead_slots
+REPLACE INTO dead_slots (number, rows, payloads)
+SELECT * FROM (VALUES {many (?, ?, ?)})
 LIMIT ?
 
--- name: replace_messages
-REPLACE INTO messages
-SELECT * FROM (VALUES {many (?, ?, ?, ?, ?, ?, NULLIF(?, -1), ?, ?, ?, ?, ?, ?, ?, NULLIF(?, -1), NULLIF(?, -1))})
-LIMIT ?
+-- name: delete_dead_slots
+DELETE FROM dead_slots WHERE number IN ({many ?})
 
--- name: delete_messages
-DELETE FROM messages WHERE id IN ({many ?})
-
--- name: delete_message_range
-DELETE FROM messages WHERE id BETWEEN ? AND ?
+-- name: delete_dead_slot_range
+DELETE FROM dead_slots WHERE number BETWEEN ? AND ?
 
 -- name: insert_payloads
 INSERT OR FAIL INTO payloads (id, body, annotations)
@@ -113,33 +117,19 @@ SELECT entity_id, number, definition FROM rules ORDER BY entity_id, number
 -- name: sequence_numbers
 SELECT entity_id, sub_queue, sequence_number FROM sequence_numbers
 
--- name: highest_message_id
-SELECT max(
-    ifnull((SELECT max(id) FROM messages), 0),
-    ifnull((SELECT max(id) FROM payloads), 0)
-)
+-- name: highest_payload_id
+SELECT ifnull(max(id), 0) FROM payloads
 
--- Most messages of a long queue are as they were sent, and every column read costs time at start:
--- these have nothing but what is selected.
+-- name: blocks
+SELECT number, entries, length(blocks.payloads), dead_slots.rows, dead_slots.payloads
+FROM blocks LEFT JOIN dead_slots USING (number)
+ORDER BY number
 
--- name: messages_as_sent
-SELECT id, entity_id, sub_queue, sequence_number, enqueued_time_ms, header, size
-FROM messages
-WHERE time_to_live_ms IS NULL AND expires_at_ms = 0 AND scheduled_enqueue_time_ms = 0
-    AND delivery_count = 0 AND state = 0 AND session_id IS NULL AND overlay IS NULL
-    AND payload_id = id AND enqueue_sequence_number = sequence_number
+-- name: block
+SELECT number, entries, payloads FROM blocks WHERE number = ?
 
--- name: other_messages
-SELECT
-    id, entity_id, sub_queue, sequence_number, enqueue_sequence_number, enqueued_time_ms,
-    time_to_live_ms, expires_at_ms, scheduled_enqueue_time_ms, delivery_count, state, header, size,
-    payload_id, session_id, overlay
-FROM messages
-WHERE NOT (
-    time_to_live_ms IS NULL AND expires_at_ms = 0 AND scheduled_enqueue_time_ms = 0
-    AND delivery_count = 0 AND state = 0 AND session_id IS NULL AND overlay IS NULL
-    AND payload_id = id AND enqueue_sequence_number = sequence_number
-)
+-- name: block_entries
+SELECT number, entries FROM blocks ORDER BY number
 
 -- name: session_states
 SELECT entity_id, session_id, state, updated_time_ms

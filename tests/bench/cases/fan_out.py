@@ -16,6 +16,7 @@ from tests.bench.load import new_run
 from tests.bench.payload import KIND, KIND_PROPERTY, STREAM_PROPERTY
 from tests.bench.roles import Load, Mark, Take
 from tests.bench.rows import Row, observed
+from tests.support.stored_blocks import unpack_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +76,8 @@ def fan_out(subscriptions: int) -> Callable[[Setting, str], Iterator[Row]]:
 
 def _look_at_bodies(setting: Setting, row: Row, messages: int) -> None:
     with closing(sqlite3.connect(f"file:{setting.file}?mode=ro", uri=True)) as file:
-        (bodies,) = file.execute("SELECT count(*) FROM payloads").fetchone()
+        unpack_blocks(file)
+        (bodies,) = file.execute("SELECT count(*) FROM bodies").fetchone()
     row.figures["bodies"] = bodies
     if bodies != messages:
         row.is_clean, row.problem = False, f"{bodies} bodies stored for {messages} messages"

@@ -71,10 +71,13 @@ def run(images: int, seed: int, folder: Path, injected_bug: str | None) -> Repor
             config=CONFIG,
             storage=f"sqlite:///{store / DATABASE}",
             testing_api=False,
-            environment={**recording.environment, VARIABLE: injected_bug or ""},
+            environment={
+                **recording.environment,
+                **failing_steps.REWRITES,
+                VARIABLE: injected_bug or "",
+            },
         )
-        if injected_bug is not None:
-            broker.use_module(failing_steps.__name__)
+        broker.use_module(failing_steps.__name__)
         stack.enter_context(broker)
         kills, stops = _work_in_several_runs(broker, recording, timeline, folder, seed)
     calls = list(recording.calls())

@@ -25,15 +25,11 @@ def statements_of(store, records) -> list[str]:
     return [f"{verb} {table}" for verb, _, table, *_ in words]
 
 
-@pytest.mark.parametrize("count", [1, 2, 300, 512])
-def test_messages_and_payloads_take_a_statement_each(sqlite, count):
-    """However many turns they came from, up to the largest statement."""
+@pytest.mark.parametrize("count", [1, 2, 300, 2000])
+def test_messages_and_bodies_take_one_statement(sqlite, count):
+    """However many turns they came from, up to the size of a block."""
     single_turns = [stored([message_id]) for message_id in range(1, count + 1)]
-    assert [
-        "INSERT messages",
-        "INSERT payloads",
-        "INSERT sequence_numbers",
-    ] == statements_of(sqlite, single_turns)
+    assert ["INSERT blocks", "INSERT sequence_numbers"] == statements_of(sqlite, single_turns)
 
 
 def test_turns_that_alternate_are_drawn_together(sqlite):
@@ -45,18 +41,23 @@ def test_turns_that_alternate_are_drawn_together(sqlite):
         for record in (stored([100 + turn]), MessagesDeleted([turn], [turn]))
     ]
     assert [
-        "INSERT messages",
-        "INSERT payloads",
-        "DELETE messages",
-        "DELETE payloads",
+        "INSERT blocks",
+        "REPLACE dead_slots",
         "INSERT sequence_numbers",
     ] == statements_of(sqlite, batch)
+
+
+def test_completing_all_messages_of_a_commit_deletes_their_block(sqlite):
+    """Nothing is written but the deletion."""
+    sqlite.commit([stored(range(1, 101))])
+    gone = range(1, 101)
+    assert ["DELETE blocks"] == statements_of(sqlite, [MessagesDeleted(gone, gone)])
 
 
 def test_what_comes_and_goes_in_one_batch_is_never_written(sqlite):
     """Receive-and-delete with a waiting receiver costs no body on disk."""
     batch = [stored(range(1, 101)), MessagesDeleted(range(1, 101), range(1, 101))]
-    assert not [text for text in statements_of(sqlite, batch) if text.startswith("INSERT pay")]
+    assert ["INSERT sequence_numbers"] == statements_of(sqlite, batch)
     assert {} == everything(sqlite)["payloads"]
 
 
@@ -64,9 +65,7 @@ def test_scattered_deletes_take_a_statement_for_hundreds(sqlite):
     """Competing consumers complete in any order."""
     sqlite.commit([stored(range(1, 1001))])
     gone = range(1, 1001, 2)
-    assert ["DELETE messages", "DELETE payloads"] == statements_of(
-        sqlite, [MessagesDeleted(gone, gone)]
-    )
+    assert ["REPLACE dead_slots"] == statements_of(sqlite, [MessagesDeleted(gone, gone)])
 
 
 def test_large_bodies_are_written_a_few_at_a_time(sqlite):
@@ -74,6 +73,12 @@ def test_large_bodies_are_written_a_few_at_a_time(sqlite):
     bodies = [payload(number, b"x" * 500_000) for number in range(1, 9)]
     statements = statements_of(sqlite, [MessagesStored([], bodies)])
     assert ["INSERT payloads"] * 4 == statements
+
+
+def test_many_bodies_are_divided_into_blocks(sqlite):
+    """Reading one body reads its block, so a block is small: 300 KB take three of them."""
+    bodies = [payload(number, b"x" * 1_000) for number in range(1, 301)]
+    assert ["INSERT blocks"] * 3 == statements_of(sqlite, [MessagesStored([], bodies)])
 
 
 def test_updates_and_message_ids_take_a_statement_each(sqlite):
@@ -85,6 +90,7 @@ def test_updates_and_message_ids_take_a_statement_each(sqlite):
     ]
     assert [
         "REPLACE message_ids",
-        "REPLACE messages",
+        "INSERT blocks",
+        "REPLACE dead_slots",
         "INSERT sequence_numbers",
     ] == statements_of(sqlite, batch)

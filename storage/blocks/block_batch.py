@@ -1,0 +1,292 @@
+"""Turns the records of one commit into changes of blocks.
+
+The result is the same as if the records were written one by one. The index is not changed before the commit has
+succeeded: a commit that fails leaves no trace.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.core.contract.records import PayloadRow
+from storage.blocks.block_format import (
+    BLOCK_MAX_BYTES,
+    BLOCK_MAX_ROWS,
+    LARGE_PAYLOAD_BYTES,
+    EncodedBlock,
+    StoredBlock,
+    encode_block,
+)
+from storage.blocks.compaction import blocks_to_rewrite
+from storage.contract import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from broker.core.contract.records import (
+        MessageRow,
+        MessagesDeleted,
+        MessagesStored,
+        MessagesUpdated,
+    )
+    from storage.blocks.block_index import Block, BlockIndex
+    from storage.blocks.locations import Locations
+
+_ID = itemgetter(0)
+_BODY = itemgetter(1)
+_ANNOTATIONS = itemgetter(2)
+
+
+class BlockChanges(NamedTuple):
+    """What a store has to write. Deletions come first."""
+
+    deleted_blocks: list[int]
+    """Numbers of blocks."""
+    deleted_dead: list[int]
+    """Numbers of those of them whose dead slots are stored."""
+    deleted_payloads: list[int]
+    """Ids of bodies that may be outside of blocks."""
+    blocks: list[tuple[int, bytes, bytes]]
+    """Number and both byte strings of new blocks."""
+    payloads: list[PayloadRow]
+    """Large bodies, which are stored outside of blocks."""
+    dead: list[tuple[int, bytes, bytes]]
+    """Numbers of blocks, and the bits of all their dead rows and bodies."""
+
+
+class BlockBatch:
+    """The messages and bodies of one commit. Used once."""
+
+    def __init__(self, index: BlockIndex) -> None:
+        self._index = index
+        self._rows: dict[int, MessageRow] = {}
+        """Rows to write, by id."""
+        self._payloads: dict[int, PayloadRow] = {}
+        self._dead_ids: list[int] = []
+        """Ids whose stored row is deleted or replaced. An id may be here although nothing was stored, or twice."""
+        self._dead_payload_ids: list[int] = []
+        self._dead: dict[Block, tuple[int, int]] = {}
+        """The slots that die, as bits."""
+        self._missing_payload_ids: list[int] = []
+        """Bodies to delete that are in no block."""
+        self._gone: list[Block] = []
+        """Blocks that are deleted: nothing in them is alive, or they are written again."""
+        self._rewritten: list[Block] = []
+        self._rewritten_rows: list[MessageRow] = []
+        self._rewritten_payloads: list[PayloadRow] = []
+        self._new: list[tuple[int, EncodedBlock]] = []
+
+    # --- records, in their order ---------------------------------------------------------------
+
+    def store(self, record: MessagesStored) -> None:
+        """Adds new messages and bodies. Raises `StorageError` if one is stored already."""
+        rows, payloads = record
+        if rows:
+            _add_new(self._rows, rows, self._index.rows, self._index.highest_id, self._dead_ids)
+        if payloads:
+            _add_new(
+                self._payloads,
+                payloads,
+                self._index.payloads,
+                self._index.highest_id,
+                self._dead_payload_ids,
+            )
+
+    def update(self, record: MessagesUpdated) -> None:
+        """Replaces rows."""
+        rows = dict(zip(map(_ID, record.rows), record.rows, strict=True))
+        self._dead_ids += [number for number in rows if number not in self._rows]
+        self._rows.update(rows)
+
+    def delete(self, record: MessagesDeleted) -> None:
+        """Deletes messages and bodies."""
+        _delete(self._rows, record.ids, self._dead_ids)
+        _delete(self._payloads, record.payload_ids, self._dead_payload_ids)
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def find_dead(self) -> None:
+        """Finds the slots that die. Called after the last record."""
+        self._dead_ids = _sorted_once(self._dead_ids)
+        self._dead_payload_ids = _sorted_once(self._dead_payload_ids)
+        index = self._index
+        rows, _ = index.rows.find(self._dead_ids)
+        payloads, self._missing_payload_ids = index.payloads.find(self._dead_payload_ids)
+        for handle in {**rows, **payloads}:
+            self._dead[index.block(handle)] = rows.get(handle, 0), payloads.get(handle, 0)
+
+    def blocks_to_rewrite(self) -> list[int]:
+        """Returns the numbers of the blocks that are written again. The caller reads them and calls `rewrite`."""
+        deleted_bytes = sum(
+            [
+                block.size_bytes
+                * max(rows.bit_count(), payloads.bit_count())
+                // max(block.row_count, block.payload_count)
+                for block, (rows, payloads) in self._dead.items()
+            ]
+        )
+        dying = {block for block in self._dead if self._dies(block)}
+        self._rewritten = blocks_to_rewrite(self._index, dying, deleted_bytes)
+        return [block.number for block in self._rewritten]
+
+    def rewrite(self, number: int, entries: bytes, payloads: bytes) -> None:
+        """Takes what is alive in a block that is written again."""
+        stored = StoredBlock(entries)
+        dead_rows, dead_payloads = self._dead_slots(self._index.by_number[number])
+        self._rewritten_rows += stored.live_rows(dead_rows)
+        self._rewritten_payloads += [
+            PayloadRow(*one) for one in stored.live_payloads(payloads, dead_payloads)
+        ]
+
+    def _dead_slots(self, block: Block) -> tuple[int, int]:
+        """Returns all dead rows and bodies of a block, as bits: of earlier commits and of this one."""
+        rows, payloads = self._dead.get(block, (0, 0))
+        return rows | block.dead_rows, payloads | block.dead_payloads
+
+    def _dies(self, block: Block) -> bool:
+        rows, payloads = self._dead_slots(block)
+        return rows.bit_count() == block.row_count and payloads.bit_count() == block.payload_count
+
+    def changes(self) -> BlockChanges:
+        """Returns what has to be written."""
+        payloads = list(self._payloads.values())
+        large: list[PayloadRow] = []
+        if payloads and _longest_bytes(payloads) > LARGE_PAYLOAD_BYTES:
+            large, payloads = _divide_by_size(payloads)
+        blocks = _cut(list(self._rows.values()), payloads)
+        if self._rewritten:
+            self._rewritten_rows.sort(key=_ID)
+            self._rewritten_payloads.sort(key=_ID)
+            blocks += _cut(self._rewritten_rows, self._rewritten_payloads)
+        self._new = [
+            (number, encode_block(*block))
+            for number, block in enumerate(blocks, self._index.next_number)
+        ]
+        gone = dict.fromkeys(self._rewritten)
+        dead: list[tuple[int, bytes, bytes]] = []
+        for block in self._dead:
+            if block in gone:
+                continue
+            if self._dies(block):
+                gone[block] = None
+                continue
+            rows_bits, payload_bits = self._dead_slots(block)
+            dead.append(
+                (
+                    block.number,
+                    rows_bits.to_bytes((block.row_count + 7) // 8, "little"),
+                    payload_bits.to_bytes((block.payload_count + 7) // 8, "little"),
+                )
+            )
+        self._gone = list(gone)
+        new = [(number, block.entries, block.payloads) for number, block in self._new]
+        deleted_dead = [one.number for one in gone if one.dead_rows or one.dead_payloads]
+        deleted_blocks = [one.number for one in gone]
+        return BlockChanges(
+            deleted_blocks, deleted_dead, self._missing_payload_ids, new, large, dead
+        )
+
+    def apply(self) -> None:
+        """Changes the index. Called after the commit has succeeded."""
+        index = self._index
+        index.rows.remove(self._dead_ids)
+        index.payloads.remove(self._dead_payload_ids)
+        for number, encoded in self._new:
+            index.add(number, encoded, len(encoded.payloads))
+            index.next_number = number + 1
+        for block, (rows, payloads) in self._dead.items():
+            index.kill(block, rows, payloads)
+        for block in self._gone:
+            index.drop(block)
+
+
+def _add_new(
+    pending: dict[int, MessageRow] | dict[int, PayloadRow],
+    rows: Sequence[MessageRow] | Sequence[PayloadRow],
+    stored: Locations,
+    highest_id: int,
+    dead_ids: Sequence[int],
+) -> None:
+    ids = list(map(_ID, rows))
+    count = len(pending) + len(ids)
+    pending.update(zip(ids, rows, strict=True))  # type: ignore[arg-type]
+    repeated = len(pending) < count
+    if not repeated and min(ids) <= highest_id:
+        alive = [number for number in ids if stored.get(number) is not None]
+        repeated = bool(alive) and not set(dead_ids).issuperset(alive)
+    if repeated:
+        raise StorageError("a message or a body was to be stored twice")
+
+
+def _delete(
+    pending: dict[int, MessageRow] | dict[int, PayloadRow], ids: Sequence[int], dead: list[int]
+) -> None:
+    if pending and not pending.keys().isdisjoint(ids):
+        dead += [number for number in ids if pending.pop(number, None) is None]
+    else:
+        dead += ids
+
+
+def _sorted_once(ids: list[int]) -> list[int]:
+    if len(ids) < 2:
+        return ids
+    ids.sort()
+    if ids[-1] - ids[0] == len(ids) - 1 and ids == list(range(ids[0], ids[-1] + 1)):
+        return ids
+    return sorted(set(ids))
+
+
+def _longest_bytes(payloads: Sequence[PayloadRow]) -> int:
+    """Returns a size that no body with its annotations exceeds."""
+    return max(map(len, map(_BODY, payloads))) + max(map(len, map(_ANNOTATIONS, payloads)))
+
+
+def _divide_by_size(
+    payloads: Iterable[PayloadRow],
+) -> tuple[list[PayloadRow], list[PayloadRow]]:
+    """Returns large bodies, and the others."""
+    large: list[PayloadRow] = []
+    others: list[PayloadRow] = []
+    for payload in payloads:
+        size = len(payload[1]) + len(payload[2])
+        (large if size > LARGE_PAYLOAD_BYTES else others).append(payload)
+    return large, others
+
+
+Part = tuple["Sequence[MessageRow]", "Sequence[PayloadRow]"]
+
+
+def _cut(rows: Sequence[MessageRow], payloads: Sequence[PayloadRow]) -> list[Part]:
+    """Divides rows and bodies into blocks. If each row comes with its body, they stay together."""
+    count = max(len(rows), len(payloads))
+    if not count:
+        return []
+    if count <= BLOCK_MAX_ROWS and (
+        not payloads or _longest_bytes(payloads) * len(payloads) <= BLOCK_MAX_BYTES
+    ):
+        return [(rows, payloads)]
+    bounds = list(_payload_bounds(payloads))
+    if len(rows) == len(payloads):
+        return [(rows[start:stop], payloads[start:stop]) for start, stop in bounds]
+    return [
+        *(
+            (rows[start : start + BLOCK_MAX_ROWS], ())
+            for start in range(0, len(rows), BLOCK_MAX_ROWS)
+        ),
+        *(((), payloads[start:stop]) for start, stop in bounds),
+    ]
+
+
+def _payload_bounds(payloads: Sequence[PayloadRow]) -> Iterator[tuple[int, int]]:
+    start = size_bytes = 0
+    for position, payload in enumerate(payloads):
+        size = len(payload[1]) + len(payload[2])
+        if position > start and (
+            size_bytes + size > BLOCK_MAX_BYTES or position - start == BLOCK_MAX_ROWS
+        ):
+            yield start, position
+            start, size_bytes = position, 0
+        size_bytes += size
+    if payloads:
+        yield start, len(payloads)

@@ -1,0 +1,55 @@
+"""Chooses the blocks that a commit writes again, so that a store stays small and quick to open.
+
+Two kinds of blocks are written again: sparse ones, when more of the store is dead than alive, and small ones, when there
+are many of them. A commit writes little of either, so that nobody waits for it, and there is no other time at which
+blocks are written again: an idle broker has nothing to do.
+
+Half of a sparse block is dead. So writing one again frees at least as much as it writes, and it is enough to write as
+much as the commit deletes. If more than half of the store is dead, there is a sparse block.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from storage.blocks.block_index import Block, BlockIndex
+
+DEAD_MAX_BYTES = 8 << 20
+"""How much more of a store may be dead than alive."""
+SMALL_BLOCKS_MAX = 2048
+"""How many small blocks there may be."""
+REWRITE_BYTES = 256 << 10
+"""How much a commit writes again: about a millisecond."""
+REWRITE_BLOCKS = 128
+
+
+def blocks_to_rewrite(
+    index: BlockIndex, dying: Container[Block], deleted_bytes: int
+) -> list[Block]:
+    """Returns the blocks that a commit writes again.
+
+    `dying` are the blocks that it deletes, because nothing in them stays alive; `deleted_bytes` is how much dies in it.
+    """
+    dead_bytes = index.size_bytes - index.live_bytes
+    if index.sparse and dead_bytes > index.live_bytes + DEAD_MAX_BYTES:
+        return _first(index.sparse, dying, max(REWRITE_BYTES, deleted_bytes))
+    if len(index.small) > SMALL_BLOCKS_MAX:
+        return _first(index.small, dying, REWRITE_BYTES)
+    return []
+
+
+def _first(blocks: Iterable[Block], dying: Container[Block], budget_bytes: int) -> list[Block]:
+    chosen: list[Block] = []
+    for block in blocks:
+        if block in dying:
+            continue
+        budget_bytes -= block.live_bytes
+        if chosen and budget_bytes < 0:
+            break
+        chosen.append(block)
+        if len(chosen) == REWRITE_BLOCKS or budget_bytes < 0:
+            break
+    return chosen

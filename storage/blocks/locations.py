@@ -1,0 +1,188 @@
+"""Where each live message or body is: its block and its slot there. Six bytes for each id.
+
+Ids rise and most are consecutive, so a table of arrays is small, and a range of ids is looked up at once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_BITS = 10
+_SIZE = 1 << _BITS
+_MASK = _SIZE - 1
+_NO_BLOCKS = array("I", bytes(4 * _SIZE))
+_NO_SLOTS = array("H", bytes(2 * _SIZE))
+_SLOTS = array("H", range(1 << 16))
+
+
+class _Part:
+    """A part of the table: the ids that differ only in their last bits."""
+
+    __slots__ = ("blocks", "count", "slots")
+
+    def __init__(self) -> None:
+        self.blocks = _NO_BLOCKS[:]
+        """The handle of the block of each id, or 0."""
+        self.slots = _NO_SLOTS[:]
+        self.count = 0
+        """How many ids are in it."""
+
+
+class Locations:
+    """Block and slot of each id. A block is given by its handle, a small positive number."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[int, _Part] = {}
+
+    def get(self, number: int) -> tuple[int, int] | None:
+        """Returns block and slot of an id, or None."""
+        part = self._parts.get(number >> _BITS)
+        if part is None:
+            return None
+        block = part.blocks[number & _MASK]
+        return (block, part.slots[number & _MASK]) if block else None
+
+    @property
+    def highest(self) -> int:
+        """The highest id, or 0."""
+        if not self._parts:
+            return 0
+        key = max(self._parts)
+        blocks = self._parts[key].blocks
+        return next((key << _BITS) + at for at in range(_MASK, -1, -1) if blocks[at])
+
+    def __iter__(self) -> Iterator[int]:
+        """Returns all ids, in order."""
+        for key in sorted(self._parts):
+            for at, block in enumerate(self._parts[key].blocks):
+                if block:
+                    yield (key << _BITS) + at
+
+    def put(self, ids: Sequence[int], block: int) -> None:
+        """Sets the locations of ids: this block, and their positions in the sequence."""
+        count = len(ids)
+        if not count:
+            return
+        if ids[-1] - ids[0] == count - 1 and (isinstance(ids, range) or _rises(ids)):
+            self._put_range(ids[0], count, block)
+            return
+        for slot, number in enumerate(ids):
+            part = self._part(number >> _BITS)
+            at = number & _MASK
+            if not part.blocks[at]:
+                part.count += 1
+            part.blocks[at] = block
+            part.slots[at] = slot
+
+    def _put_range(self, first: int, count: int, block: int) -> None:
+        slot = 0
+        while slot < count:
+            number = first + slot
+            part = self._part(number >> _BITS)
+            start = number & _MASK
+            stop = min(_SIZE, start + count - slot)
+            length = stop - start
+            present = length - part.blocks[start:stop].count(0)
+            part.count += length - present
+            part.blocks[start:stop] = array("I", (block,)) * length
+            part.slots[start:stop] = _SLOTS[slot : slot + length]
+            slot += length
+
+    def _part(self, key: int) -> _Part:
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = _Part()
+        return part
+
+    def find(self, ids: Sequence[int]) -> tuple[dict[int, int], list[int]]:
+        """Returns the slots of sorted different ids as bits, by block, and the ids that are not here."""
+        found: dict[int, int] = {}
+        missing: list[int] = []
+        for key, start, stop in _by_part(ids):
+            part = self._parts.get(key)
+            if part is None:
+                missing += ids[start:stop]
+            elif ids[stop - 1] - ids[start] != stop - start - 1 or not self._find_range(
+                part, ids[start] & _MASK, stop - start, found
+            ):
+                self._find_each(part, ids[start:stop], found, missing)
+        return found, missing
+
+    @staticmethod
+    def _find_range(part: _Part, start: int, count: int, found: dict[int, int]) -> bool:
+        """Returns False, and finds nothing, if the ids are not in consecutive slots of their blocks."""
+        runs = []
+        blocks = part.blocks[start : start + count]
+        if blocks.count(blocks[0]) == count:
+            lengths = [(blocks[0], count)]
+        else:
+            lengths = [(block, len(list(same))) for block, same in groupby(blocks)]
+        for block, length in lengths:
+            slot = part.slots[start]
+            if not block or part.slots[start : start + length] != _SLOTS[slot : slot + length]:
+                return False
+            runs.append((block, ((1 << length) - 1) << slot))
+            start += length
+        for block, bits in runs:
+            found[block] = found.get(block, 0) | bits
+        return True
+
+    @staticmethod
+    def _find_each(
+        part: _Part, ids: Sequence[int], found: dict[int, int], missing: list[int]
+    ) -> None:
+        blocks, slots = part.blocks, part.slots
+        for number in ids:
+            block = blocks[number & _MASK]
+            if block:
+                found[block] = found.get(block, 0) | 1 << slots[number & _MASK]
+            else:
+                missing.append(number)
+
+    def remove(self, ids: Sequence[int]) -> None:
+        """Removes sorted different ids, as far as they are here."""
+        for key, start, stop in _by_part(ids):
+            part = self._parts.get(key)
+            if part is None:
+                continue
+            first, count = ids[start] & _MASK, stop - start
+            blocks = part.blocks
+            if ids[stop - 1] - ids[start] == count - 1:
+                part.count -= count - blocks[first : first + count].count(0)
+                blocks[first : first + count] = _NO_BLOCKS[:count]
+            else:
+                for number in ids[start:stop]:
+                    if blocks[number & _MASK]:
+                        blocks[number & _MASK] = 0
+                        part.count -= 1
+            if not part.count:
+                del self._parts[key]
+
+
+def _rises(ids: Sequence[int]) -> bool:
+    return list(ids) == list(range(ids[0], ids[0] + len(ids)))
+
+
+def _by_part(ids: Sequence[int]) -> Iterable[tuple[int, int, int]]:
+    """Returns the key of each part, and the positions of its ids in a sorted sequence."""
+    count = len(ids)
+    if count and ids[0] >> _BITS == ids[-1] >> _BITS:
+        return ((ids[0] >> _BITS, 0, count),)
+    return _parts_of(ids)
+
+
+def _parts_of(ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    start, count = 0, len(ids)
+    while start < count:
+        key = ids[start] >> _BITS
+        stop = bisect_left(ids, (key + 1) << _BITS, start)
+        yield key, start, stop
+        start = stop
