@@ -50,10 +50,8 @@ def load(
     section = None
     if document is not None and isinstance(document.value, dict):
         section = document.value.get(SETTINGS)
-    settings = read_settings(flags, environment, section, report)
-    if document is not None and "storage" not in settings.model_fields_set:
-        storage = default_storage_of(Path(document.source))
-        settings = settings.model_copy(update={"storage": storage})
+    defaults = {} if document is None else {"storage": default_storage_of(Path(document.source))}
+    settings = read_settings(flags, environment, section, report, defaults)
     if document is None:
         topology = emulator_reader.default_topology(settings.limits)
     elif _is_emulator_form(document):

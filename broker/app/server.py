@@ -113,14 +113,10 @@ class Server:
     async def _start(self) -> None:
         _raise_file_limit(self._settings.limits.connections_max)
         loop = asyncio.get_running_loop()
-        opening = loop.create_task(self._core.open())
-        try:
-            http = await self._http.start(self._is_ready, self._metrics.render)
-        finally:
-            await opening
+        await self._core.open()
         self._prepare_tls()
         await self._core.begin()
-        self._listen(http)
+        self._listen(self._http.start(self._is_ready, self._metrics.render))
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._garbage.begin(loop.time())
         self._ready = True

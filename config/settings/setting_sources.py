@@ -5,16 +5,14 @@ Each setting has a flag, a variable and a name in the file, derived from one nam
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from config.files.document import Node
 from config.files.mistakes import did_you_mean
 from config.model.storage_urls import mask_password
-from config.settings.settings import Settings
+from config.settings.setting_values import SWITCH, SettingType, ValueNotAllowed
+from config.settings.settings import DECLARATIONS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +31,6 @@ MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may be set and are ignored.""
 _NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
 """Settings that have no effect without another setting."""
 
-_QUOTED = re.compile(r"'([^']*)'")
-
 # --- the names ----------------------------------------------------------------------------------
 
 
@@ -45,8 +41,12 @@ class Setting:
     name: str
     field: str
     explanation: str
-    is_switch: bool
-    """Whether the flag alone, without a value, means true."""
+    type: SettingType[Any]
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag alone, without a value, means true."""
+        return self.type is SWITCH
 
     @property
     def flag(self) -> str:
@@ -57,10 +57,7 @@ class Setting:
         return ENVIRONMENT_PREFIX + self.name.upper()
 
 
-SETTINGS = tuple(
-    Setting(one.alias or field, field, one.description or "", one.annotation is bool)
-    for field, one in Settings.model_fields.items()
-)
+SETTINGS = tuple(Setting(one.name, one.field, one.description, one.type) for one in DECLARATIONS)
 
 
 # --- reading ------------------------------------------------------------------------
@@ -71,10 +68,12 @@ def read_settings(
     environment: Mapping[str, str],
     section: Node | None,
     report: ConfigReport,
+    defaults: Mapping[str, Any],
 ) -> Settings:
     """Returns the settings. `flags` has values by name, `section` is that of the file. Wrong values are reported and
-    replaced by defaults."""
+    replaced by defaults; `defaults` has those that differ, by field."""
     in_file = _members(section, report)
+    values = dict(defaults)
     given = {
         one.name: node
         for one in SETTINGS
@@ -85,26 +84,14 @@ def read_settings(
         if name in given and needed not in given:
             report.warning(given[name], f"has no effect without {needed}")
     _warn_of_misspelt_variables(environment, report)
-    try:
-        return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
-    except ValidationError as error:
-        for name, allowed in _allowed_values(error).items():
-            node = given.pop(name)
-            found = mask_password(node.kind)
-            report.mistake(node, f"{found} is not allowed; expected {allowed}")
-        return Settings.model_validate({name: _as_text(node) for name, node in given.items()})
-
-
-def _allowed_values(error: ValidationError) -> dict[str, str]:
-    """Returns what is allowed, for each setting with a wrong value."""
-    allowed = {}
-    for wrong in error.errors():
-        context = wrong.get("ctx", {})
-        # The sentence of the type, or for an enumeration its values, each in quotes.
-        sentence = context.get("error") or " or ".join(_QUOTED.findall(context["expected"]))
-        # The first item is the name; a second one names the alternative of a setting that may be None.
-        allowed[str(wrong["loc"][0])] = str(sentence)
-    return allowed
+    for one in SETTINGS:
+        if (node := given.get(one.name)) is None:
+            continue
+        try:
+            values[one.field] = one.type.parse(_as_text(node))
+        except ValueNotAllowed as allowed:
+            report.mistake(node, f"{mask_password(node.kind)} is not allowed; expected {allowed}")
+    return Settings(**values)
 
 
 def _given(one: Setting, flags: Mapping[str, str], environment: Mapping[str, str]) -> Node | None:

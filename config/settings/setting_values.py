@@ -1,26 +1,17 @@
 """The types of settings: how each kind of value is written, and what is allowed.
 
-Values arrive as text, from a flag, a variable or a file, or as themselves from Python code. Pydantic
-parses and checks them; what it has no type for is parsed here. Each type carries the sentence that says
-what is allowed.
+Values arrive as text, from a flag, a variable or a file. Each type has the function that reads the text, and the
+sentence that says what is allowed. Plain functions do this without a library: a validation library would be a quarter of
+the broker's start time and of its memory.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ByteSize,
-    Field,
-    FilePath,
-    ValidationError,
-    WrapValidator,
-)
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from config.model.durations import parse_duration_ms
 from config.model.limits import RELAXED
@@ -29,9 +20,17 @@ from config.model.storage_urls import FORMS, format_sqlite_url, parse_storage_ur
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pydantic import ValidatorFunctionWrapHandler
+    from config.model.choices import Choice
 
-_SIZE = re.compile(r"\d+\s*(?:[KMGT]iB|B)?", re.ASCII | re.IGNORECASE)
+T = TypeVar("T")
+
+_SIZE = re.compile(r"(\d+)\s*(?:([KMGT])iB|B)?", re.ASCII | re.IGNORECASE)
+_SIZE_PREFIXES = "KMGT"
+_PORT_MAX = 65_535
+_SWITCH_WORDS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
 _HOST_NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
 _IDLE_TIMEOUT_MAX_MS = 24 * 24 * 3600 * 1000  # twice as many milliseconds fit into an AMQP uint
 
@@ -40,7 +39,27 @@ class ValueNotAllowed(ValueError):
     """A value is not allowed. The text says what is."""
 
 
-# --- parsing what pydantic has no type for --------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class SettingType(Generic[T]):
+    """A kind of value."""
+
+    read: Callable[[str], T]
+    """Returns the value of a text. Raises `ValueError` if it is not allowed."""
+    allowed: str
+    """What is allowed, as a sentence."""
+
+    def parse(self, text: str) -> T:
+        """Returns the value of a text. Raises `ValueNotAllowed` with the sentence, or with a more specific one of
+        `read`."""
+        try:
+            return self.read(text)
+        except ValueNotAllowed:
+            raise
+        except ValueError as error:
+            raise ValueNotAllowed(self.allowed) from error
+
+
+# --- reading ----------------------------------------------------------------------------------------
 
 
 def read_path(text: str) -> Path:
@@ -53,46 +72,27 @@ def read_path(text: str) -> Path:
         ) from error
 
 
-def _of_text(read: Callable[[str], object]) -> BeforeValidator:
-    """Parses text, and passes on values that are not text."""
-    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
+def _folder(text: str) -> Path:
+    return read_path(text).absolute()
 
 
-def _expected(sentence: str) -> WrapValidator:
-    """Replaces the error of a validator with a sentence that says what is allowed.
-
-    A sentence that an inner validator gave is kept: it is more specific.
-    """
-
-    def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError as error:
-            reason = error.errors()[0].get("ctx", {}).get("error")
-            raise (
-                reason if isinstance(reason, ValueNotAllowed) else ValueNotAllowed(sentence)
-            ) from error
-
-    return WrapValidator(validate)
+def _existing_file(text: str) -> Path:
+    path = read_path(text)
+    if not path.is_file():
+        raise ValueError
+    return path
 
 
 def _host(text: str) -> str:
-    return text.strip().removeprefix("[").removesuffix("]")
+    host = text.strip().removeprefix("[").removesuffix("]")
+    if not host:
+        raise ValueError
+    return host
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _check_size(text: str) -> str:
-    """Raises ValueError for decimal units: whether MB means 1000 or 1024 kB differs between programs."""
-    if _SIZE.fullmatch(text) is None:
-        raise ValueError
-    return text
-
-
-def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    if not all(map(_is_name_or_address, names)):
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names or not all(map(_is_name_or_address, names)):
         raise ValueError
     return names
 
@@ -107,7 +107,50 @@ def _is_name_or_address(text: str) -> bool:
     return True
 
 
-def _check_storage_url(url: str) -> str:
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= _PORT_MAX:
+        raise ValueError
+    return port
+
+
+def _bytes(text: str) -> int:
+    """Raises ValueError for decimal units: whether MB means 1000 or 1024 kB differs between programs."""
+    size = _SIZE.fullmatch(text)
+    if size is None:
+        raise ValueError
+    prefix = (size[2] or "").upper()
+    return int(size[1]) << (10 * (_SIZE_PREFIXES.index(prefix) + 1) if prefix else 0)
+
+
+def _key(text: str) -> str:
+    if not text or ";" in text:
+        raise ValueError
+    return text
+
+
+def _switch(text: str) -> bool:
+    value = _SWITCH_WORDS.get(text.strip().lower())
+    if value is None:
+        raise ValueError
+    return value
+
+
+def _lock_duration(text: str) -> int:
+    duration_ms = MILLISECONDS.parse(text)
+    if not RELAXED.lock_duration_min_ms <= duration_ms <= RELAXED.lock_duration_max_ms:
+        raise ValueError
+    return duration_ms
+
+
+def _idle_timeout(text: str) -> int:
+    timeout_ms = MILLISECONDS.parse(text)
+    if timeout_ms > _IDLE_TIMEOUT_MAX_MS:
+        raise ValueError
+    return timeout_ms
+
+
+def _storage_url(url: str) -> str:
     """Returns the URL, with the home folder in place of `~`. Raises ValueError if it names no store."""
     path = parse_storage_url(url).path
     return format_sqlite_url(str(read_path(path))) if path.startswith("~") else url
@@ -115,45 +158,24 @@ def _check_storage_url(url: str) -> str:
 
 # --- the types ------------------------------------------------------------------------------------
 
-Host = Annotated[
-    str,
-    _of_text(_host),
-    Field(min_length=1),
-    _expected("an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1"),
-]
-HostNames = Annotated[
-    tuple[str, ...],
-    _of_text(_names),
-    Field(min_length=1),
-    AfterValidator(_check_names),
-    _expected("host names or addresses with commas between them"),
-]
-Port = Annotated[
-    int, Field(ge=0, le=65_535), _expected("a port from 1 to 65535, or 0 for a free one")
-]
-ExistingFile = Annotated[FilePath, _of_text(read_path), _expected("the path of a file that exists")]
-Folder = Annotated[
-    Path, _of_text(read_path), AfterValidator(Path.absolute), _expected("the path of a folder")
-]
-Bytes = Annotated[ByteSize, _of_text(_check_size), _expected("a size such as 512MiB or 2GiB")]
-Key = Annotated[str, Field(pattern=r"^[^;]+$"), _expected("text without semicolons, and not empty")]
+TEXT = SettingType(str, "text")
+HOST = SettingType(_host, "an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1")
+HOST_NAMES = SettingType(_names, "host names or addresses with commas between them")
+PORT = SettingType(_port, "a port from 1 to 65535, or 0 for a free one")
+EXISTING_FILE = SettingType(_existing_file, "the path of a file that exists")
+FOLDER = SettingType(_folder, "the path of a folder")
+BYTES = SettingType(_bytes, "a size such as 512MiB or 2GiB")
+KEY = SettingType(_key, "text without semicolons, and not empty")
 """A key or its name: a part of connection strings, in which a semicolon ends it."""
-Switch = Annotated[bool, _expected("true or false")]
-Milliseconds = Annotated[
-    int, _of_text(parse_duration_ms), _expected("a duration such as PT30S or 30s")
-]
-LockDuration = Annotated[
-    Milliseconds,
-    Field(ge=RELAXED.lock_duration_min_ms, le=RELAXED.lock_duration_max_ms),
-    _expected("a duration from PT5S to PT5M"),
-]
-IdleTimeout = Annotated[
-    Milliseconds,
-    Field(le=_IDLE_TIMEOUT_MAX_MS),
-    _expected("a duration of 24d or less, or 0s for none"),
-]
-StorageUrlText = Annotated[
-    str,
-    AfterValidator(_check_storage_url),
-    _expected(FORMS),
-]
+SWITCH = SettingType(_switch, "true or false")
+MILLISECONDS = SettingType(parse_duration_ms, "a duration such as PT30S or 30s")
+LOCK_DURATION = SettingType(_lock_duration, "a duration from PT5S to PT5M")
+IDLE_TIMEOUT = SettingType(_idle_timeout, "a duration of 24d or less, or 0s for none")
+STORAGE_URL = SettingType(_storage_url, FORMS)
+
+C = TypeVar("C", bound="Choice")
+
+
+def choice_of(choices: type[C]) -> SettingType[C]:
+    """Returns the type of a setting that is one of a few names."""
+    return SettingType(choices, " or ".join(str(one.value) for one in choices))

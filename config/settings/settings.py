@@ -8,29 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-
-from pydantic import BaseModel, ByteSize, ConfigDict, Field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from config.model.choices import Choice
 from config.model.definitions import DEFAULT_LOCK_DURATION_MS
 from config.model.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
 from config.model.storage_urls import format_sqlite_url
 from config.settings.setting_values import (
-    Bytes,
-    ExistingFile,
-    Folder,
-    Host,
-    HostNames,
-    IdleTimeout,
-    Key,
-    LockDuration,
-    Milliseconds,
-    Port,
-    StorageUrlText,
-    Switch,
+    BYTES,
+    EXISTING_FILE,
+    FOLDER,
+    HOST,
+    HOST_NAMES,
+    IDLE_TIMEOUT,
+    KEY,
+    LOCK_DURATION,
+    MILLISECONDS,
+    PORT,
+    STORAGE_URL,
+    SWITCH,
+    TEXT,
+    SettingType,
+    choice_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class LogFormat(Choice):
@@ -104,30 +112,50 @@ def default_storage_of(config_file: Path) -> str:
     return format_sqlite_url(str(data_folder() / "stores" / f"{config_file.stem}-{digest}.db"))
 
 
-class Settings(BaseModel):
-    """All settings. An alias is the name without the unit."""
+class Declaration(NamedTuple):
+    """What is known about a setting besides its default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    field: str
+    name: str
+    """As flags, variables and files have it: without the unit."""
+    type: SettingType[Any]
+    description: str
 
-    host: Host = Field("127.0.0.1", description="address to listen on")
-    amqp_port: Port = Field(5672, description="port for AMQP; 0 picks a free one")
-    http_port: Port = Field(
-        5300, description="port for administration and health; 0 picks a free one"
-    )
+
+def _setting(default: D, type_: SettingType[T], description: str, *, name: str = "") -> T | D:
+    """Declares a setting. Its name is that of the field, if no other is given."""
+    metadata = {"name": name, "type": type_, "description": description}
+    return cast("T | D", field(default=default, metadata=metadata))
+
+
+def _setting_from(default: Callable[[], T], type_: SettingType[T], description: str) -> T:
+    """Declares a setting whose default depends on the environment."""
+    metadata = {"name": "", "type": type_, "description": description}
+    return field(default_factory=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings."""
+
+    host: str = _setting("127.0.0.1", HOST, "address to listen on")
+    amqp_port: int = _setting(5672, PORT, "port for AMQP; 0 picks a free one")
+    http_port: int = _setting(5300, PORT, "port for administration and health; 0 picks a free one")
     # None: no listener of its own. The other listeners accept TLS as well.
-    tls_port: Port | None = Field(None, description="additional port, for clients that require TLS")
-    tls_certificate: ExistingFile | None = Field(
-        None, description="PEM file with the certificate chain"
+    tls_port: int | None = _setting(None, PORT, "additional port, for clients that require TLS")
+    tls_certificate: Path | None = _setting(
+        None, EXISTING_FILE, "PEM file with the certificate chain"
     )
     # None: the file of the certificate contains the key as well.
-    tls_key: ExistingFile | None = Field(
-        None, description="PEM file with the certificate's private key"
+    tls_key: Path | None = _setting(
+        None, EXISTING_FILE, "PEM file with the certificate's private key"
     )
-    tls_folder: Folder = Field(
-        default_factory=lambda: data_folder() / "tls",
-        description="folder of the certificate authority that the broker creates",
+    tls_folder: Path = _setting_from(
+        lambda: data_folder() / "tls",
+        FOLDER,
+        "folder of the certificate authority that the broker creates",
     )
-    tls_names: HostNames = Field(
+    tls_names: tuple[str, ...] = _setting(
         (
             "localhost",
             "127.0.0.1",
@@ -137,86 +165,113 @@ class Settings(BaseModel):
             # For code that requires a host name of the cloud, which a network alias resolves to the broker.
             "*.servicebus.windows.net",
         ),
-        description="host names in the certificate that the broker creates, separated by commas",
+        HOST_NAMES,
+        "host names in the certificate that the broker creates, separated by commas",
     )
-    storage: StorageUrlText = Field(
-        default_factory=default_storage,
-        description="memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
+    storage: str = _setting_from(
+        default_storage,
+        STORAGE_URL,
+        "memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
     )
     # Bodies of waiting messages beyond this are only in the store.
-    payload_memory_bytes: Bytes = Field(
-        ByteSize(32 * MEBIBYTE),
-        alias="payload_memory",
-        description="memory for the bodies of waiting messages; others stay in the store",
+    payload_memory_bytes: int = _setting(
+        32 * MEBIBYTE,
+        BYTES,
+        "memory for the bodies of waiting messages; others stay in the store",
+        name="payload_memory",
     )
-    log_format: LogFormat = Field(LogFormat.CONSOLE, description="console or json")
-    log_level: LogLevel = Field(LogLevel.INFO, description="debug, info, warning or error")
-    authorization: Authorization = Field(
+    log_format: LogFormat = _setting(LogFormat.CONSOLE, choice_of(LogFormat), "console or json")
+    log_level: LogLevel = _setting(
+        LogLevel.INFO, choice_of(LogLevel), "debug, info, warning or error"
+    )
+    authorization: Authorization = _setting(
         Authorization.DEVELOPMENT,
-        description="development (no token or any bearer token is enough) or strict (all is verified)",
+        choice_of(Authorization),
+        "development (no token or any bearer token is enough) or strict (all is verified)",
     )
-    shared_access_key_name: Key = Field(
-        "RootManageSharedAccessKey", description="name of the key that grants everything"
+    shared_access_key_name: str = _setting(
+        "RootManageSharedAccessKey", KEY, "name of the key that grants everything"
     )
-    shared_access_key: Key = Field("SAS_KEY_VALUE", description="the key that grants everything")
+    shared_access_key: str = _setting("SAS_KEY_VALUE", KEY, "the key that grants everything")
     # None: strict authorization accepts no bearer tokens.
-    jwt_keys: ExistingFile | None = Field(
+    jwt_keys: Path | None = _setting(
         None,
-        description="file with which strict authorization verifies bearer tokens: a JWK set, PEM public "
+        EXISTING_FILE,
+        "file with which strict authorization verifies bearer tokens: a JWK set, PEM public "
         "keys or a secret",
     )
-    jwt_issuer: str | None = Field(None, description="required issuer of a bearer token")
-    jwt_audience: str | None = Field(None, description="required audience of a bearer token")
+    jwt_issuer: str | None = _setting(None, TEXT, "required issuer of a bearer token")
+    jwt_audience: str | None = _setting(None, TEXT, "required audience of a bearer token")
     # None: any in development, where every token is accepted, and loopback in strict authorization.
-    identity_clients: IdentityClients | None = Field(
+    identity_clients: IdentityClients | None = _setting(
         None,
-        description="who may get a token from the managed identity endpoint with its secret: none, "
+        choice_of(IdentityClients),
+        "who may get a token from the managed identity endpoint with its secret: none, "
         "loopback (default in strict authorization) or any (default in development)",
     )
-    default_lock_duration_ms: LockDuration = Field(
+    default_lock_duration_ms: int = _setting(
         DEFAULT_LOCK_DURATION_MS,
-        alias="default_lock_duration",
-        description="lock duration of queues and subscriptions created without one, such as 1m; "
+        LOCK_DURATION,
+        "lock duration of queues and subscriptions created without one, such as 1m; "
         "entities in the emulator's Config.json have the emulator's default",
+        name="default_lock_duration",
     )
-    undeclared_entities: UndeclaredEntities = Field(
+    undeclared_entities: UndeclaredEntities = _setting(
         UndeclaredEntities.KEEP,
-        description="at start, keep or drop the entities in the store that the config file does not "
+        choice_of(UndeclaredEntities),
+        "at start, keep or drop the entities in the store that the config file does not "
         "declare, with their messages",
     )
-    create_on_first_use: Switch = Field(
-        False, description="create a queue when a client first uses its name"
+    create_on_first_use: bool = _setting(
+        False, SWITCH, "create a queue when a client first uses its name"
     )
-    tier: Tier = Field(Tier.PREMIUM, description="Basic (plain queues only), Standard or Premium")
-    quotas: Quotas = Field(
-        Quotas.RELAXED, description="relaxed, or strict: Azure's quotas for the tier"
+    tier: Tier = _setting(
+        Tier.PREMIUM, choice_of(Tier), "Basic (plain queues only), Standard or Premium"
     )
-    testing_api: Switch = Field(False, description="let tests move the broker's clock")
+    quotas: Quotas = _setting(
+        Quotas.RELAXED, choice_of(Quotas), "relaxed, or strict: Azure's quotas for the tier"
+    )
+    testing_api: bool = _setting(False, SWITCH, "let tests move the broker's clock")
     # None: on in development, where every client may do everything, and off in strict authorization.
-    control_api: Switch | None = Field(
+    control_api: bool | None = _setting(
         None,
-        description="serve the control API under /$peeklock/v1, with which tests look at the broker and change it: "
+        SWITCH,
+        "serve the control API under /$peeklock/v1, with which tests look at the broker and change it: "
         "on (default in development) or off (default in strict authorization)",
     )
-    hold_locks_after_connection_loss: Switch = Field(
-        False, description="keep the message locks of a lost connection until they expire"
+    hold_locks_after_connection_loss: bool = _setting(
+        False, SWITCH, "keep the message locks of a lost connection until they expire"
     )
     # The Python SDK sends heartbeats on a slow tick, so the timeout must be two minutes or more.
-    idle_timeout_ms: IdleTimeout = Field(
+    idle_timeout_ms: int = _setting(
         4 * MINUTE_MS,
-        alias="idle_timeout",
-        description="idle timeout announced to clients, such as 4m; a connection is closed after twice "
+        IDLE_TIMEOUT,
+        "idle timeout announced to clients, such as 4m; a connection is closed after twice "
         "that time without a frame; 0s: never",
+        name="idle_timeout",
     )
     # Everything is durable by then. An idle client of the Python SDK never answers, because it reads only
     # while it is called, and `docker stop` kills the process after ten seconds.
-    shutdown_grace_ms: Milliseconds = Field(
+    shutdown_grace_ms: int = _setting(
         1 * SECOND_MS,
-        alias="shutdown_grace",
-        description="how long a stop waits for clients to close their connections, such as 5s",
+        MILLISECONDS,
+        "how long a stop waits for clients to close their connections, such as 5s",
+        name="shutdown_grace",
     )
 
     @property
     def limits(self) -> Limits:
         limits = (strict if self.quotas is Quotas.STRICT else relaxed)(self.tier)
         return replace(limits, lock_duration_default_ms=self.default_lock_duration_ms)
+
+
+DECLARATIONS = tuple(
+    Declaration(
+        one.name,
+        one.metadata["name"] or one.name,
+        one.metadata["type"],
+        one.metadata["description"],
+    )
+    for one in fields(Settings)
+)
+"""Every setting, in the order of its declaration."""

@@ -11,27 +11,22 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from protocol.http.health import CONTENT_TYPE, health
+
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from protocol.http.broker_services import BrokerServices
 
-HEALTHY = '{"status":"healthy","message":"Service is healthy."}'
-UNHEALTHY = '{"status":"unhealthy","message":"Service not available. Please try after some time."}'
-
 
 def add_routes(application: web.Application, services: BrokerServices, entities: Handler) -> None:
     """Adds `/health` and `/metrics`. `entities` handles the requests that are about an entity."""
 
-    async def health(request: web.Request) -> web.StreamResponse:
+    async def answer_health(request: web.Request) -> web.StreamResponse:
         if _is_about_entity(request):
             return await entities(request)
-        ready = services.is_ready()
-        return web.Response(
-            status=200 if ready else 503,
-            text=HEALTHY if ready else UNHEALTHY,
-            content_type="application/json",
-        )
+        status, text = health(is_ready=services.is_ready())
+        return web.Response(status=status, text=text, content_type=CONTENT_TYPE)
 
     async def metrics(request: web.Request) -> web.StreamResponse:
         if _is_about_entity(request):
@@ -40,7 +35,7 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
         body, content_type = await services.metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    application.router.add_get("/health", health)
+    application.router.add_get("/health", answer_health)
     application.router.add_get("/metrics", metrics)
 
 

@@ -23,6 +23,7 @@ from config.files.document import parse_yaml
 from config.files.mistakes import ConfigReport
 from config.files.yaml_reader import read_yaml_form
 from config.model.limits import RELAXED
+from config.settings.setting_sources import SETTINGS
 from config.settings.settings import Settings
 from protocol.amqp.connection import Connection
 from protocol.amqp.connection_services import ConnectionServices
@@ -71,6 +72,19 @@ class StoppedClock(Clock):
         return self.at_ms
 
 
+def settings_of(given: dict[str, Any]) -> Settings:
+    """Settings from their values, or from texts as a config file has them."""
+    return Settings(
+        **{
+            one.field: one.type.parse(given[one.field])
+            if isinstance(given[one.field], str)
+            else given[one.field]
+            for one in SETTINGS
+            if one.field in given
+        }
+    )
+
+
 class MemoryBroker:
     """One or more namespaces, declared in YAML. Commands run only when `run` is called."""
 
@@ -90,7 +104,7 @@ class MemoryBroker:
         self.clock = clock or StoppedClock()
         self.limits = limits
         self.namespaces: dict[str, Namespace] = {}
-        checked = Settings.model_validate(settings)
+        checked = settings_of(settings)
         self.access = Access(checked, topology, self.namespaces, self.clock)
         self.memory = MemoryBudgets(limits)
         self.clients: list[MemoryClient] = []

@@ -1,22 +1,27 @@
 """Runs the HTTP application of `protocol/http` in this process.
 
-Gives the application access to the core, the clock and the access rules, and gives the listeners an aiohttp
-protocol for each HTTP connection.
+Gives the application access to the core, the clock and the access rules, and gives the listeners a protocol object for
+each HTTP connection. The application is loaded for the first request that needs it (`early_http.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import structlog
+
+from broker.app.network.early_http import EarlyHttpConnection, EarlyHttpConnections
 from broker.core.contract.errors import ArgumentError
 from protocol.identity.managed_identity import CLIENT_ID, LIFETIME_S
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable
+    from types import ModuleType
 
     from broker.app.network.amqp_clients import AmqpClients
     from broker.app.runtime.clock import Clock
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from protocol.http.control_services import ControlServices
     from protocol.identity.managed_identity import TokenRequest
     from protocol.sources import ProtocolSources
+
+log = structlog.get_logger("peeklock.http")
 
 HEADER_MAX_BYTES = 65_536
 """The REST API has all broker properties in one header."""
@@ -55,12 +62,61 @@ class HttpServer:
         self._clients = clients
         self._access = access
         self._sources = sources
+        self._created_time_ms = clock.now_ms()
+        self._connect: Callable[[], asyncio.Protocol] | None = None
+        """Creates the protocol of a connection. None until the application is loaded."""
+        self._early: EarlyHttpConnections | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._runner: object | None = None
 
-    async def start(
+    def start(
         self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[], asyncio.Protocol]:
-        """Builds the application. Returns a function that creates the protocol of one connection."""
+        """Returns a function that creates the protocol of one connection."""
+        limits = self._settings.limits
+        early = self._early = EarlyHttpConnections(
+            limits.handshake_timeout_ms / 1000,
+            is_ready,
+            lambda count: count + self._clients.connection_count > limits.connections_max,
+            lambda: self._load(is_ready, metrics),
+        )
+
+        def new_connection() -> asyncio.Protocol:
+            return EarlyHttpConnection(early) if self._connect is None else self._connect()
+
+        return new_connection
+
+    def _load(
+        self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    ) -> None:
+        """Begins to load the application, if that has not begun yet."""
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(
+                self._load_application(is_ready, metrics)
+            )
+
+    async def _load_application(
+        self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    ) -> None:
+        """Loads the application, and gives it the connections that wait for it."""
+        assert self._early is not None
+        try:
+            # In a thread: it takes a tenth of a second, and clients of AMQP are not to wait for it.
+            with ThreadPoolExecutor(1) as thread:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(thread, _import_application)
+            self._connect = await self._build(is_ready, metrics)
+        except Exception:
+            # Without this, the next connections would wait until their timeout, and nobody would know why.
+            log.exception("http.failed")
+            self._early.abort()
+            self._loading = None
+            return
+        self._early.hand_over(self._connect)
+
+    async def _build(
+        self, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    ) -> Callable[[], asyncio.Protocol]:
         from aiohttp import web
 
         from broker.app.network.http_connections import HttpConnections
@@ -82,7 +138,7 @@ class HttpServer:
             authorize_clock=self._access.authorize_clock,
             open_amqp=self._clients.open_websocket,
             namespace_name=default,
-            created_time_ms=self._clock.now_ms(),
+            created_time_ms=self._created_time_ms,
             sources=self._sources,
             tier=self._settings.tier,
             limits=self._settings.limits,
@@ -119,6 +175,10 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Waits for running requests, for a moment."""
+        if self._loading is not None:
+            await self._loading
+        if self._early is not None:
+            self._early.abort()
         if self._runner is not None:
             await self._runner.cleanup()  # type: ignore[attr-defined]
 
@@ -183,3 +243,9 @@ class HttpServer:
     def _clock_moved(self) -> None:
         self._core.turns.clock_moved()
         self._clients.check_authorization()
+
+
+def _import_application() -> ModuleType:
+    from protocol.http import application
+
+    return application
