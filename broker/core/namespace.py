@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from broker.core.entities.entity import Entity
     from broker.core.messages.identifiers import MessageIds
     from broker.core.operations.control_requests import ControlRequests
+    from broker.core.operations.queue_watch import QueueWatch
     from broker.core.operations.waiting_requests import WaitingRequest
     from broker.core.queues.backlog import Work
     from broker.core.restore import StoredState
@@ -270,6 +271,12 @@ class Namespace:
         if waiting_since_ms is not None:
             return waiting_since_ms
         return self._context.deadlines.earliest_ms()
+
+    def watch(self, path: str | None) -> QueueWatch:
+        """Returns a watch that tells whether a turn has changed a queue, or any queue."""
+        from broker.core.operations.queue_watch import QueueWatch
+
+        return QueueWatch(self._context, self._directory, path)
 
     def has_entity(self, path: str) -> bool:
         """Returns whether an entity exists at this path or below it, or would be created on first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -55,6 +55,23 @@ class LockHolder(NamedTuple):
     """Its network address."""
 
 
+class ChangeWait(Protocol):
+    """Waits for changes of some queues, in a `with` block."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there was a change since the last `clear`."""
+
+    def clear(self) -> None:
+        """Forgets the changes so far."""
+
+    async def changed(self) -> None:
+        """Waits for a change since the last `clear`."""
+
+
 class NamespaceAuthorization(Protocol):
     """Checks whether a request to a namespace may be made."""
 
@@ -84,6 +101,8 @@ class ControlServices:
     namespaces."""
     read_payloads: Callable[[Sequence[int]], Awaitable[Mapping[int, tuple[bytes, bytes]]]]
     """Returns bodies and annotations from the store, by payload id. Those of deleted messages are missing."""
+    wait_for_change: Callable[[str, Sequence[str | None]], ChangeWait]
+    """Takes a namespace and the paths of queues; None for all queues. Returns a wait for changes of them."""
     holder_of: Callable[[Peer], LockHolder]
     """Returns who holds a lock."""
     connections: Callable[[str], Sequence[Mapping[str, Any]]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker import __version__
 from broker.app.network.client_views import connection_view, holder_of
 from broker.app.network.clock_control import ClockControl
+from broker.app.runtime.change_waits import ChangeWaits
 from protocol.http.control_services import ControlServices
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def control_services(
         authorize=access.authorize_control,
         authorize_broker=access.authorize_clock,
         read_payloads=core.read_payloads,
+        wait_for_change=ChangeWaits(core.namespaces, core.turns).wait,
         holder_of=holder_of,
         connections=lambda namespace: [
             connection_view(one) for one in clients.connections() if one.namespace == namespace

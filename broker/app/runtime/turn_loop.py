@@ -97,6 +97,8 @@ class TurnLoop:
         self._tick_turns = 0
         """How many turns had been submitted after the tick of the last timer."""
         self._tick_is_new = False
+        self.after_turn: Callable[[Turn], None] | None = None
+        """Called after each turn has run, before it is durable, while somebody waits for a change."""
 
     def attach(self, committer: Committer) -> None:
         """Sets the committer, which releases effects through this loop."""
@@ -280,6 +282,8 @@ class TurnLoop:
         return self._namespaces.get(namespace.name) is namespace
 
     def _submit_turn(self, turn: Turn) -> None:
+        if self.after_turn is not None:
+            self.after_turn(turn)
         if self._committer is None:
             return
         if turn:

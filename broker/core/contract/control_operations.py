@@ -63,6 +63,32 @@ class GetEntityState(NamedTuple):
     path: str
 
 
+class Totals(NamedTuple):
+    """The counts of an entity, of a topic with its subscriptions, or of all entities."""
+
+    main: QueueCounts
+    """Without sub-queues."""
+    locked: int
+    """Locked messages, including those in sub-queues."""
+    session_locks: int
+
+
+class ReadTotals(NamedTuple):
+    """Count the messages of several queues at one moment. Reply: `TotalsRead`."""
+
+    queues: Sequence[str]
+    """Paths of queues and sub-queues."""
+    entities: Sequence[str | None]
+    """Paths of entities. None: all entities."""
+
+
+class TotalsRead(NamedTuple):
+    """The counts of queues and the totals of entities, in the order of the request."""
+
+    queues: Sequence[QueueCounts]
+    entities: Sequence[Totals]
+
+
 # --- messages ----------------------------------------------------------------------------------
 
 

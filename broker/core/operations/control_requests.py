@@ -6,6 +6,7 @@ value of its reply, or raises the refusal before anything has changed.
 
 from __future__ import annotations
 
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from broker.core.contract import control_operations as control
@@ -15,7 +16,7 @@ from broker.core.operations.control_reading import ControlReading
 from broker.core.operations.control_reset import ControlReset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
@@ -46,6 +47,7 @@ class ControlRequests:
         self._operations: dict[type, Carry] = {
             control.ListEntityStates: self._list_entities,
             control.GetEntityState: self._get_entity,
+            control.ReadTotals: self._read_totals,
             control.ReadMessages: reading.read_messages,
             control.FindMessages: reading.find_messages,
             control.ReadSessions: reading.read_sessions,
@@ -82,6 +84,33 @@ class ControlRequests:
     ) -> control.EntityState:
         del now_ms, turn
         return entity_state(self._directory.entity(operation.path))
+
+    def _read_totals(
+        self, operation: control.ReadTotals, now_ms: int, turn: Turn
+    ) -> control.TotalsRead:
+        del now_ms, turn
+        directory = self._directory
+        queues = [queue_counts(directory.queue(path)) for path in operation.queues]
+        entities = []
+        for path in operation.entities:
+            if path is None:
+                entities.append(_totals(directory))
+            else:
+                entity = directory.entity(path)
+                entities.append(_totals([entity, *entity.dependents]))
+        return control.TotalsRead(queues, entities)
+
+
+def _totals(entities: Iterable[Entity]) -> control.Totals:
+    main = control.QueueCounts()
+    locked = session_locks = 0
+    for entity in entities:
+        counts = queue_counts(entity.main)
+        main = control.QueueCounts(*map(add, main, counts))
+        locked += sum(queue.live_lock_count for queue in entity.queues)
+        sessions = entity.main.sessions
+        session_locks += 0 if sessions is None else sessions.held_count
+    return control.Totals(main, locked, session_locks)
 
 
 def _path(one: tuple[str, Entity]) -> str:

@@ -51,5 +51,7 @@ class NamespaceContext:
     delivers them."""
     session_state_bytes: int = 0
     """The size of all session states, which are in memory."""
+    session_lock_changes: int = 0
+    """How often a session got a holder or lost it."""
     sends_refused: BrokerError | None = None
     """The error for all sends, while nothing can be stored."""

@@ -306,6 +306,7 @@ class Sessions:
         self._available.pop(session, None)
         session.holder = receiver
         self.held_count += 1
+        self._queue.context.session_lock_changes += 1
         receiver.source = session
         receiver.waits_for_session = False
         self.renew(session, now_ms)
@@ -354,6 +355,7 @@ class Sessions:
         )
         session.holder = None
         self.held_count -= 1
+        self._queue.context.session_lock_changes += 1
         session.locked_until_ms = 0
         receiver.source = None
         return receiver

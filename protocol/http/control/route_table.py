@@ -14,6 +14,7 @@ from protocol.http.control import (
     namespaces_resource,
     sending_resource,
     sessions_resource,
+    wait_resource,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     *changes_resource.ROUTES,
     *sessions_resource.ROUTES,
     *connections_resource.ROUTES,
+    *wait_resource.ROUTES,
     *clock_resource.ROUTES,
 )
 
