@@ -108,24 +108,23 @@ class Payloads:
 
     def release(self, messages: Sequence[Message]) -> list[int]:
         """Messages are deleted. Returns the payload ids that no message refers to any more."""
-        references = self.references
-        resident = 0
-        unreferenced = []
-        for message in messages:
-            if message.body is not None:
-                resident += message.size
-            payload_id = message.payload_id
-            if payload_id in references:
-                references[payload_id] -= 1
-                if references[payload_id]:
-                    continue
-                del references[payload_id]
-            unreferenced.append(payload_id)
-        self.resident_bytes -= resident
+        self.resident_bytes -= sum([m.size for m in messages if m.body is not None])
+        unreferenced = [message.payload_id for message in messages]
+        if self.references:
+            unreferenced = [one for one in unreferenced if self._is_last_reference(one)]
         if self._awaited:
             for payload_id in unreferenced:
                 self._awaited.pop(payload_id, None)
         return unreferenced
+
+    def _is_last_reference(self, payload_id: int) -> bool:
+        """Subtract a reference. Returns whether no message refers to the payload any more."""
+        left = self.references.get(payload_id, 1) - 1
+        if left:
+            self.references[payload_id] = left
+            return False
+        self.references.pop(payload_id, None)
+        return True
 
     def share(self, payload_id: int, copies: int) -> None:
         """Count more messages that refer to this payload."""

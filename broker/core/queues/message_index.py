@@ -6,11 +6,11 @@ Messages are added with rising numbers, so blocks and the list of blocks are sor
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from operator import attrgetter
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.queues.packed_messages import PackedMessages
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 BLOCK_BITS = 6
 """Blocks of 64 messages. Small, because each of thousands of subscriptions can have a block that is
 not full; large enough that a packed block takes little memory."""
-_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class MessageIndex:
@@ -29,13 +28,16 @@ class MessageIndex:
     the front steps over a million empty slots.
     """
 
-    __slots__ = ("_keys", "block_bits", "block_size", "blocks", "packed")
+    __slots__ = ("_counts", "_keys", "block_bits", "block_size", "blocks", "packed")
 
     def __init__(self, block_bits: int = BLOCK_BITS) -> None:
         self.block_bits = block_bits
         self.block_size = 1 << block_bits
-        self.blocks: dict[int, dict[int, Message]] = {}
-        """Blocks by number >> block_bits. The caller that empties a block calls `drop_block`."""
+        self.blocks: dict[int, list[Message | None]] = {}
+        """Blocks by number >> block_bits. Each message is at the position of its number within the block.
+        The list ends after the highest number so far."""
+        self._counts: dict[int, int] = {}
+        """How many messages each block has, by the same keys."""
         self.packed: dict[int, PackedMessages] = {}
         """Packed blocks, by the same keys. Each is full."""
         self._keys: list[int] = []
@@ -48,14 +50,18 @@ class MessageIndex:
         while start < count:
             number = first_number + start
             key = number >> self.block_bits
+            position = number & (self.block_size - 1)
+            end = min(count, start + self.block_size - position)
+            part = messages if end - start == count else messages[start:end]
             block = self.blocks.get(key)
             if block is None:
-                block = self.blocks[key] = {}
                 self._keys.append(key)
-            end = min(count, start + self.block_size - (number & (self.block_size - 1)))
-            part = messages if end - start == count else messages[start:end]
-            # The number objects of the messages are the keys, so that no equal objects are kept twice.
-            block.update(zip(map(_SEQUENCE_NUMBER, part), part, strict=True))
+                block = self.blocks[key] = []
+                self._counts[key] = 0
+            if position > len(block):
+                block += [None] * (position - len(block))
+            block += part
+            self._counts[key] += end - start
             start = end
 
     def add_rising(self, messages: Sequence[Message]) -> None:
@@ -64,35 +70,57 @@ class MessageIndex:
         if last - first == len(messages) - 1:
             self.add(first, messages)
             return
-        key, block = -1, {}
-        for message in messages:
-            number = message.sequence_number
-            if number >> self.block_bits != key:
-                key = number >> self.block_bits
-                block = self.blocks[key] = self.blocks.get(key, {})
-                if not block:
-                    self._keys.append(key)
-            block[number] = message
+        start = 0
+        for position, (before, after) in enumerate(pairwise(messages), 1):
+            if after.sequence_number - before.sequence_number > 1:
+                self.add(messages[start].sequence_number, messages[start:position])
+                start = position
+        self.add(messages[start].sequence_number, messages[start:])
 
     def add_late(self, message: Message) -> None:
         """Add a message with a reserved number. Higher numbers may be in use."""
         number = message.sequence_number
         key = number >> self.block_bits
+        position = number & (self.block_size - 1)
         block = self.blocks.get(key)
         if block is None:
-            block = self.blocks[key] = {}
             insort(self._keys, key)
-        block[number] = message
-        self.blocks[key] = dict(sorted(block.items()))
+            block = self.blocks[key] = []
+            self._counts[key] = 0
+        if position >= len(block):
+            block += [None] * (position + 1 - len(block))
+        block[position] = message
+        self._counts[key] += 1
 
     def get(self, number: int) -> Message | None:
         """Returns the message with this number, or None."""
         block = self._unpacked(number >> self.block_bits)
-        return None if block is None else block.get(number)
+        position = number & (self.block_size - 1)
+        return None if block is None or position >= len(block) else block[position]
 
-    def drop_block(self, key: int) -> None:
-        """Remove an empty block."""
-        del self.blocks[key]
+    def remove(self, messages: Iterable[Message]) -> None:
+        """Remove messages that are here."""
+        block_bits, mask = self.block_bits, self.block_size - 1
+        key, block, count = -1, [], 0
+        for message in messages:
+            number = message.sequence_number
+            if number >> block_bits != key:
+                if count:
+                    self._subtract(key, count)
+                key, count = number >> block_bits, 0
+                block = self.blocks[key]
+            block[number & mask] = None
+            count += 1
+        if count:
+            self._subtract(key, count)
+
+    def _subtract(self, key: int, count: int) -> None:
+        """So many messages of a block are removed. Removes an empty block."""
+        left = self._counts[key] - count
+        if left:
+            self._counts[key] = left
+            return
+        del self._counts[key], self.blocks[key]
         keys = self._keys
         del keys[bisect_left(keys, key)]
 
@@ -112,19 +140,17 @@ class MessageIndex:
                 continue
             block = self._unpacked(key)
             assert block is not None
-            if key == first_key:
-                for number, message in block.items():
-                    if number >= from_number:
-                        yield message
-            else:
-                yield from block.values()
+            start = from_number & (self.block_size - 1) if key == first_key else 0
+            for message in islice(block, start, None):
+                if message is not None:
+                    yield message
 
     def read_blocks(self) -> Iterator[list[Message]]:
         """Returns the messages of each block, in order. Packed blocks stay packed: their messages are made for
         the caller. The queue must not change meanwhile."""
         for key in self._keys:
             packed = self.packed.get(key)
-            yield list(self.blocks[key].values()) if packed is None else packed.unpack()
+            yield _messages(self.blocks[key]) if packed is None else packed.unpack()
 
     def look(self, from_number: int = 0, *, with_packed: bool = True) -> Iterator[Message]:
         """Returns all messages as `walk` does, and leaves packed blocks packed: their messages are
@@ -134,14 +160,14 @@ class MessageIndex:
             packed = self.packed.get(keys[position])
             if packed is not None and not with_packed:
                 continue
-            messages = self.blocks[keys[position]].values() if packed is None else packed.unpack()
-            for message in messages:
-                if message.sequence_number >= from_number:
+            block = self.blocks[keys[position]] if packed is None else packed.unpack()
+            for message in block:
+                if message is not None and message.sequence_number >= from_number:
                     yield message
 
     # --- packed messages ------------------------------------------------------------------------
 
-    def _unpacked(self, key: int) -> dict[int, Message] | None:
+    def _unpacked(self, key: int) -> list[Message | None] | None:
         packed = self.packed.get(key)
         if packed is not None:
             packed.queue.unpack(packed)
@@ -156,8 +182,10 @@ class MessageIndex:
         does not end a block, or the block has gaps or is packed."""
         if not self.ends_block(last_number):
             return None
-        block = self.blocks.get(last_number >> self.block_bits)
-        return None if block is None or len(block) < self.block_size else list(block.values())
+        key = last_number >> self.block_bits
+        if self._counts.get(key, 0) < self.block_size:
+            return None
+        return _messages(self.blocks[key])
 
     def is_packed(self, packed: PackedMessages) -> bool:
         """Whether this is still the form of its block."""
@@ -166,7 +194,7 @@ class MessageIndex:
     def pack(self, packed: PackedMessages) -> None:
         """Replace a full block by its packed form."""
         key = packed.sequence_number >> self.block_bits
-        del self.blocks[key]
+        del self.blocks[key], self._counts[key]
         self.packed[key] = packed
 
     def add_packed(self, blocks: Sequence[PackedMessages]) -> None:
@@ -179,4 +207,9 @@ class MessageIndex:
         """Replace a packed block by its messages."""
         key = packed.sequence_number >> self.block_bits
         del self.packed[key]
-        self.blocks[key] = dict(zip(map(_SEQUENCE_NUMBER, messages), messages, strict=True))
+        self.blocks[key] = list(messages)
+        self._counts[key] = packed.count
+
+
+def _messages(block: Sequence[Message | None]) -> list[Message]:
+    return [message for message in block if message is not None]

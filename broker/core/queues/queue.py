@@ -371,16 +371,9 @@ class Queue:
     def remove(self, messages: Sequence[Message]) -> None:
         """Remove unlocked messages from the queue. The caller deletes or moves them and their
         bodies."""
-        blocks, block_bits = self.index.blocks, self.index.block_bits
+        self.index.remove(messages)
         expiring: list[Message] = []
-        size = 0
         for message in messages:
-            number = message.sequence_number
-            block = blocks[number >> block_bits]
-            del block[number]
-            if not block:
-                self.index.drop_block(number >> block_bits)
-            size += message.size
             message.queue = None
             if message.expires_at_ms:
                 expiring.append(message)
@@ -388,7 +381,7 @@ class Queue:
                 self._subtract_from_counts(message)
         if expiring:
             forget_expiry(self.context.deadlines, expiring)
-        self.change_size(-len(messages), -size)
+        self.change_size(-len(messages), -sum([message.size for message in messages]))
         self.delivery.leave(messages)
 
     def defer(self, messages: Sequence[Message]) -> None:

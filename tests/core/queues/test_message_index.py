@@ -29,10 +29,7 @@ def numbers(messages):
 
 
 def remove(index, number):
-    key = number >> BLOCK_BITS
-    del index.blocks[key][number]
-    if not index.blocks[key]:
-        index.drop_block(key)
+    index.remove([index.get(number)])
 
 
 # --- by number -------------------------------------------------------------------------------------
