@@ -16,8 +16,14 @@ from broker.core.contract.errors import (
     PartitionMismatch,
     TransactionUnknown,
 )
+from broker.core.contract.settlement_values import COMPLETE
 from broker.core.operations.transactional_settlement import TransactionalSettlement
-from broker.core.queues.settlement import check_settlement, return_locked, settle_locked
+from broker.core.queues.settlement import (
+    check_settlement,
+    return_locked,
+    settle_locked,
+    settle_unlocked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +57,8 @@ class SettleHandler:
             self._refuse(command, handles, MessageLockLost(), turn)
             return
         queue = receiver.queue
+        if command.settlement is COMPLETE and self._complete_all(queue, command, now_ms, turn):
+            return
         live = queue.live_tokens(tokens)
         if len(live) < len(tokens) or len(set(live)) < len(live):
             live, handles, lost = _separate(set(live), tokens, handles)
@@ -76,6 +84,20 @@ class SettleHandler:
             return
         if answer.handles:
             turn.effects.append(answer)
+
+    @staticmethod
+    def _complete_all(queue: Queue, command: Settle, now_ms: int, turn: Turn) -> bool:
+        """Complete messages if nothing stands in the way, as in nearly every command. Returns False and
+        changes nothing otherwise."""
+        if command.transaction_id is not None or queue.overdue_ms or queue.is_closed:
+            return False
+        messages = queue.locks.end_all(command.tokens)
+        if messages is None:
+            return False
+        settle_unlocked(queue, messages, COMPLETE, now_ms, turn)
+        if answered := _answered(command.handles):
+            turn.effects.append(Settled(command.peer, answered, COMPLETE))
+        return True
 
     def _hold_deliveries(
         self,

@@ -107,6 +107,23 @@ class Locks(dict[bytes, "Message"]):
         """Unlock messages and return them. Each token must be locked."""
         pop = self.pop
         messages = [pop(token) for token in tokens]
+        self._leave_groups(messages)
+        return messages
+
+    def end_all(self, tokens: Sequence[bytes]) -> list[Message] | None:
+        """Unlock messages and return them. Returns None and unlocks nothing if a token is not locked or
+        comes twice."""
+        pop = self.pop
+        found = [pop(token, None) for token in tokens]
+        messages = [message for message in found if message is not None]
+        if len(messages) < len(tokens):
+            self.update({one: m for one, m in zip(tokens, found, strict=True) if m is not None})
+            return None
+        self._leave_groups(messages)
+        return messages
+
+    def _leave_groups(self, messages: Sequence[Message]) -> None:
+        """Unlock messages that are not here any more."""
         group: object = None
         count = 0
         for message in messages:
@@ -116,7 +133,6 @@ class Locks(dict[bytes, "Message"]):
             count += 1
             message.lock_token = message.lock_group = None
         self._leave(group, count)
-        return messages
 
     def _leave(self, group: object, count: int) -> None:
         """Remove so many messages from a group, and the group if it is empty."""

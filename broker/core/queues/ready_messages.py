@@ -117,9 +117,13 @@ class ReadyMessages:
         """Remove and return the next messages, up to a number and size, or up to a message without
         a body."""
         self.blocked = False
+        returned = self._returned
+        if not returned:
+            first = self._take_first(count, max_bytes)
+            if first is not None:
+                return first
         taken: list[Message] = []
         size = 0
-        returned = self._returned
         while returned and len(taken) < count and size < max_bytes:
             message = returned[0][1]
             if message.queue is not None:
@@ -149,6 +153,23 @@ class ReadyMessages:
             self._head = position
             self._ahead_bytes -= size - size_before
             self._compact()
+        return taken
+
+    def _take_first(self, count: int, max_bytes: int) -> list[Message] | None:
+        """Remove and return new messages if all of them can be taken, as nearly always. Returns None and
+        removes nothing otherwise."""
+        start = self._head
+        taken = self._fresh[start : start + count]
+        if [message for message in taken if message.queue is None or message.body is None]:
+            return None
+        size = sum([message.size for message in taken])
+        if size >= max_bytes:
+            return None
+        end = start + len(taken)
+        self._fresh[start:end] = [_GONE] * (end - start)
+        self._head = end
+        self._ahead_bytes -= size
+        self._compact()
         return taken
 
     def take_all(self) -> list[Message]:

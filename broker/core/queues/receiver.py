@@ -105,7 +105,7 @@ class Receiver:
     def load(self, messages: list[Message]) -> None:
         """Assign messages that are delivered at the end of this dispatch."""
         self.delivered += len(messages)
-        self.burst += messages
+        self.burst = self.burst + messages if self.burst else messages
         self.burst_bytes += sum([message.size for message in messages])
 
     def unload(self) -> list[Message]:

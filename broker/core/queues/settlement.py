@@ -47,7 +47,13 @@ def settle_locked(
     queue: Queue, tokens: Iterable[bytes], settlement: Settlement, now_ms: int, turn: Turn
 ) -> None:
     """Settle locked messages. Every token must be in `locks`."""
-    messages = queue.locks.end(tokens)
+    settle_unlocked(queue, queue.locks.end(tokens), settlement, now_ms, turn)
+
+
+def settle_unlocked(
+    queue: Queue, messages: Sequence[Message], settlement: Settlement, now_ms: int, turn: Turn
+) -> None:
+    """Settle messages whose locks have just been ended."""
     kind = settlement.kind
     if (outcome := _OUTCOMES.get(kind)) is not None:
         turn.count(queue.counts, outcome, len(messages))

@@ -99,13 +99,11 @@ class ReceivingLink:
         # In a transaction the client may settle again, if it is rolled back.
         is_final = settled or transaction_id is None
         token_of = self._unsettled.pop if is_final else self._unsettled.get
-        tokens: list[bytes] = []
-        known: list[Any] = []
-        for delivery in deliveries:
-            token = token_of(delivery, None)
-            if token is not None:
-                tokens.append(token)
-                known.append(delivery)
+        found = [token_of(delivery, None) for delivery in deliveries]
+        tokens = [token for token in found if token is not None]
+        known: list[Any] = deliveries
+        if len(tokens) < len(deliveries):
+            known = [one for one, token in zip(deliveries, found, strict=True) if token is not None]
         if transaction_id is not None and not settled:
             self._held.update(dict.fromkeys(known, transaction_id))
         elif self._held:
@@ -182,16 +180,20 @@ class ReceivingLink:
             effect.locked_until_ms,
             from_topic=self._from_topic,
         )
-        tags = []
-        for token in effect.tokens:
-            if token is None:
-                self._untagged += 1
-                tags.append(self._untagged.to_bytes(16, "big"))
-            else:
-                tags.append(delivery_tag(token))
+        tags = self._tags(effect.tokens)
         deliveries = self._engine.send(self._link, tags, heads, bodies, self._presettled)
         if not self._presettled:
             self._unsettled.update(zip(deliveries, effect.tokens, strict=False))  # type: ignore[arg-type]
+
+    def _tags(self, tokens: Sequence[bytes | None]) -> list[bytes]:
+        """Returns the delivery tags for lock tokens. In receive-and-delete there are none, and tags are
+        numbers."""
+        tags = [delivery_tag(token) for token in tokens if token is not None]
+        if len(tags) < len(tokens):
+            first = self._untagged + 1
+            self._untagged += len(tokens)
+            tags = [number.to_bytes(16, "big") for number in range(first, self._untagged + 1)]
+        return tags
 
     def _drained(self, _: Drained) -> None:
         self._engine.drained(self._link)
