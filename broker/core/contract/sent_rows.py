@@ -8,7 +8,7 @@ sequences of rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import count, repeat
 from typing import TYPE_CHECKING, overload
 
 from broker.core.contract.records import MessageRow, PayloadRow
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 class SentRows(Sequence[MessageRow]):
-    """The rows of new messages of one queue. Their ids and their sequence numbers are consecutive, the times are
-    the same, and nothing has changed since they were sent."""
+    """The rows of new messages of one queue. Their ids and both their numbers are consecutive, the times are the
+    same, and nothing has changed since they were sent."""
 
     __slots__ = (
         "_rows",
         "enqueued_time_ms",
         "entity_id",
         "expires_at_ms",
+        "first_enqueue_sequence_number",
         "first_id",
         "first_sequence_number",
         "headers",
@@ -41,6 +42,7 @@ class SentRows(Sequence[MessageRow]):
         entity_id: int,
         sub_queue: int,
         first_sequence_number: int,
+        first_enqueue_sequence_number: int,
         enqueued_time_ms: int,
         time_to_live_ms: int | None,
         expires_at_ms: int,
@@ -53,6 +55,8 @@ class SentRows(Sequence[MessageRow]):
         self.entity_id = entity_id
         self.sub_queue = sub_queue
         self.first_sequence_number = first_sequence_number
+        self.first_enqueue_sequence_number = first_enqueue_sequence_number
+        """Differs from the number in the queue if the messages were sent to a topic, or through another entity."""
         self.enqueued_time_ms = enqueued_time_ms
         self.time_to_live_ms = time_to_live_ms
         self.expires_at_ms = expires_at_ms
@@ -88,13 +92,13 @@ class SentRows(Sequence[MessageRow]):
     def rows(self) -> list[MessageRow]:
         """Returns the rows. They are made once."""
         if self._rows is None:
-            numbers = range(self.first_sequence_number, self.last_sequence_number + 1)
+            numbers = count(self.first_sequence_number)
             columns = zip(
                 self.ids,
                 repeat(self.entity_id),
                 repeat(self.sub_queue),
                 numbers,
-                numbers,
+                count(self.first_enqueue_sequence_number),
                 repeat(self.enqueued_time_ms),
                 repeat(self.time_to_live_ms),
                 repeat(self.expires_at_ms),

@@ -104,35 +104,42 @@ class Topic(Entity):
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """See `Entity.redefine`."""
         super().redefine(definition, now_ms)
-        self.is_plain = False
+        self._rules_changed()
+
+    def _rules_changed(self) -> None:
+        """Subscriptions or their rules have changed."""
+        self._routed.clear()
+        self.is_plain = not (
+            self._rules.evaluates_messages or self._with_sessions or self.duplicates is not None
+        )
 
     # --- subscriptions ----------------------------------------------------------------------
 
     def subscribe(self, name: str, subscription: Subscription) -> None:
         """Add a subscription without rules, or update it after a change of its definition."""
-        self._routed.clear()
         self.subscriptions[name.lower()] = subscription
         if subscription.main.delivery.requires_sessions:
             self._with_sessions.add(subscription)
         else:
             self._with_sessions.discard(subscription)
+        self._rules_changed()
 
     def unsubscribe(self, name: str) -> None:
         """Remove a deleted subscription."""
-        self._routed.clear()
         subscription = self.subscriptions.pop(name.lower())
         self._rules.remove(subscription)
         self._with_sessions.discard(subscription)
+        self._rules_changed()
 
     def put_rule(self, subscription: Subscription, rule: CompiledRule) -> None:
         """Add a rule to the index, or replace the rule of the same name."""
-        self._routed.clear()
         self._rules.put(subscription, rule)
+        self._rules_changed()
 
     def remove_rule(self, subscription: Subscription, name: str) -> None:
         """Remove a rule from the index."""
-        self._routed.clear()
         self._rules.remove_rule(subscription, name)
+        self._rules_changed()
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -151,6 +158,11 @@ class Topic(Entity):
         if scheduled:
             store(self.main, scheduled, now_ms, turn)
             messages = [m for m in messages if m.scheduled_enqueue_time_ms <= now_ms]
+        only = self._only_subscription(messages)
+        if only is not None:
+            self._number_all(messages)
+            store(only.main, messages, now_ms, turn)
+            return
         copies = _Copies()
         payloads: list[PayloadRow] = []
         context = self.context
@@ -177,6 +189,18 @@ class Topic(Entity):
             turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
         if payloads:
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
+
+    def _only_subscription(self, messages: Sequence[Message]) -> Entity | None:
+        """Returns the subscription that gets all of these messages unchanged, if it is the only one."""
+        plain = self._rules.plain
+        if len(plain) != 1 or self._rules.evaluates_messages or not messages:
+            return None
+        subscription = plain[0].subscription
+        if subscription.main.delivery.requires_sessions and not all(
+            message.session_id is not None for message in messages
+        ):
+            return None
+        return subscription
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.republish`. Stores a copy for each matching subscription."""
@@ -239,6 +263,16 @@ class Topic(Entity):
         message.enqueue_sequence_number = self.main.reserve_number()
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
             self._limit_time_to_live(message)
+
+    def _number_all(self, messages: Sequence[Message]) -> None:
+        number = self.main.last_sequence_number
+        for message in messages:
+            number += 1
+            message.enqueue_sequence_number = number
+        self.main.skip_numbers(number)
+        if self.main.default_time_to_live_ms < UNLIMITED_MS:
+            for message in messages:
+                self._limit_time_to_live(message)
 
     def _limit_time_to_live(self, message: Message) -> None:
         live_ms = self.main.default_time_to_live_ms

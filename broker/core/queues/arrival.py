@@ -52,7 +52,11 @@ def store(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) ->
     size_bytes = sum(sizes)
     queue.context.payloads.add_bodies(size_bytes)
     _enter(queue, first_number, messages, size_bytes, expiring, scheduled, now_ms)
-    if not (scheduled or has_numbers) and _have_one_expiry(messages, len(expiring)):
+    if (
+        not scheduled
+        and (not expiring or _have_one_expiry(messages))
+        and (not has_numbers or _have_consecutive_numbers(messages))
+    ):
         turn.records.append(_sent(queue, messages, first_id, sizes))
     else:
         _record_stored(messages, turn)
@@ -172,11 +176,16 @@ def _set_expiry(queue: Queue, messages: Sequence[Message], now_ms: int) -> None:
     )
 
 
-def _have_one_expiry(messages: Sequence[Message], expiring_count: int) -> bool:
+def _have_one_expiry(messages: Sequence[Message]) -> bool:
     """Whether messages that were enqueued at the same time have the same time to live."""
-    if not expiring_count:
-        return True
     return len({message.time_to_live_ms for message in messages}) == 1
+
+
+def _have_consecutive_numbers(messages: Sequence[Message]) -> bool:
+    """Whether the numbers that messages got from the entity that accepted them are consecutive."""
+    first = messages[0].enqueue_sequence_number
+    numbers = [message.enqueue_sequence_number for message in messages]
+    return numbers == list(range(first, first + len(numbers)))
 
 
 def _sent(
@@ -194,6 +203,7 @@ def _sent(
             queue.entity_id,
             queue.sub_queue,
             first.sequence_number,
+            first.enqueue_sequence_number,
             first.enqueued_time_ms,
             first.time_to_live_ms,
             first.expires_at_ms,

@@ -153,17 +153,17 @@ class Sessions:
         if self._is_forwarding:
             self._queue.dispatcher.add_ready(messages)
             return
-        by_id, available = self._by_id, self._available
-        touched = self._queue.context.touched
+        by_session: dict[str | None, list[Message]] = {}
         for message in messages:
-            session = by_id[message.session_id]
-            session.ready.add((message,))
-            if session.holder is not None:
-                touched[session] = None
+            session_id = message.session_id
+            if session_id in by_session:
+                by_session[session_id].append(message)
             else:
-                available[session] = None
-        if available and self._waiting:
-            touched[self] = None
+                by_session[session_id] = [message]
+        for session_id, ready in by_session.items():
+            session = self._by_id[session_id]
+            session.ready.add(ready)
+            self._offer(session)
 
     def put_back(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.put_back`."""

@@ -242,6 +242,18 @@ class TopicRules(Generic[SubscriptionT]):
 
     # --- routing ------------------------------------------------------------------------------
 
+    @property
+    def plain(self) -> Sequence[RoutedCopies[SubscriptionT]]:
+        """Returns the copies for subscriptions that get every message unchanged."""
+        if self._plain_list is None:
+            self._plain_list = list(self._plain.values())
+        return self._plain_list
+
+    @property
+    def evaluates_messages(self) -> bool:
+        """Whether the copies depend on the message. Otherwise `plain` has all of them."""
+        return bool(self._evaluated)
+
     def route(
         self, message: Message, reader: MessageReader
     ) -> Sequence[RoutedCopies[SubscriptionT]]:
@@ -250,9 +262,7 @@ class TopicRules(Generic[SubscriptionT]):
 
         Raises `UndecodableMessage` if the message cannot be read.
         """
-        plain = self._plain_list
-        if plain is None:
-            plain = self._plain_list = list(self._plain.values())
+        plain = self.plain
         if not self._evaluated:
             return plain
         view = MessageProperties(message, reader, self._new_id)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.contract.commands import AttachSender
 from broker.core.contract.records import MessagesDeleted, MessagesStored, PayloadRow
 from broker.core.contract.sent_rows import SentPayloads, SentRows
 from broker.core.messages.message_rows import rows_of
-from config.model.definitions import QueueDefinition
+from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from storage.memory import MemoryStore
-from tests.support.core_dialogue import Advance, CoreDialogue, message, send
+from tests.support.core_dialogue import Advance, CoreDialogue, S, message, send
 
 HOUR_MS = 3_600_000
 
@@ -52,6 +53,23 @@ def test_columns_and_rows_are_equal(definition, messages, as_columns):
     assert rows_of(messages)[1:] == list(record.rows[1:])
     assert list(record.payloads)[1:] == list(record.payloads[1:])
     assert rows_of(messages)[-1] == record.rows[len(messages) - 1]
+
+
+def test_messages_of_a_topic_keep_its_numbers():
+    """The only subscription gets them with the numbers of the topic, which it does not share."""
+    dialogue = CoreDialogue(
+        entities={"q": TopicDefinition(), "q/Subscriptions/s": SubscriptionDefinition()},
+        attach=False,
+    )
+    dialogue.run(AttachSender(S, "q"))
+    dialogue.namespace._directory.entity("q").main.skip_numbers(40)
+    messages = [message("a"), message("b")]
+    record = record_of(dialogue, *messages)
+    assert isinstance(record.rows, SentRows)
+    assert rows_of(messages) == list(record.rows)
+    assert [(1, 41), (2, 42)] == [
+        (row.sequence_number, row.enqueue_sequence_number) for row in record.rows
+    ]
 
 
 def test_the_record_does_not_change_with_its_messages():
