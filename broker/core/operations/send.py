@@ -21,7 +21,7 @@ from broker.core.operations.partition_keys import partition_keys, via_partition_
 from broker.core.queues.dead_lettering import count_dead_letters, store_dead_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.core.contract.commands import Send, SendBatch
     from broker.core.contract.message import Message
@@ -60,18 +60,18 @@ class SendHandler:
         """Accept or refuse each message."""
         messages, handles = command.messages, command.handles
         try:
-            pending = PendingSend(self._links.sender(command.peer), messages, self)
-            refused = pending.refusals()
+            sender = self._links.sender(command.peer)
+            refused = self.refusals(sender, messages)
             if refused:
                 for position, error in refused.items():
                     self._refuse(command, [handles[position]], error, turn)
                 kept = [p for p in range(len(messages)) if p not in refused]
                 handles = [handles[position] for position in kept]
-                pending.messages = [messages[position] for position in kept]
+                messages = [messages[position] for position in kept]
             if command.transaction_id is None:
-                pending.run(now_ms, turn)
+                self.accept(sender, messages, now_ms, turn)
             else:
-                self._hold(command.transaction_id, pending)
+                self._hold(command.transaction_id, PendingSend(sender, messages, self))
         except BrokerError as error:
             self._refuse(command, handles, error, turn)
             return
@@ -129,14 +129,14 @@ class SendHandler:
         """Returns how many copies a message of this sender may become."""
         return self._links.copies_per_message_of(sender)
 
-    def refusals(self, sender: Sender, messages: Sequence[Message]) -> dict[int, BrokerError]:
+    def refusals(self, sender: Sender, messages: Sequence[Message]) -> Mapping[int, BrokerError]:
         """Returns the errors of messages that cannot be accepted, by position. Raises if no message
         of this sender can be accepted."""
         entity = sender.entity
         entity.check_sending()
         if sender.destination is not None:
             entity = self._directory.entity(sender.destination)
-        return dict(self._admission.refusals(entity, messages))
+        return self._admission.refusals(entity, messages)
 
     def accept(self, sender: Sender, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Store messages that passed `refusals`. Messages for a disabled transfer destination go to
@@ -201,13 +201,9 @@ class PendingSend:
         """The size of all messages."""
         return sum(message.size for message in self.messages)
 
-    def refusals(self) -> dict[int, BrokerError]:
-        """See `SendHandler.refusals`."""
-        return self._handler.refusals(self._sender, self.messages)
-
     def check(self) -> None:
         """Raises if one of the messages cannot be accepted."""
-        for error in self.refusals().values():
+        for error in self._handler.refusals(self._sender, self.messages).values():
             raise error
 
     def run(self, now_ms: int, turn: Turn) -> None:

@@ -153,10 +153,9 @@ class Dispatcher:
             return  # the backlog dispatches it again after the overdue work
         if self.forwarder is not None and not self.forwarder.forward(ready, now_ms, turn):
             return  # the rest is forwarded in the next ticks
-        served: dict[Receiver, None] = {}
-        while self._with_credit and len(ready):
-            if not self._serve_round(served) or ready.blocked:
-                break
+        served: Iterable[Receiver] = ()
+        if self._with_credit and len(ready):
+            served = self._serve_only() if len(self._with_credit) == 1 else self._serve_all()
         for receiver in served:
             self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
         if self.queue.context.payloads.any_paged and (served or ready.blocked):
@@ -168,6 +167,25 @@ class Dispatcher:
                 if receiver.room <= 0 or not ready.blocked:
                     receiver.finish_draining(turn)
                     self._forget(receiver)
+
+    def _serve_only(self) -> Sequence[Receiver]:
+        """Give messages to the only receiver with credit. Returns it if there were any."""
+        (receiver,) = self._with_credit
+        messages = self.ready.take(max(receiver.room, 0), BURST_MAX_BYTES)
+        if not messages:
+            return ()
+        receiver.load(messages)
+        if receiver.room <= 0:
+            del self._with_credit[receiver]
+        return (receiver,)
+
+    def _serve_all(self) -> Iterable[Receiver]:
+        """Give messages to the receivers with credit, in turn. Returns those that got any."""
+        served: dict[Receiver, None] = {}
+        while self._with_credit and len(self.ready):
+            if not self._serve_round(served) or self.ready.blocked:
+                break
+        return served
 
     def _serve_round(self, served: dict[Receiver, None]) -> bool:
         """Give as many messages to each receiver as all of them can have. Returns False if there was
