@@ -65,7 +65,13 @@ class Server:
         self._settings = settings
         self._clock = clock or Clock()
         self._core = DurableCore(settings, topology, self._clock, self)
-        self._access = Access(settings, topology, self._core.namespaces, self._clock)
+        self._access = Access(
+            settings,
+            topology,
+            self._core.namespaces,
+            self._clock,
+            self._core.registry.authorization_rules,
+        )
         sources = make_sources(self._clock.real_ms, self._clock.stopwatch_s, os.urandom)
         self._clients = AmqpClients(settings, self._core, self._access, sources)
         self._http = HttpServer(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.core.entities.stored_definitions import stored_definitions
+from broker.core.entities.stored_definitions import namespace_from_json, stored_definitions
 from config.files.emulator_limits import beyond_emulator
 from config.files.emulator_writer import emulator_form
 from config.files.topology import Topology
@@ -17,12 +17,13 @@ from config.files.yaml_writer import yaml_form
 from config.model.definitions import SubscriptionDefinition
 from config.model.limits import RELAXED
 from config.model.names import DEFAULT_NAMESPACE, entity_name_error
+from config.model.namespaces import SNAPSHOT_MARK, NamespaceDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from broker.core.namespace import Namespace
-    from config.model.definitions import EntityDefinition
+    from config.model.definitions import AuthorizationRule, EntityDefinition
     from storage.contract import Store
 
 YAML, EMULATOR = "yaml", "emulator"
@@ -80,13 +81,16 @@ def as_text(document: dict[str, Any], form: str) -> str:
 # --- sources --------------------------------------------------------------------------------
 
 
-def of_namespaces(namespaces: Mapping[str, Namespace], declared: Topology) -> Topology:
-    """Returns the entities of a running broker, and the keys of namespaces from its configuration."""
+def of_namespaces(
+    namespaces: Mapping[str, Namespace],
+    authorization_rules: Mapping[str, Sequence[AuthorizationRule]],
+) -> Topology:
+    """Returns the entities of a running broker, and the rules of whole namespaces."""
     entities = {
         name: _in_order((view.path, view.definition) for view in namespace.views())
         for name, namespace in namespaces.items()
     }
-    return Topology(entities, declared.authorization_rules)
+    return Topology(entities, authorization_rules)
 
 
 def of_store(store: Store) -> Topology:
@@ -97,12 +101,19 @@ def of_store(store: Store) -> Topology:
     finally:
         store.close()
     by_namespace: dict[str, list[tuple[str, EntityDefinition]]] = {}
+    rules: dict[str, Sequence[AuthorizationRule]] = {}
+    for row in snapshot.namespaces:
+        namespace = namespace_from_json(row.definition)
+        if isinstance(namespace, NamespaceDefinition):
+            by_namespace[row.name] = []
+            rules[row.name] = namespace.authorization_rules
     for one, definition in stored_definitions(snapshot.entities, snapshot.rules):
-        by_namespace.setdefault(one.namespace, []).append((one.path, definition))
+        if SNAPSHOT_MARK not in one.namespace:
+            by_namespace.setdefault(one.namespace, []).append((one.path, definition))
     if not by_namespace:
         return Topology({DEFAULT_NAMESPACE: {}})
     names = sorted(by_namespace, key=lambda name: (name != DEFAULT_NAMESPACE, name))
-    return Topology({name: _in_order(by_namespace[name]) for name in names})
+    return Topology({name: _in_order(by_namespace[name]) for name in names}, rules)
 
 
 def _in_order(

@@ -92,6 +92,8 @@ class Namespace:
         create_on_first_use: bool = False,
     ) -> None:
         self.name = name
+        self.clock_offset_ms = 0
+        """By how much its clock is ahead of the broker's. The times that callers pass are of the broker's clock."""
         payloads = Payloads(payload_budget_bytes)
         context = NamespaceContext(reader, new_lock_tokens, limits, ids, payloads, name)
         directory = Directory()
@@ -233,7 +235,7 @@ class Namespace:
 
     def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
         """Carry out what is due, and then the command."""
-        self._now_ms = now_ms
+        self._now_ms = now_ms = now_ms + self.clock_offset_ms
         earliest_ms = self._context.deadlines.earliest_ms()
         if earliest_ms is not None and earliest_ms <= now_ms:
             self._due.act(now_ms, turn)
@@ -254,6 +256,7 @@ class Namespace:
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Deliver messages where this turn has changed messages, credit or receivers."""
+        now_ms += self.clock_offset_ms
         context = self._context
         context.backlog.new_turn()
         while touched := context.touched:
@@ -266,11 +269,16 @@ class Namespace:
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, or None."""
         if self._context.backlog:
-            return self._now_ms
-        waiting_since_ms = self._activations.due_since_ms
-        if waiting_since_ms is not None:
-            return waiting_since_ms
-        return self._context.deadlines.earliest_ms()
+            return self._now_ms - self.clock_offset_ms
+        due_ms = self._activations.due_since_ms
+        if due_ms is None:
+            due_ms = self._context.deadlines.earliest_ms()
+        return None if due_ms is None else due_ms - self.clock_offset_ms
+
+    @property
+    def awaits_bodies(self) -> bool:
+        """Whether it waits for bodies from the store."""
+        return self._context.payloads.awaits_any
 
     def watch(self, path: str | None) -> QueueWatch:
         """Returns a watch that tells whether a turn has changed a queue, or any queue."""

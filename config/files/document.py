@@ -77,11 +77,33 @@ def read_document(path: Path, report: ConfigReport) -> Node:
         raise ConfigError(
             [Mistake(source, None, "", "is not UTF-8 text; save it as UTF-8")]
         ) from error
+    return parse_text(text, source, report, may_be_json=path.suffix not in {".yaml", ".yml"})
+
+
+def parse_text(text: str, source: str, report: ConfigReport, *, may_be_json: bool = True) -> Node:
+    """Parses JSON if the text begins like JSON, else YAML. Raises `ConfigError` if it cannot be parsed."""
     try:
-        is_json = path.suffix not in {".yaml", ".yml"} and _JSON_BEGIN.match(text)
+        is_json = may_be_json and _JSON_BEGIN.match(text)
         return (parse_json if is_json else parse_yaml)(text, source, report)
     except RecursionError as error:
         raise ConfigError([Mistake(source, None, "", "is nested too deeply")]) from error
+
+
+def node_of(value: object, source: str, where: str = "") -> Node:
+    """Returns plain data, such as the value of a JSON text that has been parsed, as nodes without lines."""
+    if isinstance(value, dict):
+        members = {
+            str(key): node_of(item, source, child_path(where, str(key)))
+            for key, item in value.items()
+        }
+        return Node(members, source, None, where)
+    if isinstance(value, list):
+        items = [
+            node_of(item, source, child_path(where, index)) for index, item in enumerate(value)
+        ]
+        return Node(items, source, None, where)
+    assert isinstance(value, bool | int | float | str | None)
+    return Node(value, source, None, where)
 
 
 def _repeated(key: str, first: Node, second: Node, report: ConfigReport) -> Node:
@@ -243,7 +265,8 @@ def _read_yaml(text: str, source: str, report: ConfigReport) -> Node:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
         problem = error.problem or error.context or "it cannot be read"
-        if line is not None and _TAB_INDENT.match(text.splitlines()[line - 1]):
+        # The mark may be after the last line.
+        if line is not None and any(map(_TAB_INDENT.match, text.splitlines()[line - 1 : line])):
             problem += "; indent with spaces, not with tabs"
         raise ConfigError([Mistake(source, line, "", f"not valid YAML: {problem}")]) from error
     except yaml.YAMLError as error:

@@ -40,6 +40,16 @@ class Limits:
     offers_more_than_plain_queues: bool = True
     """Topics, sessions, duplicate detection, forwarding, deletion when idle and transactions."""
 
+    # --- namespaces -------------------------------------------------------------------------
+    namespaces_max: int = 1_000
+    """Namespaces of the broker, declared or created while it runs."""
+    snapshots_max: int = 1_000
+    """Snapshots of all namespaces together."""
+    snapshots_max_bytes: int = 4_096 * MEBIBYTE
+    """The size of all snapshots together. Each message counts 512 bytes more than its size."""
+    snapshots_in_memory_max_bytes: int = 512 * MEBIBYTE
+    """The same for those that are not kept in a file."""
+
     # --- entities ---------------------------------------------------------------------------
     entities_per_namespace_max: int = 100_000
     """Queues and topics together."""

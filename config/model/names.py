@@ -22,6 +22,7 @@ SUBSCRIPTIONS = "Subscriptions"
 _FORBIDDEN = re.compile(r"""[@?#*\\\x00-\x20\x7f,;"'<>]""")
 _FORBIDDEN_IN_ADDRESSES = re.compile(r"[@?#*\\\x00-\x1f\x7f]")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_SNAPSHOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMESPACE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
@@ -66,6 +67,13 @@ def namespace_name_error(name: str, limits: Limits) -> str | None:
     """Returns what is wrong with the name of a namespace, or None. It is the first label of a host name, or all of it."""
     if not _NAMESPACE.fullmatch(name):
         return "letters, digits, hyphens and dots are allowed, a letter or digit first and last"
+    return _wrong(name, limits.name_max_characters)
+
+
+def snapshot_name_error(name: str, limits: Limits) -> str | None:
+    """Returns what is wrong with the name of a snapshot, or None."""
+    if not _SNAPSHOT.fullmatch(name):
+        return "letters, digits, hyphens, underscores and dots are allowed, a letter or digit first"
     return _wrong(name, limits.name_max_characters)
 
 

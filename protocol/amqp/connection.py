@@ -219,6 +219,12 @@ class Connection:
         self._sasl = None
 
     @property
+    def selected_namespace(self) -> str | None:
+        """The namespace that the host name or a key selected, or in which a link was attached. None if there is none
+        yet."""
+        return self._authorization.namespace
+
+    @property
     def link_count(self) -> int:
         """The number of attached links."""
         return len(self._peers)

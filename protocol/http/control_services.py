@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
+    from config.files.namespace_topology import NamespaceTopology
     from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
     from protocol.sources import ProtocolSources
@@ -86,6 +87,76 @@ class NamespaceAuthorization(Protocol):
         """
 
 
+class NamespaceView(NamedTuple):
+    """A namespace."""
+
+    name: str
+    key_name: str | None
+    """The rule with all rights that selects the namespace. None for one that the config file declares."""
+    key: str | None
+    created_time_ms: int
+    is_ephemeral: bool
+    entity_count: int
+    message_count: int
+    snapshot_count: int
+
+
+class SnapshotView(NamedTuple):
+    """A snapshot of a namespace."""
+
+    name: str
+    taken_time_ms: int
+    clock_ahead_ms: int
+    is_ephemeral: bool
+    entity_count: int
+    message_count: int
+    size_bytes: int
+
+
+class NamespaceControl(Protocol):
+    """The operations on whole namespaces. All of them raise `BrokerError`s."""
+
+    async def create(
+        self,
+        name: str | None,
+        topology: NamespaceTopology,
+        *,
+        is_ephemeral: bool,
+        snapshot: tuple[str, str] | None,
+    ) -> NamespaceView:
+        """Creates a namespace: empty, with entities, or with the content of a snapshot, which is given by its
+        namespace and name. Without a name it gets one."""
+
+    def view(self, name: str) -> NamespaceView:
+        """Returns one namespace."""
+
+    async def delete(self, name: str) -> None:
+        """Deletes a namespace with everything in it, and its snapshots."""
+
+    def snapshots(self, namespace: str) -> Sequence[SnapshotView]:
+        """Returns the snapshots of a namespace, ordered by name."""
+
+    def snapshot(self, namespace: str, name: str) -> SnapshotView:
+        """Returns one snapshot."""
+
+    async def take_snapshot(
+        self, namespace: str, name: str, *, is_ephemeral: bool, replace: bool
+    ) -> SnapshotView:
+        """Takes a snapshot, which may replace another of the same name."""
+
+    async def restore_snapshot(self, namespace: str, name: str) -> SnapshotView:
+        """Replaces the content of a namespace by that of a snapshot."""
+
+    async def delete_snapshot(self, namespace: str, name: str) -> None:
+        """Deletes a snapshot."""
+
+    def clock(self, namespace: str) -> ClockState:
+        """Returns the clock of a namespace."""
+
+    def advance_clock(self, namespace: str, amount_ms: int) -> ClockState:
+        """Moves the clock of one namespace ahead."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControlServices:
     """The functions and values that the handlers of the control API use."""
@@ -110,6 +181,7 @@ class ControlServices:
     declared: Callable[[str], Mapping[str, EntityDefinition]]
     """Returns the entities that the configuration declares in a namespace."""
     clock: ControlledClock
+    namespace_control: NamespaceControl
     limits: Limits
     sources: ProtocolSources
     version: str

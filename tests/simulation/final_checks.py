@@ -32,7 +32,7 @@ def _differences(broker: SimulatedBroker, store: FakeStore, now_ms: int) -> Iter
         yield f"{broker.clients.connection_count} connections are still known"
     if not broker.core.is_idle:
         yield "the committer still has something to do"
-    restored = broker.core._restored_namespaces()
+    restored = broker.core._restored_namespaces(keeps_ephemeral=True).namespaces
     for name, namespace in broker.namespaces.items():
         links = namespace._links
         for kind, peers in (("senders", links._senders), ("receivers", links._receivers)):

@@ -23,6 +23,8 @@ from protocol.amqp.held_memory import MemoryBudgets
 from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
     from config.settings.settings import Settings
@@ -180,15 +182,35 @@ class AmqpClients:
             self._empty.set()
         self._core.turns.forget(transport)
 
+    def closer(self, namespace: str) -> Callable[[BrokerError], None]:
+        """Returns a function that closes the connections that are in a namespace now, because it is deleted or
+        replaced. Clients may connect again."""
+        concerned = [
+            transport
+            for transport in self._transports
+            if transport.connection is not None
+            and transport.connection.selected_namespace == namespace
+        ]
+
+        def close(error: BrokerError) -> None:
+            for transport in concerned:
+                if transport in self._transports:
+                    self._force_close(transport, error)
+
+        return close
+
     def force_close_all(self, reason: str) -> None:
         """Closes all connections, because the restored core does not know their links. Clients reconnect."""
         self.committed()
         forced = ConnectionForced(f"The broker starts again from what it has stored: {reason}")
-        loop = asyncio.get_running_loop()
         for transport in list(self._transports):
-            transport.end(forced)
-            transport.detach_from_core()
-            loop.call_later(FORCED_CLOSE_TIMEOUT_S, transport.abort)
+            self._force_close(transport, forced)
+
+    @staticmethod
+    def _force_close(transport: AmqpTransport, error: BrokerError) -> None:
+        transport.end(error)
+        transport.detach_from_core()
+        asyncio.get_running_loop().call_later(FORCED_CLOSE_TIMEOUT_S, transport.abort)
 
     async def close_all(self, grace_s: float) -> None:
         """Closes all connections because the broker stops, and waits for the clients to answer."""

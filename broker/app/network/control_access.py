@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from broker import __version__
 from broker.app.network.client_views import connection_view, holder_of
 from broker.app.network.clock_control import ClockControl
+from broker.app.network.namespace_operations import NamespaceOperations
 from broker.app.runtime.change_waits import ChangeWaits
+from broker.app.runtime.namespace_lifecycle import NamespaceLifecycle
 from protocol.http.control_services import ControlServices
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ def control_services(
     clock_moved: Callable[[], None],
 ) -> ControlServices:
     """Returns what the control API needs."""
+    lifecycle = NamespaceLifecycle(core, clock, settings.limits, clients, os.urandom)
     return ControlServices(
         ask=ask,
         namespaces=lambda: list(core.namespaces),
@@ -48,8 +52,9 @@ def control_services(
         connections=lambda namespace: [
             connection_view(one) for one in clients.connections() if one.namespace == namespace
         ],
-        declared=lambda namespace: topology.namespaces.get(namespace, {}),
+        declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         clock=ClockControl(clock, clock_moved),
+        namespace_control=NamespaceOperations(lifecycle, core, clock),
         limits=settings.limits,
         sources=sources,
         version=__version__,

@@ -218,7 +218,9 @@ class HttpServer:
         self._access.authorize_everything(header)
         if form not in topology_export.FORMS:
             raise ArgumentError(f"The form must be one of {', '.join(topology_export.FORMS)}.")
-        now = topology_export.of_namespaces(self._core.namespaces, self._topology)
+        now = topology_export.of_namespaces(
+            self._core.namespaces, self._core.registry.authorization_rules
+        )
         default_ms = self._settings.default_lock_duration_ms
         return topology_export.in_form(now, form, default_ms)._asdict()
 

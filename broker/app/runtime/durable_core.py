@@ -16,11 +16,14 @@ import structlog
 
 from broker.app.runtime import undeclared_entities
 from broker.app.runtime.committer import Committer
+from broker.app.runtime.namespace_registry import NamespaceRegistry
+from broker.app.runtime.restored_namespaces import restored_namespaces
 from broker.app.runtime.rule_compiler import RuleCompiler
 from broker.app.runtime.turn_loop import TurnLoop
-from broker.core.contract.errors import ServerBusy
+from broker.core.contract.commands import Tick
+from broker.core.contract.errors import NamespaceNotFound, ServerBusy
 from broker.core.contract.turn import Turn
-from broker.core.messages.identifiers import MessageIds, lock_tokens
+from broker.core.messages.identifiers import lock_tokens
 from broker.core.namespace import Namespace
 from protocol.codec import Reader
 from storage.contract import StorageError, StorageFull
@@ -30,9 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from broker.app.runtime.clock import Clock
+    from broker.app.runtime.restored_namespaces import RestoredNamespaces
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
+    from broker.core.messages.identifiers import MessageIds
+    from broker.core.queues.backlog import Work
     from config.files.topology import Topology
     from config.settings.settings import Settings
     from storage.contract import Store
@@ -42,6 +48,9 @@ log = structlog.get_logger("peeklock.core")
 RESTARTING_TEXT = "The broker is starting again; try again at once."
 FAILED_RESTARTS_MAX = 5
 """After so many restorations without a released turn between them, the process stops."""
+ON_DEMAND_PAYLOAD_BYTES = 4 << 20
+"""Memory for the bodies of waiting messages in a namespace that was created while the broker ran. There may be many
+of them."""
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
@@ -81,11 +90,14 @@ class DurableCore:
         self._random_bytes = random_bytes
         self._reads = ThreadPoolExecutor(1, "read")
         self._has_disk_space = True
+        self._sends_refused: BrokerError | None = None
+        """The error for sends while the disk is full."""
         self._restarting: asyncio.Task[None] | None = None
         self._restoring = False
         self._failed_restarts = 0
         """Restorations since a turn was last released."""
-        self.namespaces: dict[str, Namespace] = {}
+        self.registry = NamespaceRegistry(topology.authorization_rules)
+        self.namespaces = self.registry.live
         self.default_namespace = next(iter(topology.namespaces))
         self._rule_compiler = RuleCompiler(settings.limits)
         self.turns = TurnLoop(
@@ -108,10 +120,14 @@ class DurableCore:
 
     async def begin(self) -> None:
         """Restores the namespaces from the store, and stores what the configuration declares."""
-        await self._restore()
+        await self._restore(keeps_ephemeral=False)
         turn = Turn()
         undeclared_entities.handle_undeclared_entities(
-            self.namespaces,
+            {
+                name: namespace
+                for name, namespace in self.namespaces.items()
+                if name not in self.registry.definitions
+            },
             self._topology,
             self._settings.undeclared_entities,
             self._clock.now_ms(),
@@ -164,8 +180,8 @@ class DurableCore:
     # --- commands --------------------------------------------------------------------------------
 
     def enter(self, name: str) -> Callable[[Command], None]:
-        """Returns a function that submits commands to a namespace."""
-        return functools.partial(self.turns.submit, self.namespaces[name])
+        """Returns a function that submits commands to a namespace. Raises `NamespaceNotFound`."""
+        return functools.partial(self.turns.submit, self._namespace(name))
 
     def has_entity(self, name: str, path: str) -> bool:
         """Returns whether a namespace has an entity with this path or below it."""
@@ -174,18 +190,68 @@ class DurableCore:
 
     async def ask(self, name: str, build: Callable[[Peer, object], Command]) -> object:
         """Runs a request command and returns its answer. Raises its error."""
-        return await self.turns.ask(self.namespaces[name], build)
+        return await self.turns.ask(self._namespace(name), build)
+
+    def _namespace(self, name: str) -> Namespace:
+        namespace = self.namespaces.get(name)
+        if namespace is None:
+            raise NamespaceNotFound(name)
+        return namespace
 
     async def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
-        """Returns bodies and annotations from the store. Those of deleted messages are missing."""
+        """Returns bodies and annotations by payload id. Stops the process if the store fails."""
+        if not payload_ids:
+            return {}
         if not self._store.blocking:
             return self._store.read_payloads(payload_ids)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
+        try:
+            return await loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
+        except StorageError as error:
+            self._stop_process(error)
+            raise ServerBusy("The broker's store failed.") from error
 
     # --- memory and store ----------------------------------------------------------------------
 
-    async def _restore(self) -> None:
+    def new_namespace(
+        self, name: str, ids: MessageIds | None = None, *, in_memory: bool = False
+    ) -> Namespace:
+        """Returns an empty namespace. `in_memory` keeps all bodies in memory, because the store does not get them."""
+        settings = self._settings
+        in_memory = in_memory or self._store.keeps_payloads_in_memory
+        budget_bytes: int = settings.payload_memory_bytes
+        if name not in self._topology.namespaces:
+            budget_bytes = min(budget_bytes, ON_DEMAND_PAYLOAD_BYTES)
+        return Namespace(
+            name,
+            reader=Reader(),
+            new_lock_tokens=lock_tokens(self._random_bytes),
+            limits=settings.limits,
+            ids=self.registry.ids if ids is None else ids,
+            payload_budget_bytes=None if in_memory else budget_bytes,
+            hold_locks_after_connection_loss=settings.hold_locks_after_connection_loss,
+            create_on_first_use=settings.create_on_first_use,
+        )
+
+    def added(self, namespace: Namespace) -> None:
+        """A namespace was added while the broker runs. Does what is due in it."""
+        namespace.refuse_sends(self._sends_refused)
+        self.turns.submit(namespace, Tick())
+
+    def do_in_background(self, works: Sequence[Work]) -> None:
+        """Does work of namespaces that are closed, in parts."""
+        if works:
+            default = self.namespaces[self.default_namespace]
+            for work in works:
+                default.add_background_work(work)
+            self.turns.submit(default, Tick())
+
+    @property
+    def keeps_payloads_in_memory(self) -> bool:
+        """Whether the store is in memory."""
+        return self._store.keeps_payloads_in_memory
+
+    async def _restore(self, *, keeps_ephemeral: bool = True) -> None:
         """Replaces the namespaces by what the store holds, then stores the declared topology.
 
         A thread reads the store, so that the broker answers probes and refuses clients meanwhile. Raises the
@@ -194,14 +260,15 @@ class DurableCore:
         self._restoring = True
         try:
             loop = asyncio.get_running_loop()
-            restored = await loop.run_in_executor(self._reads, self._restored_namespaces)
+            restore = functools.partial(self._restored_namespaces, keeps_ephemeral=keeps_ephemeral)
+            restored = await loop.run_in_executor(self._reads, restore)
             self.turns.drop(
                 RESTARTING_TEXT
             )  # commands that came meanwhile were for the old namespaces
-            self.namespaces.clear()
-            self.namespaces.update(restored)
+            self.registry.replace(restored)
             now_ms = self._clock.now_ms()
             turn = Turn()
+            turn.records += restored.deletions
             for name, entities in self._topology.namespaces.items():
                 self.namespaces[name].declare(entities, now_ms, turn)
             self._committer.restart()
@@ -213,27 +280,15 @@ class DurableCore:
         finally:
             self._restoring = False
 
-    def _restored_namespaces(self) -> dict[str, Namespace]:
-        snapshot = self._store.load()
-        ids = MessageIds()
-        in_memory = self._store.keeps_payloads_in_memory
-        budget_bytes = None if in_memory else self._settings.payload_memory_bytes
-        names = {*self._topology.namespaces, *(entity.namespace for entity in snapshot.entities)}
-        namespaces = {
-            name: Namespace(
-                name,
-                reader=Reader(),
-                new_lock_tokens=lock_tokens(self._random_bytes),
-                limits=self._settings.limits,
-                ids=ids,
-                payload_budget_bytes=budget_bytes,
-                hold_locks_after_connection_loss=self._settings.hold_locks_after_connection_loss,
-                create_on_first_use=self._settings.create_on_first_use,
-            )
-            for name in (self.default_namespace, *sorted(names - {self.default_namespace}))
-        }
-        Namespace.restore_all(namespaces, snapshot, self._clock.now_ms())
-        return namespaces
+    def _restored_namespaces(self, *, keeps_ephemeral: bool) -> RestoredNamespaces:
+        return restored_namespaces(
+            self._store.load(),
+            self._topology.namespaces,
+            self.default_namespace,
+            self.new_namespace,
+            self._clock.now_ms(),
+            keeps_ephemeral=keeps_ephemeral,
+        )
 
     def _release(self, turn: Turn) -> None:
         if not self._restoring:
@@ -312,13 +367,13 @@ class DurableCore:
         if has_room == self._has_disk_space:
             return
         self._has_disk_space = has_room
-        refusal: BrokerError | None = None
+        self._sends_refused = None
         if has_room:
             log.info("storage.has_room", storage=self._settings.storage)
         else:
             log.error("storage.full", storage=self._settings.storage, fix=FULL_DISK_FIX)
-            refusal = ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}")
+            self._sends_refused = ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}")
         for namespace in self.namespaces.values():
-            namespace.refuse_sends(refusal)
+            namespace.refuse_sends(self._sends_refused)
         if has_room:
             self.turns.tick()

@@ -17,13 +17,15 @@ import structlog
 from broker.app.runtime.awaited_request import AwaitedRequest, refuse
 from broker.app.runtime.clock import timer_delay_s
 from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
+from broker.app.runtime.held_commands import HeldCommands
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
+from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
 from broker.core.contract.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.committer import Committer
@@ -83,6 +85,8 @@ class TurnLoop:
         store loaded for as long as they like."""
         self._part_turns = 0
         """How many turns had been submitted after the last large part."""
+        self._held: dict[Namespace, HeldCommands] = {}
+        """Namespaces that must not change now, and the commands that wait for them."""
         self._touched: dict[Flushable, None] = {}
         """A dict keeps the order, so that a simulation can repeat a run."""
         self._loop = asyncio.get_running_loop()
@@ -136,9 +140,11 @@ class TurnLoop:
         self._touched.pop(connection, None)
 
     def payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
-        """Passes bodies from the store to all namespaces. A namespace ignores those it did not request."""
+        """Passes bodies from the store to the namespaces that wait for some. A namespace ignores those it did
+        not request."""
         for namespace in self._namespaces.values():
-            self.submit(namespace, PayloadsLoaded(payloads))
+            if namespace.awaits_bodies:
+                self.submit(namespace, PayloadsLoaded(payloads))
 
     def clock_moved(self) -> None:
         """Runs what is due now and sets the timer again, because timers run in real time."""
@@ -148,7 +154,38 @@ class TurnLoop:
     def tick(self) -> None:
         """Runs everything that is due, in every namespace."""
         for namespace in self._namespaces.values():
+            if namespace not in self._held:
+                self.submit(namespace, Tick())
+
+    def hold(self, namespace: Namespace) -> None:
+        """Runs no commands in a namespace until `release_hold` or `drop_held`. They wait."""
+        self._held[namespace] = HeldCommands(namespace, self._unfinished)
+
+    def release_hold(self, namespace: Namespace) -> None:
+        """Runs the commands that waited, and then others, in order."""
+        held = self._held.pop(namespace, None)
+        if held is not None:
+            held.give_back(self._inbox, self._unfinished)
             self.submit(namespace, Tick())
+
+    def drop_held(self, namespace: Namespace, reason: str) -> None:
+        """Drops the commands that waited, because the namespace is replaced or deleted."""
+        held = self._held.pop(namespace, None)
+        for command in () if held is None else held.commands:
+            refuse(command, reason)
+
+    async def commit(self, turn: Turn) -> None:
+        """Commits a turn that no command has made, and waits until it is durable. Raises `ServerBusy` if the broker
+        starts again from its store instead."""
+        assert self._committer is not None
+        asker = AwaitedRequest(self._loop.create_future())
+        self._asking[asker] = None
+        turn.effects.append(Reply(asker, asker))
+        try:
+            self._committer.submit(turn)
+            await asker.answer
+        finally:
+            self._asking.pop(asker, None)
 
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
         """Runs a request command and returns its answer. Raises its error."""
@@ -197,6 +234,7 @@ class TurnLoop:
         refused with `ServerBusy`, and clients retry them."""
         self._inbox.clear()
         self._unfinished.clear()
+        self._held.clear()
         for asker in self._asking:
             asker.refuse(ServerBusy(reason))
 
@@ -215,10 +253,11 @@ class TurnLoop:
         self._scheduled = False
         if (self._inbox or self._unfinished) and not self._suspended:
             try:
-                self._submit_turn(self._turn())
+                active: dict[Namespace, None] = {}
+                self._submit_turn(self._turn(active))
                 if self._may_continue_unfinished:
-                    self._submit_parts()
-                self._set_timer()
+                    self._submit_parts(active)
+                self._set_timer(active)
             except Exception as error:
                 # The turn ran in part, or was not submitted: memory may be wrong, the store is right.
                 log.exception("turn.failed")
@@ -228,16 +267,19 @@ class TurnLoop:
                 self._schedule()
         self._flush()
 
-    def _turn(self) -> Turn:
+    def _turn(self, active: dict[Namespace, None]) -> Turn:
+        """Runs commands. Adds the namespaces in which some ran."""
         ends_s = self._clock.stopwatch_s() + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
-        active: dict[Namespace, None] = {}
         inbox = self._inbox
         while inbox:
             namespace, command = inbox.popleft()
             if not self._is_current(namespace):
                 refuse(command, "The broker started again; try again at once.")
+                continue
+            if self._held and namespace in self._held:
+                self._held[namespace].commands.append(command)
                 continue
             if self._unfinished and self._waits(namespace, command, now_ms, turn):
                 continue
@@ -262,16 +304,17 @@ class TurnLoop:
             return False
         return self._committer is None or self._committer.has_released(self._part_turns)
 
-    def _submit_parts(self) -> None:
+    def _submit_parts(self, active: dict[Namespace, None]) -> None:
         """Does parts of unfinished commands. They have a turn of their own, so that commands of other clients do not
-        wait until the many records of a part are stored."""
+        wait until the many records of a part are stored. Adds the namespaces in which parts were done."""
         ends_s = self._clock.stopwatch_s() + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
-        active: dict[Namespace, None] = {}
-        self._continue_unfinished(now_ms, ends_s, turn, active)
-        for namespace in active:
+        continued: dict[Namespace, None] = {}
+        self._continue_unfinished(now_ms, ends_s, turn, continued)
+        for namespace in continued:
             namespace.dispatch(now_ms, turn)
+        active.update(continued)
         self._submit_turn(turn)
         if self._committer is not None and turn.weight > LARGE_PART_WEIGHT:
             self._part_turns = self._committer.submitted
@@ -353,10 +396,11 @@ class TurnLoop:
                 log.exception("flush.failed")
                 connection.abort()
 
-    def _set_timer(self) -> None:
-        """Sets one timer to the earliest deadline of all namespaces."""
+    def _set_timer(self, active: Iterable[Namespace]) -> None:
+        """Sets one timer to the earliest deadline of all namespaces. Only those in which commands ran can have an
+        earlier one than before. When the timer fires, commands run in all."""
         earliest_ms = 0
-        for namespace in self._namespaces.values():
+        for namespace in active:
             deadline_ms = namespace.next_deadline_ms()
             if deadline_ms is not None and (not earliest_ms or deadline_ms < earliest_ms):
                 earliest_ms = deadline_ms

@@ -54,12 +54,17 @@ class AuthorizationRules:
         name = key_name.lower()
         if name == self._everywhere.name.lower():
             yield KeyRule(self._everywhere)
-        for one in list(self._namespaces) if namespace is None else [namespace]:
+        namespaces = list(self._namespaces) if namespace is None else [namespace]
+        for one in namespaces:
+            found = self._namespaces.get(one)
+            if found is None:
+                continue  # it was deleted
             for rule in self._of_namespaces.get(one, ()):
                 if rule.name.lower() == name:
                     yield KeyRule(rule, "", one)
-            for path, rule in self._namespaces[one].keys.named(name):
-                yield KeyRule(rule, path.lower(), one)
+            if found.keys:
+                for path, rule in found.keys.named(name):
+                    yield KeyRule(rule, path.lower(), one)
 
 
 class Access:
@@ -71,7 +76,10 @@ class Access:
         topology: Topology,
         namespaces: Mapping[str, Namespace],
         clock: Clock,
+        rules_of_namespaces: Mapping[str, Sequence[AuthorizationRule]] | None = None,
     ) -> None:
+        """`rules_of_namespaces` has the present rules of whole namespaces; without it, they are those of the
+        topology."""
         self._namespaces = namespaces
         self._revision = 0
         strict = settings.authorization is Authorization.STRICT
@@ -90,7 +98,9 @@ class Access:
         self.identity = Identity(
             AuthorizationRules(
                 AuthorizationRule(settings.shared_access_key_name, settings.shared_access_key),
-                topology.authorization_rules,
+                topology.authorization_rules
+                if rules_of_namespaces is None
+                else rules_of_namespaces,
                 namespaces,
             ),
             strict=strict,

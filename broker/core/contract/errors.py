@@ -35,6 +35,21 @@ class EntityNotFound(BrokerError):
         super().__init__(f"The messaging entity '{path}' could not be found.")
 
 
+class EntityAlreadyExists(BrokerError):
+    condition = "com.microsoft:entity-already-exists"
+    status = 409
+
+
+class NamespaceAlreadyExists(EntityAlreadyExists):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is a namespace '{name}' already.")
+
+
+class SnapshotAlreadyExists(EntityAlreadyExists):
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(f"The namespace '{namespace}' has a snapshot '{name}' already.")
+
+
 class NamespaceNotFound(BrokerError):
     """The namespace of a client does not exist any more."""
 
@@ -43,6 +58,14 @@ class NamespaceNotFound(BrokerError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no namespace '{name}': it was deleted or never created.")
+
+
+class SnapshotNotFound(BrokerError):
+    condition = "amqp:not-found"
+    status = 404
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(f"The namespace '{namespace}' has no snapshot '{name}'.")
 
 
 class NamespaceRestored(BrokerError):
@@ -54,11 +77,6 @@ class NamespaceRestored(BrokerError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"The namespace '{name}' was restored from a snapshot; try again at once.")
-
-
-class EntityAlreadyExists(BrokerError):
-    condition = "com.microsoft:entity-already-exists"
-    status = 409
 
 
 class EntityDisabled(BrokerError):

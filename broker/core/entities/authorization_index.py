@@ -20,6 +20,9 @@ class AuthorizationIndex:
         self.revision = 0
         """Increases with every change of a rule."""
 
+    def __bool__(self) -> bool:
+        return bool(self._by_name)
+
     def named(self, name: str) -> Iterator[tuple[str, AuthorizationRule]]:
         """Returns every rule of this name with the path of its entity."""
         return iter(tuple(self._by_name.get(name.lower(), {}).items()))

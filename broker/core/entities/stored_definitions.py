@@ -29,6 +29,7 @@ from config.model.definitions import (
     TopicDefinition,
     TrueFilter,
 )
+from config.model.namespaces import NamespaceDefinition, SnapshotDefinition
 from config.model.ticks import (
     DateTimeTicks,
     TimeSpanTicks,
@@ -52,8 +53,10 @@ _CLASSES: Mapping[str, type] = {
         AuthorizationRule,
         CorrelationFilter,
         FalseFilter,
+        NamespaceDefinition,
         QueueDefinition,
         RuleDefinition,
+        SnapshotDefinition,
         SqlAction,
         SqlFilter,
         SubscriptionDefinition,
@@ -103,6 +106,19 @@ def rule_from_json(text: str) -> RuleDefinition:
     if not isinstance(rule, RuleDefinition):
         raise TypeError(f"not a rule: {type(rule).__name__}")
     return rule
+
+
+def namespace_to_json(definition: NamespaceDefinition | SnapshotDefinition) -> str:
+    """Returns the definition of a namespace or a snapshot as text."""
+    return json.dumps(_plain(definition), separators=(",", ":"), sort_keys=True)
+
+
+def namespace_from_json(text: str) -> NamespaceDefinition | SnapshotDefinition:
+    """The inverse of `namespace_to_json`."""
+    definition = _from_plain(json.loads(text))
+    if not isinstance(definition, NamespaceDefinition | SnapshotDefinition):
+        raise TypeError(f"not a namespace definition: {type(definition).__name__}")
+    return definition
 
 
 def stored_definitions(

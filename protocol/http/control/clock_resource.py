@@ -35,6 +35,11 @@ class AdvanceClock(RequestModel):
     seconds: float = Field(0, ge=0, le=ADVANCE_MAX_MS / 1000, allow_inf_nan=False)
     milliseconds: int = Field(0, ge=0, le=ADVANCE_MAX_MS)
 
+    @property
+    def amount_ms(self) -> int:
+        """Both together."""
+        return min(self.milliseconds + round(self.seconds * 1000), ADVANCE_MAX_MS)
+
 
 class SetClock(RequestModel):
     """Where to move the clock."""
@@ -51,14 +56,13 @@ class NoBody(RequestModel):
 
 async def show(call: Call) -> Answer:
     """Shows the clock."""
-    return _written(call.services.clock.state())
+    return write_clock(call.services.clock.state())
 
 
 async def advance(call: Call) -> Answer:
     """Moves the clock ahead."""
     body: AdvanceClock = call.body
-    amount_ms = body.milliseconds + round(body.seconds * 1000)
-    return _written(call.services.clock.advance(min(amount_ms, ADVANCE_MAX_MS)))
+    return write_clock(call.services.clock.advance(body.amount_ms))
 
 
 async def set_time(call: Call) -> Answer:
@@ -69,7 +73,7 @@ async def set_time(call: Call) -> Answer:
     if to_ms - now_ms > ADVANCE_MAX_MS:
         raise control_errors.bad_field("time", "The clock moves by at most a century at once.")
     try:
-        return _written(clock.set(to_ms))
+        return write_clock(clock.set(to_ms))
     except ValueError:
         raise control_errors.bad_field(
             "time", f"The clock moves only forward, and it shows {write_time(now_ms)} already."
@@ -78,15 +82,16 @@ async def set_time(call: Call) -> Answer:
 
 async def freeze(call: Call) -> Answer:
     """Stops the clock."""
-    return _written(call.services.clock.freeze())
+    return write_clock(call.services.clock.freeze())
 
 
 async def resume(call: Call) -> Answer:
     """Lets the clock run again."""
-    return _written(call.services.clock.resume())
+    return write_clock(call.services.clock.resume())
 
 
-def _written(state: ClockState) -> Answer:
+def write_clock(state: ClockState) -> Answer:
+    """Returns a clock as plain data."""
     return {
         "now": write_time(state.now_ms),
         "now_ms": state.now_ms,

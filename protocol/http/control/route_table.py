@@ -14,6 +14,7 @@ from protocol.http.control import (
     namespaces_resource,
     sending_resource,
     sessions_resource,
+    snapshots_resource,
     wait_resource,
 )
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ROUTES: tuple[Route, ...] = (
     *namespaces_resource.ROUTES,
+    *snapshots_resource.ROUTES,
     *entities_resource.ROUTES,
     *messages_resource.ROUTES,
     *sending_resource.ROUTES,

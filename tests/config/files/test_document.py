@@ -190,3 +190,9 @@ def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
         with pytest.raises(ConfigError) as caught:
             read_document(tmp_path / name, ConfigReport())
         assert f"{tmp_path / name}: {reason}" == str(caught.value)
+
+
+def test_a_mistake_after_the_last_line_is_reported():
+    """A list that is not closed: the parser names the line after the file."""
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        parse_yaml("queues: [", "peeklock.yaml")

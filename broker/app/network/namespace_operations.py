@@ -1,0 +1,114 @@
+"""The operations on whole namespaces as the control API calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.app.runtime.restored_namespaces import message_count
+from broker.core.contract.errors import NamespaceNotFound
+from protocol.http.control_services import ClockState, NamespaceView, SnapshotView
+
+if TYPE_CHECKING:
+    from broker.app.runtime.clock import Clock
+    from broker.app.runtime.durable_core import DurableCore
+    from broker.app.runtime.namespace_lifecycle import NamespaceLifecycle
+    from broker.app.runtime.restored_namespaces import TakenSnapshot
+    from config.files.namespace_topology import NamespaceTopology
+
+
+class NamespaceOperations:
+    """Implements `NamespaceControl`."""
+
+    def __init__(self, lifecycle: NamespaceLifecycle, core: DurableCore, clock: Clock) -> None:
+        self._lifecycle = lifecycle
+        self._registry = core.registry
+        self._clock = clock
+
+    async def create(
+        self,
+        name: str | None,
+        topology: NamespaceTopology,
+        *,
+        is_ephemeral: bool,
+        snapshot: tuple[str, str] | None,
+    ) -> NamespaceView:
+        """Creates a namespace."""
+        created = await self._lifecycle.create(
+            name,
+            topology.entities,
+            topology.authorization_rules,
+            is_ephemeral=is_ephemeral,
+            snapshot=None if snapshot is None else self._lifecycle.snapshot(*snapshot),
+        )
+        return self.view(created)
+
+    def view(self, name: str) -> NamespaceView:
+        """Returns one namespace."""
+        namespace = self._registry.live.get(name)
+        if namespace is None:
+            raise NamespaceNotFound(name)
+        definition = self._registry.definitions.get(name)
+        rule = None if definition is None else definition.authorization_rules[0]
+        return NamespaceView(
+            name,
+            None if rule is None else rule.name,
+            None if rule is None else rule.primary_key,
+            0 if definition is None else definition.created_time_ms,
+            definition is not None and definition.is_ephemeral,
+            len(namespace.entities()),
+            message_count(namespace),
+            len(self._lifecycle.snapshots(name)),
+        )
+
+    async def delete(self, name: str) -> None:
+        """Deletes a namespace."""
+        await self._lifecycle.delete(name)
+
+    def snapshots(self, namespace: str) -> list[SnapshotView]:
+        """Returns the snapshots of a namespace."""
+        return [_view(one) for one in self._lifecycle.snapshots(namespace)]
+
+    def snapshot(self, namespace: str, name: str) -> SnapshotView:
+        """Returns one snapshot."""
+        return _view(self._lifecycle.snapshot(namespace, name))
+
+    async def take_snapshot(
+        self, namespace: str, name: str, *, is_ephemeral: bool, replace: bool
+    ) -> SnapshotView:
+        """Takes a snapshot."""
+        return _view(
+            await self._lifecycle.take_snapshot(
+                namespace, name, is_ephemeral=is_ephemeral, replace=replace
+            )
+        )
+
+    async def restore_snapshot(self, namespace: str, name: str) -> SnapshotView:
+        """Restores a snapshot."""
+        return _view(await self._lifecycle.restore_snapshot(namespace, name))
+
+    async def delete_snapshot(self, namespace: str, name: str) -> None:
+        """Deletes a snapshot."""
+        await self._lifecycle.delete_snapshot(namespace, name)
+
+    def clock(self, namespace: str) -> ClockState:
+        """Returns the clock of a namespace."""
+        now_ms, ahead_ms = self._lifecycle.clock_of(namespace)
+        return ClockState(now_ms, self._clock.is_frozen, ahead_ms)
+
+    def advance_clock(self, namespace: str, amount_ms: int) -> ClockState:
+        """Moves the clock of one namespace ahead."""
+        self._lifecycle.advance_clock(namespace, amount_ms)
+        return self.clock(namespace)
+
+
+def _view(snapshot: TakenSnapshot) -> SnapshotView:
+    definition = snapshot.definition
+    return SnapshotView(
+        definition.name,
+        definition.taken_time_ms,
+        definition.clock_ahead_ms,
+        definition.is_ephemeral,
+        len(snapshot.content.entities()),
+        snapshot.message_count,
+        snapshot.size_bytes,
+    )
