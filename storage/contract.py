@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         NamespaceStored,
         Record,
         RuleRow,
-        SentRow,
         SessionStateSet,
     )
+    from broker.core.messages.packed_rows import PackedRows
 
 
 class StorageError(Exception):
@@ -48,8 +48,8 @@ class Snapshot:
     """The highest id of a stored message or payload. New messages get higher ones."""
     messages: Iterable[MessageRow] = ()
     """In any order. Must be read once, before the next commit."""
-    messages_as_sent: Iterable[SentRow] = ()
-    """Messages that take less time to read, if the store distinguishes them."""
+    packed_messages: Iterable[tuple[PackedRows, int]] = ()
+    """More messages, with bits for the rows that are not stored any more. Must be read once, before the next commit."""
     session_states: Sequence[SessionStateSet] = ()
     message_ids: Iterable[tuple[int, str, int]] = ()
     """Duplicate detection: entity id, message id, and until when. Must be read once, before the next commit."""

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from broker.core.contract.message import Message
-    from broker.core.contract.records import Record, SentRow
+    from broker.core.contract.records import Record
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
+    from broker.core.messages.packed_rows import PackedRows
     from broker.core.namespace import Namespace
 
 _PAYLOAD_ID = MessageRow._fields.index("payload_id")
@@ -51,7 +52,7 @@ class _CopiedMessages:
     rules: Sequence[RuleRow] = ()
     sequence_numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
     highest_message_id: int = 0
-    messages_as_sent: Sequence[SentRow] = ()
+    packed_messages: Sequence[tuple[PackedRows, int]] = ()
     session_states: Sequence[SessionStateSet] = ()
     message_ids: Sequence[tuple[int, str, int]] = ()
 

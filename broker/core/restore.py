@@ -6,35 +6,26 @@ Bodies stay in the store until they are needed.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from broker.core.contract.records import EntityDeleted, MessageRow, MessagesDeleted, SentRow
+from broker.core.contract.records import EntityDeleted, MessagesDeleted
 from broker.core.entities.topic import Topic
-from broker.core.messages.message_rows import messages_as_sent, messages_from
-from broker.core.queues.packed_messages import pack_rows, pack_rows_as_sent
+from broker.core.messages.packed_rows import FEW_ROWS, PackedRows, pack_rows
+from broker.core.queues.restored_messages import RestoredMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
     from broker.core.contract.message import Message
-    from broker.core.contract.records import EntityStored, RuleRow, SessionStateSet
+    from broker.core.contract.records import EntityStored, MessageRow, RuleRow, SessionStateSet
     from broker.core.contract.turn import Turn
     from broker.core.entities.entity import Entity
-    from broker.core.queues.packed_messages import PackedMessages
-    from broker.core.queues.queue import Queue
-
-Row = TypeVar("Row", MessageRow, SentRow)
-RowsToMessages = Callable[[list[Row]], "list[Message]"]
-RowsToPacked = Callable[["Queue", list[Row]], "PackedMessages | None"]
 
 CHUNK_ROWS = 4_096
 _QUEUE_KEY = itemgetter(1, 2)
 """Entity id and sub-queue of a row."""
-_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class StoredState(Protocol):
@@ -61,8 +52,8 @@ class StoredState(Protocol):
         """Messages in any order. Read once."""
 
     @property
-    def messages_as_sent(self) -> Iterable[SentRow]:
-        """More messages, unchanged since they were sent. Read once."""
+    def packed_messages(self) -> Iterable[tuple[PackedRows, int]]:
+        """More messages, with bits for the rows that are not stored any more. Read once."""
 
     @property
     def session_states(self) -> Sequence[SessionStateSet]:
@@ -131,21 +122,22 @@ def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> 
             by_id[entity_id].queues[sub_queue].skip_numbers(number)
         else:
             orphans.entity_ids.add(entity_id)
-    by_queue: dict[tuple[int, int], _QueueRows[Any]] = {}
-    _collect_rows(
-        by_queue, by_id, stored_state.messages_as_sent, messages_as_sent, pack_rows_as_sent
-    )
-    _collect_rows(by_queue, by_id, stored_state.messages, messages_from, pack_rows)
+    collection = _Collection(by_id)
+    for packed, dead in stored_state.packed_messages:
+        collection.add_packed(packed, dead)
+    rows = iter(stored_state.messages)
+    while chunk := list(islice(rows, CHUNK_ROWS)):
+        collection.add(chunk)
     topics = {entity.usage: entity for entity in by_id.values() if isinstance(entity, Topic)}
-    for (entity_id, _), queue_rows in by_queue.items():
-        if queue_rows.queue is None:
-            orphans.add(entity_id, queue_rows.messages)
+    for (entity_id, _), restored in collection.by_queue.items():
+        if restored.queue is None:
+            orphans.add(entity_id, restored.messages)
             continue
-        queue_rows.restore()
-        topic = topics.get(queue_rows.queue.usage)
+        restored.restore()
+        topic = topics.get(restored.queue.usage)
         if topic is not None and topic.id != entity_id:
             # A topic stores no messages: its numbers continue from those of the copies.
-            topic.main.skip_numbers(queue_rows.last_enqueue_sequence_number)
+            topic.main.skip_numbers(restored.last_enqueue_sequence_number)
     for entity_id, message_id, until_ms in sorted(
         stored_state.message_ids, key=lambda seen: seen[2]
     ):
@@ -157,137 +149,43 @@ def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> 
     return orphans
 
 
-class _QueueRows(Generic[Row]):
-    """The stored messages of one queue, collected row by row."""
+class _Collection:
+    """The stored messages of all queues."""
 
-    __slots__ = (
-        "_packed",
-        "_packed_bytes",
-        "_rows",
-        "last_enqueue_sequence_number",
-        "messages",
-        "queue",
-    )
+    __slots__ = ("_by_id", "by_queue")
 
-    def __init__(self, queue: Queue | None) -> None:
-        self.queue = queue
-        self.messages: list[Message] = []
-        self.last_enqueue_sequence_number = 0
-        self._rows: list[Row] = []
-        """The first rows of a block that is packed when it is full."""
-        self._packed: list[PackedMessages] = []
-        self._packed_bytes = 0
+    def __init__(self, by_id: Mapping[int, Entity]) -> None:
+        self._by_id = by_id
+        self.by_queue: dict[tuple[int, int], RestoredMessages] = {}
+        """By entity id and sub-queue."""
 
-    @property
-    def may_pack(self) -> bool:
-        """Whether there are too many messages in memory, and messages of this queue can be packed."""
-        queue = self.queue
-        return (
-            queue is not None
-            and not queue.delivery.requires_sessions
-            and queue.context.payloads.packs
-        )
+    def add_packed(self, rows: PackedRows, dead: int) -> None:
+        """Add rows, without those that are set in `dead`."""
+        if rows.queue is None:
+            self.add(rows.live_rows(dead))
+        else:
+            self._of(rows.queue).add_packed(rows, dead)
 
-    def add(self, rows: list[Row], to_messages: RowsToMessages[Row]) -> None:
-        """Convert rows to messages."""
-        messages = to_messages(rows)
-        self.messages += messages
-        if self.queue is None:
-            return
-        payloads = self.queue.context.payloads
-        payloads.add_messages(len(messages))
-        for message in messages:
-            if message.payload_id != message.id:
-                payloads.share(message.payload_id, 1)
-
-    def add_to_blocks(
-        self, rows: list[Row], to_messages: RowsToMessages[Row], to_packed: RowsToPacked[Row]
-    ) -> None:
-        """Convert rows to packed blocks where the rows of a block are consecutive, and others to
-        messages."""
-        assert self.queue is not None
-        size = self.queue.index.block_size
-        begun = self._rows
-        for row in rows:
-            number = row.sequence_number
-            offset = number & (size - 1)
-            if offset != len(begun) or (begun and begun[0].sequence_number + offset != number):
-                self.end_block(to_messages)
-                begun = self._rows
-            if offset != len(begun):
-                self.add([row], to_messages)
-                continue
-            begun.append(row)
-            if len(begun) == size:
-                packed = to_packed(self.queue, begun)
-                if packed is None:
-                    self.end_block(to_messages)
-                else:
-                    self._note_packed(begun, packed)
-                begun = self._rows = []
-
-    def _note_packed(self, rows: Sequence[Row], packed: PackedMessages) -> None:
-        assert self.queue is not None
-        self._packed.append(packed)
-        if not isinstance(rows[0], MessageRow):
-            self._packed_bytes += sum([row.size for row in rows])
-            last_number = packed.sequence_number + packed.count - 1
-            self.last_enqueue_sequence_number = max(self.last_enqueue_sequence_number, last_number)
-            return
-        for row in rows:
-            self._packed_bytes += row.size
-            if row.payload_id != row.id:
-                self.queue.context.payloads.share(row.payload_id, 1)
-            self.last_enqueue_sequence_number = max(
-                self.last_enqueue_sequence_number, row.enqueue_sequence_number
-            )
-
-    def end_block(self, to_messages: RowsToMessages[Row]) -> None:
-        """A block is not full: its rows become messages."""
-        rows, self._rows = self._rows, []
-        if rows:
-            self.add(rows, to_messages)
-
-    def restore(self) -> None:
-        """Fill the queue."""
-        queue, messages = self.queue, self.messages
-        assert queue is not None
-        queue.context.payloads.any_paged = True
-        queue.context.payloads.add_messages(-len(messages))  # the queue counts them again
-        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always in order already
-        self._packed.sort(key=_SEQUENCE_NUMBER)
-        for message in messages:
-            self.last_enqueue_sequence_number = max(
-                self.last_enqueue_sequence_number, message.enqueue_sequence_number
-            )
-        queue.restore(messages, self._packed, self._packed_bytes)
-
-
-def _collect_rows(
-    by_queue: dict[tuple[int, int], _QueueRows[Any]],
-    by_id: Mapping[int, Entity],
-    rows: Iterable[Row],
-    to_messages: RowsToMessages[Row],
-    to_packed: RowsToPacked[Row],
-) -> None:
-    """Convert rows to messages in chunks, because rows take more memory than messages."""
-    rows = iter(rows)
-    while chunk := list(islice(rows, CHUNK_ROWS)):
-        remaining = iter(chunk)
-        for key, same_queue in groupby(map(_QUEUE_KEY, chunk)):
-            queue_rows = by_queue.get(key)
-            if queue_rows is None:
-                entity_id, sub_queue = key
-                entity = by_id.get(entity_id)
-                queue = None if entity is None else entity.queues[sub_queue]
-                queue_rows = by_queue[key] = _QueueRows(queue)
+    def add(self, rows: Sequence[MessageRow]) -> None:
+        """Add rows of any queues."""
+        remaining = iter(rows)
+        for queue, same_queue in groupby(map(_QUEUE_KEY, rows)):
             run = list(islice(remaining, len(list(same_queue))))
-            if queue_rows.may_pack:
-                queue_rows.add_to_blocks(run, to_messages, to_packed)
+            of_queue = self._of(queue)
+            if len(run) > FEW_ROWS and of_queue.may_pack:
+                of_queue.add_packed(PackedRows(pack_rows(run)), 0)
             else:
-                queue_rows.add(run, to_messages)
-    for queue_rows in by_queue.values():
-        queue_rows.end_block(to_messages)
+                of_queue.add(run)
+
+    def _of(self, queue: tuple[int, int]) -> RestoredMessages:
+        collected = self.by_queue.get(queue)
+        if collected is None:
+            entity_id, sub_queue = queue
+            entity = self._by_id.get(entity_id)
+            collected = self.by_queue[queue] = RestoredMessages(
+                None if entity is None else entity.queues[sub_queue]
+            )
+        return collected
 
 
 def restore_session_states(by_id: Mapping[int, Entity], states: Iterable[SessionStateSet]) -> None:

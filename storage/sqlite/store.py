@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from broker.core.contract.records import MessageRow, Record
+    from broker.core.contract.records import Record
+    from broker.core.messages.packed_rows import PackedRows
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -272,16 +273,16 @@ class SqliteStore:
                     )
                 },
                 highest_message_id=self._blocks.highest_id(reader),
-                messages=self._messages(),
+                packed_messages=self._packed_messages(),
                 session_states=[
                     SessionStateSet(*row) for row in reader.execute(one("session_states"))
                 ],
                 message_ids=self._rows("message_ids"),
             )
 
-    def _messages(self) -> Iterator[MessageRow]:
+    def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
-            yield from self._blocks.messages(reader)
+            yield from self._blocks.packed_messages(reader)
 
     def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.contract.records import MessageRow
+    from broker.core.messages.packed_rows import PackedRows
     from storage.sqlite.batch import SqlBatch
     from storage.sqlite.statements import Statements
 
@@ -68,11 +68,14 @@ class StoredBlocks:
             except Exception:  # noqa: BLE001 -- whatever it is, the file has the truth
                 self.forget()
 
-    def messages(self, connection: sqlite3.Connection) -> Iterator[MessageRow]:
-        """Returns the rows of all messages. Must be read before the next commit."""
+    def packed_messages(self, connection: sqlite3.Connection) -> Iterator[tuple[PackedRows, int]]:
+        """Returns the rows of all messages, with bits for the dead ones. Must be read before the next commit."""
         by_number = self.index(connection).by_number
         for number, entries in connection.execute(self._statements.one("block_entries")):
-            yield from StoredBlock(entries).live_rows(by_number[number].dead_rows)
+            dead = by_number[number].dead_rows
+            for rows in StoredBlock(entries).sections():
+                yield rows, dead & ((1 << rows.count) - 1)
+                dead >>= rows.count
 
     def highest_id(self, connection: sqlite3.Connection) -> int:
         """Returns the highest id of a message or a body."""

@@ -3,11 +3,13 @@ visible difference."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from broker.core.contract.commands import AttachSender, DeleteEntity, Settle
-from broker.core.contract.records import SentRow
 from broker.core.contract.settlement_values import ABANDON
+from broker.core.messages.packed_rows import PackedRows, pack_rows
 from broker.core.namespace import Namespace
 from broker.core.queues.message_index import BLOCK_BITS
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
@@ -31,34 +33,26 @@ COUNT = 4 * BLOCK_SIZE
 SENT = [f"{number:05}" for number in range(COUNT)]
 
 
-def with_messages_as_sent(snapshot):
-    """Returns the same snapshot, with the messages that have not changed since they were sent in
-    `messages_as_sent`."""
-    as_sent, others = [], []
-    for row in snapshot.messages:
-        sent = SentRow(*[getattr(row, name) for name in SentRow._fields])
-        plain = row.payload_id == row.id and row.enqueue_sequence_number == row.sequence_number
-        if plain and not any(
-            (row.time_to_live_ms, row.expires_at_ms, row.delivery_count, row.state)
-        ):
-            as_sent.append(sent)
-        else:
-            others.append(row)
-    snapshot.messages_as_sent, snapshot.messages = as_sent, others
-    return snapshot
+def packed(rows, section_rows: int):
+    """Returns rows as a store has them that writes so many at once. Every section has a row more, which is dead."""
+    for start in range(0, len(rows), section_rows):
+        section = rows[start : start + section_rows]
+        dead = section[0]._replace(sequence_number=section[0].sequence_number - 1)
+        yield PackedRows(pack_rows([dead, *section])), 1
 
 
-def restarted(dialogue: CoreDialogue, messages_max: int = -1, shuffle: bool = False):
+def restarted(dialogue: CoreDialogue, section_rows: int = 50, shuffle: bool = False):
     later = CoreDialogue(entities={}, attach=False, budget_bytes=1 << 20)
     later.store = dialogue.commit()
     later.now_ms = dialogue.now_ms
     later._tokens = dialogue._tokens
     later.namespace = Namespace("ns", ids=later.ids, **later.options)
-    later.namespace._context.payloads.messages_max = messages_max
-    snapshot = with_messages_as_sent(later.store.load())
+    snapshot = later.store.load()
+    rows = sorted(snapshot.messages, key=lambda row: (row.entity_id, row.sequence_number))
     if shuffle:
-        snapshot.messages = list(snapshot.messages)[::-1]
-        snapshot.messages_as_sent = list(snapshot.messages_as_sent)[::-1]
+        random.Random(3).shuffle(rows)
+    snapshot.messages = rows if section_rows == 0 else ()
+    snapshot.packed_messages = packed(rows, section_rows) if section_rows else ()
     later.namespace.restore(snapshot, later.now_ms)
     return later
 
@@ -76,23 +70,47 @@ def texts(messages):
 
 
 @pytest.mark.parametrize("definition", [None, QueueDefinition(default_time_to_live_ms=60_000)])
-@pytest.mark.parametrize(("messages_max", "packed"), [(-1, 3), (BLOCK_SIZE, 1), (COUNT, 0)])
-def test_messages_are_packed_from_the_start(definition, messages_max, packed):
-    """Those beyond the number; the first block is not full, as no message has the number 0. One read
-    of the store is made into messages before they are counted."""
+@pytest.mark.parametrize("section_rows", [0, 7, 50, BLOCK_SIZE, 100, COUNT])
+def test_messages_are_packed_from_the_start(definition, section_rows):
+    """However many of them the store has written at once. The first and the last block are not full, as no message
+    has the number 0."""
     before = CoreDialogue(definition)
     before.serve(send(*SENT))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("broker.core.restore.CHUNK_ROWS", BLOCK_SIZE)
-        later = restarted(before, messages_max)
-    assert packed_count(later) >= packed * BLOCK_SIZE - (BLOCK_SIZE if packed == 3 else 0)
-    assert (packed_count(later) > 0) is (packed > 0)
+    later = restarted(before, section_rows)
+    assert packed_count(later) == 3 * BLOCK_SIZE
     now, then = queue_of(later), queue_of(before)
     assert (then.count, then.size_bytes) == (now.count, now.size_bytes)
     assert then.last_sequence_number == now.last_sequence_number
     assert COUNT - packed_count(later) == later.namespace._context.payloads.message_count
     later.run(attach_receiver(R, "q"))
     assert SENT == texts(later.receive(credit(COUNT)))
+
+
+def test_single_messages_are_not_packed_from_the_start():
+    """A store that has one row for each message gives them as rows: the broker packs them itself, if they are many."""
+    before = CoreDialogue()
+    before.serve(send(*SENT))
+    assert 0 == packed_count(restarted(before, 1))
+
+
+@pytest.mark.parametrize("gone", [[0], [COUNT // 2], [COUNT - 1], [3, 70, 71, 72, 200]])
+def test_messages_between_deleted_ones_are_packed(gone):
+    """Blocks in which one is missing are not."""
+    before = CoreDialogue()
+    before.serve(send(*SENT))
+    rows = sorted(before.commit().load().messages)
+    later = CoreDialogue(budget_bytes=1 << 20, attach=False)
+    later.namespace = Namespace("ns", ids=later.ids, **later.options)
+    snapshot = before.commit().load()
+    snapshot.messages = ()
+    dead = sum(1 << number for number in gone)
+    snapshot.packed_messages = [(PackedRows(pack_rows(rows)), dead)]
+    later.namespace.restore(snapshot, later.now_ms)
+    touched = {(number + 1) // BLOCK_SIZE for number in gone}
+    assert packed_count(later) == BLOCK_SIZE * len({1, 2, 3} - touched)
+    left = [number + 1 for number in range(COUNT) if number not in gone]
+    assert left == [one.sequence_number for one in queue_of(later).index.walk()]
+    assert len(left) == queue_of(later).count
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

@@ -109,7 +109,7 @@ def check_nothing_is_left(namespace: Namespace, store: MemoryStore) -> None:
     assert not namespace._transactions._owned
     snapshot = store.load()
     assert not snapshot.entities
-    assert not [*snapshot.messages, *snapshot.messages_as_sent]
+    assert not [*snapshot.messages, *snapshot.packed_messages]
     assert not store._payloads, "bodies are stored that nothing refers to"
     assert not snapshot.session_states
     assert not list(snapshot.message_ids)

@@ -79,11 +79,8 @@ def messages(store: Store) -> list[MessageRow]:
 
 
 def _all_messages(snapshot: Snapshot) -> list[MessageRow]:
-    sent = [
-        row(one.id, **one._asdict(), enqueue_sequence_number=one.sequence_number)
-        for one in snapshot.messages_as_sent
-    ]
-    return sorted([*snapshot.messages, *sent])
+    packed = [row for rows, dead in snapshot.packed_messages for row in rows.live_rows(dead)]
+    return sorted([*snapshot.messages, *packed])
 
 
 def message_ids(store: Store) -> list[int]:

@@ -496,7 +496,7 @@ def test_text_comes_back_as_it_was(store, text):
     )
     reopen(store)
     snapshot = store.load()
-    assert [message] == list(snapshot.messages)
+    assert [message] == messages(store)
     assert [state] == list(snapshot.session_states)
     assert [(QUEUE, text, 5)] == list(snapshot.message_ids)
     assert [entity(QUEUE, text, definition=text, namespace=text)] == list(snapshot.entities)

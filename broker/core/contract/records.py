@@ -34,19 +34,6 @@ class MessageRow(NamedTuple):
     changes: bytes | None
 
 
-class SentRow(NamedTuple):
-    """A message that has not changed since it was sent: the other fields of `MessageRow` have their
-    first values. Only read, at start, when there may be millions."""
-
-    id: int
-    entity_id: int
-    sub_queue: int
-    sequence_number: int
-    enqueued_time_ms: int
-    header: int
-    size: int
-
-
 class PayloadRow(NamedTuple):
     """The bytes of a message. Copies on several subscriptions share one payload."""
 

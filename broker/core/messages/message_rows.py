@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.message import Message, MessageState
 from broker.core.contract.message_changes import MessageChanges
-from broker.core.contract.records import MessageRow, SentRow
+from broker.core.contract.records import MessageRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +60,8 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
     new = Message.__new__
     active = MessageState.ACTIVE
     messages = []
+    last_changes: bytes | None = None
+    last: MessageChanges | None = None
     for row in rows:
         message = new(Message)
         (
@@ -90,37 +92,12 @@ def messages_from(rows: Iterable[MessageRow]) -> list[Message]:
             else enqueue_sequence_number
         )
         message.state = _STATES[state] if state else active
-        message.changes = None if changes is None else MessageChanges.from_bytes(changes)
-        message.body = None
-        message.annotations = b""
-        message.queue = None
-        message.lock_token = message.lock_group = None
-        message.locked_until_ms = 0
-        messages.append(message)
-    return messages
-
-
-def messages_as_sent(rows: Iterable[SentRow]) -> list[Message]:
-    """Returns the messages of rows that have not changed since they were sent. Repeats code of
-    `messages_from`, because a call of a shared function for each of a million messages takes too
-    long at start."""
-    new = Message.__new__
-    active = MessageState.ACTIVE
-    messages = []
-    for number, _, _, sequence_number, enqueued_time_ms, header, size in rows:
-        message = new(Message)
-        message.id = message.payload_id = number
-        message.sequence_number = message.enqueue_sequence_number = sequence_number
-        message.enqueued_time_ms = enqueued_time_ms
-        message.header = header
-        message.size = size
-        message.time_to_live_ms = None
-        message.expires_at_ms = 0
-        message.scheduled_enqueue_time_ms = 0
-        message.delivery_count = 0
-        message.state = active
-        message.session_id = None
-        message.changes = None
+        if changes is None:
+            message.changes = None
+        else:
+            if changes != last_changes:  # messages that were moved together share theirs
+                last_changes, last = changes, MessageChanges.from_bytes(changes)
+            message.changes = last
         message.body = None
         message.annotations = b""
         message.queue = None

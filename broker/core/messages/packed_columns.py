@@ -112,7 +112,9 @@ class Column:
         self._kind = kind = kind & 15
         self._data = data
         self.count = count
-        self._base = self._step = self._items = 0
+        self._base: int = 0
+        self._step: int = 0
+        self._items = 0
         self._rest: Column | None = None
         self.end = position
         """The position after the column."""

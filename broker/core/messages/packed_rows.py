@@ -38,7 +38,24 @@ _ROW = Struct("<qqBqqqqqqqBqqqII")
 _NUMBERS = MessageRow._fields.index("session_id")
 """How many columns are numbers: all but the last two."""
 _NO_TIME_TO_LIVE = -1
-_TIME_TO_LIVE = MessageRow._fields.index("time_to_live_ms")
+(
+    _ID,
+    _ENTITY_ID,
+    _SUB_QUEUE,
+    _SEQUENCE_NUMBER,
+    _ENQUEUE_SEQUENCE_NUMBER,
+    _ENQUEUED_TIME,
+    _TIME_TO_LIVE,
+    _EXPIRES_AT,
+    _,
+    _,
+    _STATE,
+    _,
+    _SIZE,
+    _PAYLOAD_ID,
+    _,
+    _,
+) = range(len(MessageRow._fields))
 
 
 def pack_rows(rows: Sequence[MessageRow]) -> bytes:
@@ -84,9 +101,22 @@ def _pack_one_by_one(rows: Sequence[MessageRow]) -> bytes:
 class PackedRows:
     """Rows inside of some bytes. Unpacks them, or a part of them."""
 
-    __slots__ = ("_changes", "_columns", "_rows", "_session_ids", "count", "end")
+    __slots__ = (
+        "_changes",
+        "_columns",
+        "_rows",
+        "_session_ids",
+        "count",
+        "data",
+        "end",
+        "position",
+    )
 
     def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
+        self.position = position
+        """Where the rows begin in the bytes."""
+        self.count: int
         kind, self.count = _HEAD.unpack_from(data, position)
         position += _HEAD.size
         self._rows: list[MessageRow] | None = None
@@ -130,6 +160,72 @@ class PackedRows:
             return [row.id for row in self._rows]
         ids: Iterable[int] = self._columns[0].values(0, self.count)  # type: ignore[assignment]
         return ids if isinstance(ids, range) else list(ids)
+
+    # --- what is known without unpacking the rows ----------------------------------------------
+
+    @property
+    def queue(self) -> tuple[int, int] | None:
+        """Entity id and sub-queue, if they are known to be the same for all rows."""
+        if self._rows is not None:
+            return None
+        entity_id, sub_queue = self._columns[_ENTITY_ID], self._columns[_SUB_QUEUE]
+        if not entity_id.is_equal or not sub_queue.is_equal:
+            return None
+        return entity_id.first, sub_queue.first
+
+    @property
+    def first_number(self) -> int | None:
+        """The first sequence number, if the messages are active, without a session, and in the order of consecutive
+        numbers."""
+        if (
+            self._rows is not None
+            or not self._columns[_SEQUENCE_NUMBER].is_consecutive
+            or not self._columns[_STATE].is_zero_or_none
+            or not self._session_ids.is_none
+        ):
+            return None
+        return self._columns[_SEQUENCE_NUMBER].first
+
+    @property
+    def earliest_ms(self) -> int:
+        """A time that is not later than the time at which any of the messages was enqueued."""
+        return self._columns[_ENQUEUED_TIME].least
+
+    @property
+    def last_enqueue_sequence_number(self) -> int:
+        """The highest enqueue sequence number."""
+        column = self._columns[_ENQUEUE_SEQUENCE_NUMBER]
+        if column.is_consecutive:
+            return column.first + self.count - 1
+        return max(_integers(column, 0, self.count))
+
+    def earliest_expiry_ms(self, start: int, stop: int) -> int | None:
+        """When the first of some messages expires; 0 if none does, None if only some do."""
+        column = self._columns[_EXPIRES_AT]
+        if column.is_zero_or_none:
+            return 0
+        earliest_ms: int = column.first if column.is_equal else min(_integers(column, start, stop))
+        return earliest_ms or None
+
+    def size_bytes(self, start: int, stop: int) -> int:
+        """The size of some messages."""
+        column = self._columns[_SIZE]
+        if column.is_equal:
+            return column.first * (stop - start)
+        return sum(_integers(column, start, stop))
+
+    def shared_payload_ids(self, start: int, stop: int) -> list[int]:
+        """The payload ids of some messages, of those that differ from the id of the message."""
+        ids, payload_ids = self._columns[_ID], self._columns[_PAYLOAD_ID]
+        if ids.is_consecutive and payload_ids.is_consecutive and ids.first == payload_ids.first:
+            return []
+        pairs = zip(_integers(ids, start, stop), _integers(payload_ids, start, stop), strict=True)
+        return [payload_id for message_id, payload_id in pairs if payload_id != message_id]
+
+
+def _integers(column: Column, start: int, stop: int) -> Iterable[int]:
+    """Returns values of a column that has no None."""
+    return column.values(start, stop)  # type: ignore[return-value]
 
 
 def _unpack_one_by_one(data: bytes, position: int, count: int) -> tuple[list[MessageRow], int]:

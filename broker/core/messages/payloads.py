@@ -70,9 +70,9 @@ class Payloads:
         return bool(self._awaited)
 
     @property
-    def packs(self) -> bool:
-        """Whether there are so many messages that those that only wait are packed."""
-        return self._budget_bytes is not None and self.message_count > self.messages_max
+    def may_pack(self) -> bool:
+        """Whether messages that only wait may be packed: their bodies can be read from the store."""
+        return self._budget_bytes is not None
 
     def are_awaited(self, messages: Iterable[Message]) -> bool:
         """Returns whether the body of one of these messages is being read."""

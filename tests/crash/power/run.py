@@ -177,10 +177,11 @@ def read(path: Path) -> Found:
     try:
         snapshot = store.load()
         paths = {entity.entity_id: entity.path.lower() for entity in snapshot.entities}
-        rows: list[tuple[int, int, int]] = [
-            (row.entity_id, row.sub_queue, row.payload_id) for row in snapshot.messages
+        rows = [
+            (row.entity_id, row.sub_queue, row.payload_id)
+            for packed, dead in snapshot.packed_messages
+            for row in packed.live_rows(dead)
         ]
-        rows += [(row.entity_id, row.sub_queue, row.id) for row in snapshot.messages_as_sent]
         payloads = store.read_payloads([payload_id for *_, payload_id in rows])
         found = Found(values=_values(snapshot, paths))
         for entity_id, sub_queue, payload_id in rows:

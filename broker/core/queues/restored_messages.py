@@ -1,0 +1,174 @@
+"""Collects the stored messages of one queue at start, and adds them to the queue.
+
+Messages that only wait stay packed, in the bytes that the store has read: with millions of them, unpacking each would take
+longer than everything else. Others become messages.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from broker.core.messages.message_rows import messages_from
+from broker.core.queues.packed_messages import PackedMessages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from broker.core.contract.message import Message
+    from broker.core.contract.records import MessageRow
+    from broker.core.messages.packed_rows import PackedRows
+    from broker.core.queues.packed_messages import Piece
+    from broker.core.queues.queue import Queue
+
+_SEQUENCE_NUMBER = attrgetter("sequence_number")
+
+
+class RestoredMessages:
+    """The stored messages of one queue, in any order. `queue` is None if its entity is deleted."""
+
+    __slots__ = (
+        "_next_number",
+        "_packed",
+        "_packed_bytes",
+        "_pieces",
+        "last_enqueue_sequence_number",
+        "messages",
+        "queue",
+    )
+
+    def __init__(self, queue: Queue | None) -> None:
+        self.queue = queue
+        self.messages: list[Message] = []
+        self.last_enqueue_sequence_number = 0
+        self._packed: list[PackedMessages] = []
+        self._packed_bytes = 0
+        self._pieces: list[tuple[PackedRows, int, int]] = []
+        """The first messages of a block that is not complete yet: rows, first and last position."""
+        self._next_number = 0
+        """The sequence number after these."""
+
+    @property
+    def may_pack(self) -> bool:
+        """Whether messages of this queue can be packed."""
+        queue = self.queue
+        return (
+            queue is not None
+            and not queue.delivery.requires_sessions
+            and queue.context.payloads.may_pack
+        )
+
+    def add(self, rows: Sequence[MessageRow]) -> None:
+        """Add rows as messages."""
+        messages = messages_from(rows)
+        self.messages += messages
+        for message in messages:
+            self._note_number(message.enqueue_sequence_number)
+        if self.queue is None:
+            return
+        payloads = self.queue.context.payloads
+        for message in messages:
+            if message.payload_id != message.id:
+                payloads.share(message.payload_id, 1)
+
+    def add_packed(self, rows: PackedRows, dead: int) -> None:
+        """Add the rows of this queue that are not set in `dead`. Full blocks stay packed."""
+        first_number = rows.first_number if self.may_pack else None
+        if first_number is None:
+            self.add(rows.live_rows(dead))
+            return
+        assert self.queue is not None
+        size = self.queue.index.block_size
+        for start, stop in _live_ranges(dead, rows.count):
+            while start < stop:
+                number = first_number + start
+                offset = number & (size - 1)
+                end = min(stop, start + size - offset)
+                if end - start == size:
+                    self._pack(number, [(rows, start, end)])
+                else:
+                    self._add_piece(number, offset, (rows, start, end))
+                start = end
+
+    def _add_piece(self, number: int, offset: int, piece: tuple[PackedRows, int, int]) -> None:
+        assert self.queue is not None
+        if self._pieces and self._next_number != number:
+            self.end_block()
+        if offset and not self._pieces:
+            self._unpack([piece])  # the block does not begin with its first number
+            return
+        self._pieces.append(piece)
+        _, start, stop = piece
+        self._next_number = number + stop - start
+        if self.queue.index.ends_block(self._next_number - 1):
+            pieces, self._pieces = self._pieces, []
+            self._pack(self._next_number - self.queue.index.block_size, pieces)
+
+    def _pack(self, number: int, pieces: list[tuple[PackedRows, int, int]]) -> None:
+        """Add a full block."""
+        assert self.queue is not None
+        payloads = self.queue.context.payloads
+        expiries = [rows.earliest_expiry_ms(start, stop) for rows, start, stop in pieces]
+        earliest_expiry_ms = min([expiry_ms or 0 for expiry_ms in expiries])
+        if any(
+            expiry_ms is None or (expiry_ms and not earliest_expiry_ms) for expiry_ms in expiries
+        ):
+            self._unpack(pieces)  # few: most queues limit the time of all messages or of none
+            return
+        kept: list[Piece] = []
+        for rows, start, stop in pieces:
+            kept.append((rows.data, rows.position, start, stop))
+            self._packed_bytes += rows.size_bytes(start, stop)
+            for payload_id in rows.shared_payload_ids(start, stop):
+                payloads.share(payload_id, 1)
+            self._note_number(rows.last_enqueue_sequence_number)
+        self._packed.append(
+            PackedMessages(
+                self.queue,
+                number,
+                self.queue.index.block_size,
+                tuple(kept),
+                min([rows.earliest_ms for rows, _, _ in pieces]),
+                earliest_expiry_ms,
+            )
+        )
+
+    def _note_number(self, enqueue_sequence_number: int) -> None:
+        self.last_enqueue_sequence_number = max(
+            self.last_enqueue_sequence_number, enqueue_sequence_number
+        )
+
+    def _unpack(self, pieces: list[tuple[PackedRows, int, int]]) -> None:
+        for rows, start, stop in pieces:
+            self.add(rows.rows(start, stop))
+
+    def end_block(self) -> None:
+        """Add the messages of a block that is not complete."""
+        pieces, self._pieces = self._pieces, []
+        self._unpack(pieces)
+
+    def restore(self) -> None:
+        """Fill the queue."""
+        self.end_block()
+        queue, messages = self.queue, self.messages
+        assert queue is not None
+        queue.context.payloads.any_paged = True
+        messages.sort(key=_SEQUENCE_NUMBER)  # nearly always in order already
+        self._packed.sort(key=_SEQUENCE_NUMBER)
+        queue.restore(messages, self._packed, self._packed_bytes)
+
+
+def _live_ranges(dead: int, count: int) -> Iterator[tuple[int, int]]:
+    """Returns the ranges of positions whose bits are not set."""
+    start = 0
+    while start < count:
+        dead_count = (
+            ~dead & (dead + 1)
+        ).bit_length() - 1  # how many bits are set before the first that is not
+        start += dead_count
+        dead >>= dead_count
+        live_count = (dead & -dead).bit_length() - 1 if dead else count - start
+        if live_count > 0:
+            yield start, start + live_count
+        start += live_count
+        dead >>= live_count
