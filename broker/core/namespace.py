@@ -268,7 +268,7 @@ class Namespace:
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, or None."""
-        if self._context.backlog:
+        if self._context.backlog or self._eviction:
             return self._now_ms - self.clock_offset_ms
         due_ms = self._activations.due_since_ms
         if due_ms is None:

@@ -36,6 +36,9 @@ SLICE_MIN_BYTES = 512
 SLICE_FIRST_BYTES = 4 * 1024
 SLICE_MAX_BYTES = 128 * 1024
 
+LINKS_FEW = 100
+"""A connection with more links than this takes milliseconds to end, and waits for its turn to do so."""
+
 LINGER_S = 2.0
 """How long a client that violated the protocol may take to read the error and to stop sending."""
 
@@ -181,7 +184,7 @@ class AmqpTransport(asyncio.Protocol):
         if self.connection is None:
             self._unprocessed = b""
             return False
-        was_taken = self._process(self._unprocessed, ends_s)
+        was_taken = not self._unprocessed or self._process(self._unprocessed, ends_s)
         if self._is_lost:
             if not self._unprocessed:
                 self._close()
@@ -210,8 +213,13 @@ class AmqpTransport(asyncio.Protocol):
         del exc
         self._is_lost = True
         self._stream = None
-        if not self._unprocessed or self.connection is None:
+        if self.connection is None:
             self._close()
+        elif not self._unprocessed:
+            if self.connection.link_count > LINKS_FEW:
+                self._sharing.add(self)  # many such connections may end at once
+            else:
+                self._close()
 
     def _close(self) -> None:
         self._drop_connection()

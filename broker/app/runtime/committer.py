@@ -193,10 +193,15 @@ class Committer:
         self._observe(seconds, len(batch.records), inline=False)
 
     def _next_batch(self) -> tuple[Turn, int]:
-        """Returns a batch of waiting turns, and how many they are."""
+        """Returns a batch of waiting turns, and how many they are. A large turn is not added to small turns before
+        it, because their clients would wait for it."""
         batch = Turn()
         weight = turn_count = 0
-        while self._waiting and (not turn_count or weight + self._waiting[0][1] <= BATCH_WEIGHT):
+        while self._waiting:
+            next_weight = self._waiting[0][1]
+            is_much_larger = weight <= LOADED_WEIGHT < next_weight
+            if turn_count and (is_much_larger or weight + next_weight > BATCH_WEIGHT):
+                break
             turn, turn_weight = self._waiting.popleft()
             batch.absorb(turn)
             weight += turn_weight

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.app.network.amqp_transport import READ_PER_TURN_BYTES, UNREAD_MAX_BYTES, AmqpTransport
-from broker.app.network.shared_reading import SharedReading
+from broker.app.network.amqp_transport import (
+    LINKS_FEW,
+    READ_PER_TURN_BYTES,
+    UNREAD_MAX_BYTES,
+    AmqpTransport,
+)
+from broker.app.network.shared_reading import PASS_S, SharedReading
 
 if TYPE_CHECKING:
     from broker.app.network.amqp_transport import ByteStream, TransportOwner
@@ -19,6 +25,7 @@ class Watched:
     def __init__(self) -> None:
         self.checks: asyncio.Queue[float] = asyncio.Queue()
         self.opened = True
+        self.link_count = 0
 
     def check_authorization(self) -> None:
         self.checks.put_nowait(asyncio.get_running_loop().time())
@@ -27,12 +34,12 @@ class Watched:
         return lambda *_: None
 
 
-def transport(watched: Watched | Tap) -> AmqpTransport:
+def transport(watched: Watched | Tap, sharing: SharedReading | None = None) -> AmqpTransport:
     made = AmqpTransport(
         cast("TransportOwner", watched),
         lambda _transport, _peer: cast("Connection", watched),
         60.0,
-        SharedReading(),
+        sharing or SharedReading(),
     )
     made.begin(cast("ByteStream", watched), "client")
     return made
@@ -78,6 +85,7 @@ class Tap:
         self.held_up = held_up
         self.unread_bytes = unread_bytes
         self.opened = True
+        self.link_count = 0
         self.finished = False
 
     def is_reading(self) -> bool:
@@ -151,3 +159,31 @@ async def test_a_client_that_is_merely_slow_is_listened_to():
     one.data_received(b"x")
     assert tap.is_reading()
     one.connection_lost(None)
+
+
+class ManyLinks(Watched):
+    """A connection that takes long to end."""
+
+    def __init__(self, ended: list[object]) -> None:
+        super().__init__()
+        self.link_count = LINKS_FEW + 1
+        self._ended = ended
+
+    def lost(self) -> None:
+        time.sleep(PASS_S)
+        self._ended.append(self)
+
+
+async def test_connections_with_many_links_end_one_after_the_other():
+    """Others are served between: the end of thousands of links takes long."""
+    sharing = SharedReading()
+    ended: list[object] = []
+    for _ in range(3):
+        one = transport(ManyLinks(ended), sharing)
+        one.connection_lost(None)
+    assert [] == ended
+    counts = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        counts.append(len(ended))
+    assert [1, 2, 3, 3] == counts

@@ -182,6 +182,21 @@ async def test_a_batch_takes_no_more_than_its_share_of_what_waits(load: Load):
     assert [] == load.failures
 
 
+async def test_small_turns_do_not_wait_for_a_large_one_after_them(load: Load):
+    """Its commit takes long. Small turns after it have to wait anyway."""
+    taken: list[int] = []
+    load._store.commit = lambda records: taken.append(len(records))  # type: ignore[method-assign]
+    committer = Committer(
+        load._store, lambda _: None, load.failures.append, _ignore, time.perf_counter
+    )
+    for count in (1, 1, 2_000, 1):
+        committer.submit(_turn(MessagesDeleted(range(count), [])))
+    await committer.settle()
+    committer.close()
+    *before, last = taken
+    assert (2, 2) == (sum(before), last)
+
+
 # --- inline and in the thread ----------------------------------------------------------------------
 
 
