@@ -6,16 +6,18 @@ seed gives the same runs, except for the timing of the machine.
 
 from __future__ import annotations
 
+import http.client
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tests.crash import failing_steps, faults
 from tests.crash.failing_steps import FailingStep
 from tests.crash.injected_bugs import VARIABLE
 from tests.crash.workload import NO_RUN
-from tests.support.server import MODULE, BrokerProcess
+from tests.support.server import MODULE, BrokerFailed, BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +42,9 @@ RECOVERY_S = 20.0
 """So soon after a fault a broker is healthy or has ended."""
 WATCH_INTERVAL_S = 0.02
 STOPPED_BY_FAILURE = 1
+AFTER_COUNTING_S = (0.0, 0.02)
+"""How long after the commits were counted the kill comes: the answer may not decide the moment."""
+INLINE_COMMITS, COMMITS = "peeklock_inline_commits_total", "peeklock_commit_seconds_count"
 STOP_SHARE = 0.1
 """Lives that end as an orchestrator ends them, on top of the kills: those must lose nothing too."""
 REWRITING_SHARE = 0.5
@@ -121,11 +126,14 @@ class RunController:
         }
         self.fault_counts: Counter[str] = Counter()
         self.slowest_start_s = 0.0
+        self.commits = 0
+        self.inline_commits = 0
         self._broker = broker
         self._broker_run = broker_run
         self._faulty = faulty
         self._io_faults = io_faults
         self._chance = random.Random(seed)
+        self._moment_chance = random.Random(f"{seed} moments")
         self._fault_chance = random.Random(f"{seed} faults")
         self._excused: list[tuple[int, int]] = []
         """Parts of the log that faults explain."""
@@ -163,6 +171,8 @@ class RunController:
         self._broker_run.value = broker_run
 
     def _kill(self) -> None:
+        self._count_commits()
+        time.sleep(self._moment_chance.uniform(*AFTER_COUNTING_S))
         self._broker.kill()
         self.kills += 1
         while self._chance.random() < START_KILL_SHARE:
@@ -171,7 +181,20 @@ class RunController:
             self._broker.kill()
             self.kills_at_start += 1
 
+    def _count_commits(self) -> None:
+        """Counts what this run has committed, and in which thread: a kill has to be able to hit both."""
+        with suppress(BrokerFailed, OSError, http.client.HTTPException):
+            text = self._broker.request("GET", "/metrics")[1].decode()
+            numbers = {
+                name: int(float(number))
+                for name, _, number in (line.rpartition(" ") for line in text.splitlines())
+                if name in {INLINE_COMMITS, COMMITS}
+            }
+            self.inline_commits += numbers[INLINE_COMMITS]
+            self.commits += numbers[COMMITS]
+
     def _stop(self) -> None:
+        self._count_commits()
         self.stops += 1
         code = self._broker.terminate()
         if code and not self._faulty.value:
@@ -272,7 +295,9 @@ class RunController:
     def __str__(self) -> str:
         text = (
             f"{self.kills} kills of a working broker, {self.kills_at_start} of one still starting, "
-            f"{self.stops} orderly stops; slowest start {self.slowest_start_s:.2f} s"
+            f"{self.stops} orderly stops; slowest start {self.slowest_start_s:.2f} s\n"
+            f"{self.inline_commits:,} commits on the event loop, "
+            f"{self.commits - self.inline_commits:,} in the commit thread"
         )
         if self.fault_counts:
             ends = ", ".join(f"{count} {end}" for end, count in sorted(self.fault_counts.items()))
