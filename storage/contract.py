@@ -1,7 +1,8 @@
 """The interface of stores.
 
 Methods block: the server calls those of a `blocking` store in threads, at most one `commit` at a time, and
-`read_payloads` beside it. The same tests run for every store.
+`read_payloads` and `maintain` beside it. A small commit may be called on the event loop, so `commit` has to leave to
+`maintain` what can wait. The same tests run for every store.
 """
 
 from __future__ import annotations
@@ -79,6 +80,14 @@ class Store(Protocol):
 
         Records take effect in their order. After `StorageFull` the store is as it was and usable.
         """
+
+    @property
+    def maintenance_is_due(self) -> bool:
+        """Whether `maintain` should be called soon. Cheap; asked after each commit."""
+
+    def maintain(self) -> None:
+        """Does work of the store that no client waits for. Called in a thread of its own, beside commits and
+        reads."""
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """Returns body and annotations of the payloads that exist, by id."""

@@ -46,6 +46,7 @@ class MemoryStore:
     blocking = False
     keeps_payloads_in_memory = True
     has_room = True
+    maintenance_is_due = False
 
     def __init__(self) -> None:
         self._namespaces: dict[str, NamespaceStored] = {}
@@ -113,6 +114,9 @@ class MemoryStore:
             if payload is not None:
                 found[payload_id] = (payload, b"") if isinstance(payload, bytes) else payload[1:]
         return found
+
+    def maintain(self) -> None:
+        """Nothing to do."""
 
     def close(self) -> None:
         """Nothing to do."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.sqlite.batch import SqlBatch
+from storage.sqlite.checkpoints import Checkpoints
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
 from storage.sqlite.migrations import migrate, read_migrations, schema_version
@@ -35,7 +37,9 @@ APPLICATION_ID = 0x5065656B
 BUSY_TIMEOUT_MS = 10_000
 """How long to wait for another program, such as a shell, that reads the file."""
 LONGEST_LOG_BYTES = 64 << 20
-"""Beyond this the log is checkpointed even if payload reads must wait for it."""
+"""A longer log is truncated even if payload reads must wait for it."""
+EXAMINE_INTERVAL_S = 0.02
+"""A commit examines the files and the disk if the last examination was this long ago."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is compacted when it is opened."""
 
@@ -48,11 +52,12 @@ _PRAGMAS = (
     "auto_vacuum = NONE",
     "synchronous = FULL",
     "fullfsync = ON",  # macOS, where fsync alone does not flush the cache of the drive
-    "wal_autocheckpoint = 4000",
+    f"wal_autocheckpoint = {LONGEST_LOG_BYTES // PAGE_BYTES}",  # `checkpoints.py` is sooner
     "cache_size = -16384",
     "temp_store = MEMORY",  # so that no temporary folder is needed
     "secure_delete = OFF",  # some builds overwrite deleted content with zeros
 )
+_CHECKPOINT_PRAGMAS = ("synchronous = FULL", "fullfsync = ON", "cache_size = -64")
 _READING_PRAGMAS = ("query_only = ON", "cache_size = -8192", "temp_store = MEMORY")
 
 _DAMAGED = "is damaged or no SQLite file; move it and its -wal file away, or put a good copy back"
@@ -89,11 +94,13 @@ class SqliteStore:
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
         self._log = WriteAheadLog(self.path)
+        self._checkpoints = Checkpoints(self._log, lambda: self._connect(_CHECKPOINT_PRAGMAS))
         self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
         self._free_inside_bytes = 0
         """Free space in unused pages of the file, at the last check."""
         self._file_ids: tuple[FileId, FileId] | None = None
         """The ids of the database file and its log after the first commit."""
+        self._examine_from_s = 0.0
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -112,6 +119,8 @@ class SqliteStore:
                 self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
                 self._reader = self._connect(_READING_PRAGMAS)
                 self._blocks.index(self._reader)
+                self._log.open_index()
+                self._checkpoints.open()
             self._reserve.reserve()
         except StorageError as error:
             self.close()
@@ -123,12 +132,14 @@ class SqliteStore:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
+        self._checkpoints.close()
         if self._writer is not None:
             with suppress(sqlite3.Error):  # the content of the log is durable in any case
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None
         self._blocks.forget()
+        self._log.close_index()
         self._file_ids = None  # a new log file is created at the next open
         self._file_lock.release()
 
@@ -191,6 +202,7 @@ class SqliteStore:
     def commit(self, records: Sequence[Record]) -> None:
         """Writes all records durably, or none. Raises `StorageFull` or `StorageError`."""
         writer = self._open_connection(self._writer)
+        self._checkpoints.restart_log(writer)
         with self._explained():
             try:
                 writer.execute("BEGIN IMMEDIATE")
@@ -207,18 +219,28 @@ class SqliteStore:
                     self._reserve.release()
                 raise
         self._blocks.apply(batch)
-        self._check_files()
-        # The commit is durable. No error from here on may be reported as a failed commit.
-        with suppress(OSError, sqlite3.Error):
-            self._checkpoint_if_long(writer)
+        now_s = time.monotonic()
+        if now_s >= self._examine_from_s:
+            self._check_files()
+            # The commit is durable. No error from here on may be reported as a failed commit.
+            with suppress(OSError, sqlite3.Error):
+                self._measure_space(writer)
+            self._examine_from_s = now_s + EXAMINE_INTERVAL_S
 
-    @staticmethod
-    def _undo(writer: sqlite3.Connection) -> None:
+    @property
+    def maintenance_is_due(self) -> bool:
+        """See `Store.maintenance_is_due`."""
+        return self._checkpoints.is_due
+
+    def maintain(self) -> None:
+        """Copies the log into the database file; see `Store.maintain`."""
+        self._checkpoints.run(self._reader_lock)
+
+    def _undo(self, writer: sqlite3.Connection) -> None:
         with suppress(sqlite3.Error):
             if writer.in_transaction:  # SQLite itself rolls back some failures
                 writer.execute("ROLLBACK")
-            # If the disk is full, the log must start again from its beginning: there is no other space.
-            writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._checkpoints.copy_after_failure(writer)
 
     def _check_files(self) -> None:
         """Raises `StoreUnusable` if the file was deleted or replaced while it was open.
@@ -239,21 +261,16 @@ class SqliteStore:
                 "put the files back, or choose another file, and start again"
             )
 
-    def _checkpoint_if_long(self, writer: sqlite3.Connection) -> None:
-        # SQLite checkpoints the log by itself, unless a huge transaction made it long at once, or payload
-        # reads follow each other without a gap. If the disk fills up, the log is checkpointed while
-        # there is still space for its content.
+    def _measure_space(self, writer: sqlite3.Connection) -> None:
+        # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
+        # follow each other without a gap. If the disk fills up, the log is truncated while there is still
+        # space for its content.
         log_bytes = self._log.size_bytes
         free_bytes = self._reserve.free_bytes
         if free_bytes < FREE_PLENTY_BYTES:
             self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
-        if log_bytes < LONGEST_LOG_BYTES and log_bytes * 2 < free_bytes:
-            return
-        with self._reader_lock:
-            writer.execute("PRAGMA busy_timeout = 0")  # do not wait for another program that reads
-            with suppress(sqlite3.Error):
-                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            writer.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        if log_bytes >= LONGEST_LOG_BYTES or log_bytes * 2 >= free_bytes:
+            self._checkpoints.log_is_too_long = True
 
     # --- reading -------------------------------------------------------------------------------
 

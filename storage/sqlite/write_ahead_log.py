@@ -1,10 +1,12 @@
-"""The -wal file beside a SQLite database: returns its length, and truncates what was not synced.
+"""The -wal file beside a SQLite database: its length, what of it is not in the database yet, and what was not synced.
 
-Only SQLite writes to the file. Its layout is documented (https://sqlite.org/walformat.html).
+Only SQLite writes to the file. The layout of the file and of its index, the -shm file, is documented
+(https://sqlite.org/walformat.html).
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 from contextlib import suppress
@@ -21,6 +23,8 @@ _FRAME_HEADER_BYTES = 24
 _INDEX_HEADER = struct.Struct("=IIIBBHI")
 """The start of the -shm file: version, unused, change counter, initialised, checksum byte order,
 page size, and the number of the last committed frame."""
+_LAST_FRAME = struct.Struct("=16xI76xI")
+"""The last committed frame, and behind two copies of the header the last frame that is in the database file."""
 _LARGEST_PAGE_BYTES = 65_536
 
 
@@ -36,11 +40,40 @@ class WriteAheadLog:
     def __init__(self, database: Path) -> None:
         self.path = database.with_name(database.name + "-wal")
         self._index_path = database.with_name(database.name + "-shm")
+        self._index_file = -1
+        self._index: mmap.mmap | None = None
+
+    def open_index(self) -> None:
+        """Maps the index into memory. Called when SQLite has opened the database."""
+        self.close_index()
+        self._index_file = os.open(self._index_path, os.O_RDONLY)
+        size_bytes = mmap.PAGESIZE
+        self._index = mmap.mmap(self._index_file, size_bytes, access=mmap.ACCESS_READ)
+
+    def close_index(self) -> None:
+        """Called when SQLite has closed the database, and not before: closing any descriptor of a file ends all
+        locks of the process on that file, and SQLite has locks on the index."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        if self._index_file >= 0:
+            os.close(self._index_file)
+            self._index_file = -1
 
     @property
     def size_bytes(self) -> int:
         """The length of the log."""
         return self.path.stat().st_size
+
+    @property
+    def uncopied_frames(self) -> int:
+        """How many pages in the log are not in the database file yet. Needs no system call."""
+        if self._index is None:
+            return 0
+        last_frame: int
+        last_copied_frame: int
+        last_frame, last_copied_frame = _LAST_FRAME.unpack_from(self._index)
+        return max(0, last_frame - last_copied_frame)
 
     def discard_uncommitted(self) -> None:
         """Truncates the frames of a failed transaction.
@@ -49,10 +82,10 @@ class WriteAheadLog:
         next start would read them as durable, although the commit failed and the disk may not have them. Called by
         the writing thread, right after the failure.
         """
-        with suppress(OSError, struct.error):
-            with self._index_path.open("rb") as index:
-                header = index.read(_INDEX_HEADER.size)
-            *_, initialised, _, page_bytes, last_frame = _INDEX_HEADER.unpack(header)
+        if self._index is None:
+            return
+        with suppress(OSError):
+            *_, initialised, _, page_bytes, last_frame = _INDEX_HEADER.unpack_from(self._index)
             if not initialised:
                 return
             frame_bytes = _FRAME_HEADER_BYTES + (

@@ -72,6 +72,8 @@ class Committer:
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
         """Numbers of turns, ascending, and the futures that wait until so many turns are released."""
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
+        self._maintenance_thread = ThreadPoolExecutor(1, "maintenance")
+        self._is_maintaining = False
         self._policy = InlineCommitPolicy(stopwatch_s)
 
     def submit(self, turn: Turn) -> None:
@@ -125,7 +127,8 @@ class Committer:
             await settled
 
     def close(self) -> None:
-        """Ends the commit thread."""
+        """Ends the threads, after what they are doing."""
+        self._maintenance_thread.shutdown(wait=True)
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 
@@ -145,6 +148,8 @@ class Committer:
         self._released = self._submitted - len(self._waiting)
         if self._waiting:
             self._start()
+        elif self._store.maintenance_is_due:
+            self._maintain()
 
     def _start(self) -> None:
         if self._running is None:
@@ -162,6 +167,8 @@ class Committer:
                 self._released += turn_count
                 self._running_weight = 0
                 self._wake()
+                if self._store.maintenance_is_due:
+                    self._maintain()
                 if is_inline and self._waiting:
                     await asyncio.sleep(0)  # sockets and timers come between two commits
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure
@@ -191,6 +198,20 @@ class Committer:
         if is_small(batch):
             self._policy.note(seconds, inline=False)
         self._observe(seconds, len(batch.records), inline=False)
+
+    def _maintain(self) -> None:
+        """Starts the maintenance of the store, unless it is running."""
+        if not self._is_maintaining:
+            self._is_maintaining = True
+            loop = asyncio.get_running_loop()
+            running = loop.run_in_executor(self._maintenance_thread, self._store.maintain)
+            running.add_done_callback(self._maintained)
+
+    def _maintained(self, done: asyncio.Future[None]) -> None:
+        self._is_maintaining = False
+        if not done.cancelled() and (error := done.exception()) is not None:
+            # Nothing is lost. The store can do without for a while, and the next commit starts it again.
+            log.error("maintenance.failed", error=repr(error), exc_info=error)
 
     def _next_batch(self) -> tuple[Turn, int]:
         """Returns a batch of waiting turns, and how many they are. A large turn is not added to small turns before

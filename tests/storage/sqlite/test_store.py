@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import storage.blocks.compaction
+import storage.sqlite.checkpoints
 import storage.sqlite.store
 from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.contract import StorageError, StorageFull, StoreUnusable
@@ -292,7 +293,7 @@ def test_what_was_committed_is_in_the_log_when_commit_returns(sqlite, tmp_path):
 def test_payloads_can_be_read_while_commits_run(sqlite, monkeypatch):
     """A reader in another thread finds every stored body, also if a commit writes its block again meanwhile."""
     monkeypatch.setattr(storage.blocks.compaction, "SMALL_BLOCKS_MAX", 2)
-    sqlite._writer.execute("PRAGMA wal_autocheckpoint = 50")
+    monkeypatch.setattr(storage.sqlite.checkpoints, "LOG_FRAMES", 50)
     kept = range(1000, 1050)
     for number in kept:
         sqlite.commit([stored([number])])
@@ -313,6 +314,8 @@ def test_payloads_can_be_read_while_commits_run(sqlite, monkeypatch):
     for number in range(1, 300):
         gone = range(number - 5, number - 4)
         sqlite.commit([stored([number]), MessagesDeleted(gone, gone)])
+        if sqlite.maintenance_is_due:
+            sqlite.maintain()
     stop.set()
     reader.join()
     assert [] == failures
@@ -320,13 +323,16 @@ def test_payloads_can_be_read_while_commits_run(sqlite, monkeypatch):
 
 
 def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
-    """Even if SQLite itself never found the moment to do it."""
+    """It is truncated, so that its space can be used for something else."""
     monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 200_000)
+    monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
     log = sqlite.path.with_name("peeklock.db-wal")
     sizes = []
     for number in range(1, 60):
         sqlite.commit([MessagesStored([row(number)], [payload(number, b"x" * 20_000)])])
         sizes.append(log.stat().st_size)
+        if sqlite.maintenance_is_due:
+            sqlite.maintain()
     assert max(sizes) < 300_000
     assert 59 == len(message_ids(sqlite))
 
@@ -334,11 +340,14 @@ def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
 def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
     """Another program reads the file in a transaction that it does not end."""
     monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 50_000)
+    monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
     sqlite.commit([stored([1])])
     with closing(sqlite3.connect(sqlite.path, isolation_level=None)) as outsider:
         outsider.execute("BEGIN")
         assert (1,) == outsider.execute("SELECT count(*) FROM blocks").fetchone()
         sqlite.commit([MessagesStored([row(2)], [payload(2, b"x" * 100_000)])])
+        assert sqlite.maintenance_is_due
+        sqlite.maintain()
         sqlite.commit([stored([3])])
         assert (1,) == outsider.execute("SELECT count(*) FROM blocks").fetchone()
     assert [1, 2, 3] == message_ids(sqlite)
