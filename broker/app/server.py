@@ -290,6 +290,9 @@ def run(settings: Settings, topology: Topology) -> int:
     """Runs a broker until it stops. Returns the exit code."""
     import uvloop
 
+    if settings.tls_certificate is None:
+        tls.create_in_child(settings.tls_folder, settings.tls_names)
+
     async def main() -> int:
         try:
             server = Server(settings, topology)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import re
 import threading
+from pathlib import Path
 
 from tests.support.server import BrokerProcess
 
@@ -37,6 +38,14 @@ def test_a_broker_that_is_ready_has_loaded_only_what_it_needs():
         assert http.HTTPStatus.OK == status
         assert {"aiohttp", "xml"} <= loaded(broker)
         assert broker.is_healthy()
+
+
+def test_the_first_start_creates_its_certificate_in_another_process(tmp_path: Path):
+    """The library that does it would stay in the broker's memory."""
+    with BrokerProcess(environment={"XDG_DATA_HOME": str(tmp_path)}) as broker:
+        assert (tmp_path / "peeklock" / "tls" / "ca.pem").is_file()
+        assert "cryptography" not in Path(f"/proc/{broker.process_id}/maps").read_text()
+        assert "uvloop" in Path(f"/proc/{broker.process_id}/maps").read_text()
 
 
 def test_many_first_requests_at_once_are_all_answered():

@@ -44,11 +44,30 @@ def own_certificate(
 ) -> CertificateFiles:
     """Returns a certificate for these names from the authority in this folder. Creates both if needed."""
     now = now or datetime.now(UTC)
-    files = CertificateFiles(folder / "server.pem", folder / "server.key", folder / "ca.pem")
+    files = _files(folder)
     if not _is_current(folder, files, names, now):
         folder.mkdir(parents=True, exist_ok=True)
         _make(folder, files, names, now)
     return files
+
+
+def create_in_child(folder: Path, names: Sequence[str]) -> None:
+    """Creates the certificate in a child process, if it is needed. Must be called before there are threads.
+
+    The library that creates certificates takes 12 MB, which this process would keep. If the child fails, so will
+    `own_certificate`, which then says why.
+    """
+    now = datetime.now(UTC)
+    files = _files(folder)
+    if _is_current(folder, files, names, now):
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            own_certificate(folder, names, now)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
 
 
 def bundle_with_system(authority: Path) -> Path:
@@ -78,6 +97,10 @@ def server_context(files: CertificateFiles) -> ssl.SSLContext:
             0, f"the certificate {files.certificate} with the key {files.key} is unusable: {error}"
         ) from error
     return context
+
+
+def _files(folder: Path) -> CertificateFiles:
+    return CertificateFiles(folder / "server.pem", folder / "server.key", folder / "ca.pem")
 
 
 def _is_current(folder: Path, files: CertificateFiles, names: Sequence[str], now: datetime) -> bool:
