@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import bounds, observe, peers, summary
+from tests.bench import bounds, observe, pages, peers, summary
 from tests.bench.cases import CASES, DEFAULT, LARGE, MORE, TEN_MILLION, Case
 from tests.bench.cases.ready import IDLE, READY_EMPTY
 from tests.bench.cases.setting import Setting
@@ -133,6 +133,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rabbitmq", metavar="HOST:PORT", help="a RabbitMQ that runs already")
     parser.add_argument("--artemis", metavar="HOST:PORT", help="an Artemis that runs already")
     parser.add_argument("--markdown", action="store_true", help="the table at the end in Markdown")
+    parser.add_argument("--readme", action="store_true", help="write the tables of the pages")
     parser.add_argument("--ten-million", action="store_true", help="also 10,000,000 waiting")
     parser.add_argument("--more", action="store_true", help="also topics, rules, 10 connections")
     parser.add_argument("--large", action="store_true", help="also work beside a million messages")
@@ -173,6 +174,8 @@ def main(arguments: Sequence[str]) -> int:
     }
     out.write_text(json.dumps(result, indent=2))
     print(f"\n{summary.table(rows, markdown=options.markdown)}\n")
+    if options.readme:
+        pages.write(rows)
     failed = [row for row in rows if not row.is_clean]
     for row in failed:
         print(f"{summary.FAILED} {row.system}: {row.case}: {row.problem}")

@@ -28,6 +28,8 @@ def cell(row: Row) -> str:
         parts.append(" / ".join(f"{value:.1f}" for value in values) + " ms")
     elif "start_s" in figures:
         parts.append(f"{figures['start_s']:.2f} s")
+        if "start_cpu_s" in figures:
+            parts.append(f"{figures['start_cpu_s']:.2f} s of CPU")
     elif "cpu_ratio" in figures:
         parts.append(f"{figures['cpu_ratio']:.2f} x")
     elif "messages_per_s" in figures and not _is_latency(row):
@@ -67,7 +69,7 @@ def _is_alone(case: str) -> bool:
     return len({bound.system for bound in BOUNDS if bound.case == case}) == 1
 
 
-def table(rows: Sequence[Row], *, markdown: bool) -> str:
+def table(rows: Sequence[Row], *, markdown: bool, with_bounds: bool = True) -> str:
     """The whole table. A measurement of the disk stands in the column of the storage that uses it."""
     shown = [row for row in rows if is_shown(row)]
     systems = [name for name in TITLES if name != DISK and any(row.system == name for row in shown)]
@@ -81,6 +83,8 @@ def table(rows: Sequence[Row], *, markdown: bool) -> str:
     for case, found in by_case.items():
         cells = [cell(found[name]) if name in found else "" for name in systems]
         lines.append([case, *cells, bounds_of(case)])
+    if not with_bounds:
+        lines = [line[:-1] for line in lines]
     return _as_markdown(lines) if markdown else _as_text(lines)
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.bench import pages
 from tests.bench.bounds import CPU, P50, RATE, THROUGH_256, check
 from tests.bench.cases.ready import READY_EMPTY
 from tests.bench.cases.single import BARE_APPEND, ONE_IN_FLIGHT, median_of
 from tests.bench.rows import Row
 from tests.bench.summary import table
 from tests.bench.systems import ARTEMIS, DISK, MEMORY, RABBITMQ, SQLITE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def through(system: str, rate: float, cpu_us: float = 1.0) -> Row:
@@ -78,3 +84,24 @@ def test_the_table_has_a_line_for_each_case_and_a_column_for_each_broker():
         "| through 256 B | 70,000 /s, 9.5 µs **missed** | 50,000 /s, 12.0 µs | memory ≤ 9 µs,"
     )
     assert line.startswith(expected)
+
+
+def test_the_pages_of_the_documentation_get_the_tables(tmp_path: Path):
+    """The README has a part of the rows and no bounds; the rest of a page stays as it is."""
+    (tmp_path / "docs").mkdir()
+    names = ("README.md", "docs/performance.md")
+    for name in names:
+        (tmp_path / name).write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
+    rows = [through(SQLITE, 50_000, 12.0), Row("beside nothing", {}, system=SQLITE)]
+    pages.write(rows, tmp_path)
+    readme, performance = [(tmp_path / name).read_text().splitlines() for name in names]
+    assert ["before", "after"] == [readme[0], readme[-1]]
+    assert "| through 256 B | 50,000 /s, 12.0 µs |" == readme[4]
+    assert (7, 8) == (len(readme), len(performance))
+    assert performance[2].endswith("| bound |")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/performance.md"])
+def test_the_pages_have_a_place_for_their_table(name: str):
+    """What is there now is replaced as a whole."""
+    assert "new" in pages.in_page((pages.ROOT / name).read_text(), "new")
