@@ -2,14 +2,15 @@
 
 A client whose bytes take long to process waits here with the rest of its bytes. In each pass of the event
 loop, the waiting clients take turns for some milliseconds in total, however many they are. A client that has
-sent little does not wait.
+sent little does not wait. What cannot be divided, such as the end of a connection with thousands of links, may
+take longer than that. Then the waiting clients pause, so that others get most of the time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ PASS_S = 0.003
 """The time for all waiting clients in one pass of the event loop."""
 TURN_S = 0.0015
 """The time for one waiting client before the next one."""
+PAUSE_FACTOR = 4
+"""How long the waiting clients pause after they have taken too long, as a multiple of that time."""
 
 
 class WaitingClient(Protocol):
@@ -46,13 +49,19 @@ class SharedReading:
         self._waiting.append(client)
         self._schedule()
 
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._run)
+    def _schedule(self, pause_s: float = 0.0) -> None:
+        if self._scheduled:
+            return
+        self._scheduled = True
+        loop = asyncio.get_running_loop()
+        if pause_s > 0:
+            loop.call_later(pause_s, self._run)
+        else:
+            loop.call_soon(self._run)
 
     def _run(self) -> None:
         self._scheduled = False
+        busy_s = -thread_time()  # a loaded machine is no reason to pause
         now_s = perf_counter()
         ends_s = now_s + PASS_S
         while self._waiting and now_s < ends_s and not self._is_held_up():
@@ -60,5 +69,6 @@ class SharedReading:
             if client.process_more(min(ends_s, now_s + TURN_S)):
                 self._waiting.append(client)
             now_s = perf_counter()
+        busy_s += thread_time()
         if self._waiting:
-            self._schedule()
+            self._schedule(PAUSE_FACTOR * busy_s if busy_s > 2 * PASS_S else 0.0)

@@ -170,7 +170,9 @@ class ManyLinks(Watched):
         self._ended = ended
 
     def lost(self) -> None:
-        time.sleep(PASS_S)
+        began_s = time.perf_counter()
+        while time.perf_counter() < began_s + PASS_S:
+            pass
         self._ended.append(self)
 
 

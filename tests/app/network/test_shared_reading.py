@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from broker.app.network import amqp_transport, shared_reading
 from broker.app.network.amqp_transport import AmqpTransport
-from broker.app.network.shared_reading import PASS_S, TURN_S, SharedReading
+from broker.app.network.shared_reading import PASS_S, PAUSE_FACTOR, TURN_S, SharedReading
 
 if TYPE_CHECKING:
     from broker.app.network.amqp_transport import ByteStream, TransportOwner
@@ -72,6 +73,7 @@ def stopwatch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
     made = Stopwatch()
     for module in (amqp_transport, shared_reading):
         monkeypatch.setattr(module, "perf_counter", made)
+    monkeypatch.setattr(shared_reading, "thread_time", made)
     return made
 
 
@@ -145,3 +147,26 @@ async def test_those_that_have_sent_much_wait_while_too_many_answers_do(stopwatc
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(MUCH) == busy.taken
+
+
+async def test_after_work_that_cannot_be_divided_the_waiting_clients_pause(stopwatch: Stopwatch):
+    """Others get most of the time, even if many clients demand such work at once."""
+    took_s = 0.02
+    done: list[float] = []
+    all_done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Undivided:
+        def process_more(self, _ends_s: float) -> bool:
+            stopwatch.now_s += took_s
+            done.append(loop.time())
+            if len(done) == 3:
+                all_done.set()
+            return False
+
+    sharing = SharedReading()
+    for _ in range(3):
+        sharing.add(Undivided())
+    await asyncio.wait_for(all_done.wait(), 10)
+    waited_s = [after - before for before, after in pairwise(done)]
+    assert min(waited_s) >= 0.9 * PAUSE_FACTOR * took_s
