@@ -88,5 +88,7 @@ class BrokerServices:
     """Returns a token of the managed identity. Raises `Unauthorized`. None if no tokens are issued."""
     control: ControlServices | None = None
     """What the control API needs. None if it is off."""
+    has_namespace: Callable[[str], bool] = lambda _name: True
+    """Whether a namespace exists: it may have been deleted."""
     in_namespace: Callable[[str], BrokerServices] | None = None
     """Returns the services for another namespace. None if there is only one."""

@@ -30,6 +30,8 @@ def handler(application: web.Application, services: BrokerServices) -> Handler:
 
     def planes(namespace: str) -> tuple[AdministrationApi, DataPlane]:
         if namespace not in served:
+            for deleted in [name for name in served if not services.has_namespace(name)]:
+                del served[deleted]
             within = services
             if services.in_namespace is not None:
                 within = services.in_namespace(namespace)

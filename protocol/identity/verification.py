@@ -106,6 +106,7 @@ class Identity:
             if rule.is_valid_on(about) and read.is_signed_with(key)
         ]
         if not fitting:
+            self._refuse_key_of_another_namespace(read, about, namespace)
             raise TokenRefused(
                 "InvalidSignature: The token has an invalid signature. No key of a rule "
                 f"'{read.key_name}' that is valid here made it; check SharedAccessKeyName and "
@@ -120,6 +121,19 @@ class Identity:
             )
         rule, key = self._selected(fitting)[0]
         return Grant(rule.claims, path, read.expires_at_ms, rule, key)
+
+    def _refuse_key_of_another_namespace(
+        self, read: sas.SasToken, path: str, namespace: str | None
+    ) -> None:
+        """Raises `TokenRefused` if a key of another namespace has signed a token. The namespace of a connection is
+        that of its host name, of its first token, or of its first link."""
+        for rule in () if namespace is None else self._key_rules.named(read.key_name, None):
+            if rule.is_valid_on(path) and any(map(read.is_signed_with, rule.keys)):
+                raise TokenRefused(
+                    f"InvalidSignature: This is a key of the namespace '{rule.namespace}', and the connection is in "
+                    f"the namespace '{namespace}', by its host name, its first token or its first link. Use another "
+                    "connection."
+                )
 
     def _is_own_host(self, named: str, called: str) -> bool:
         """Whether a token for host `named` is valid if the client uses host `called`: both are the same, or two names

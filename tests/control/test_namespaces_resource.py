@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import http.client
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
+from proton import Message
+from proton.utils import BlockingConnection
 
+from broker.app import topology_export
 from protocol.identity import sas
+from storage.sqlite.store import SqliteStore
 from tests.control.client import ControlClient
 from tests.support.server import BrokerProcess
 
@@ -264,3 +269,55 @@ def test_namespaces_are_kept_over_a_restart_unless_they_are_ephemeral(tmp_path: 
         broker.restart()
         assert ["new"] == receive(again["connection_string"], "orders", 1)
         assert ["3", "4"] == receive(kept["connection_string"], "orders", 2)
+
+
+def test_a_host_name_selects_a_namespace(api: ControlClient, broker: BrokerProcess):
+    """For clients that can name the host in the open frame. No key of the namespace is needed in development."""
+    created = api.post("/namespaces", name="by-host", topology=TOPOLOGY)
+    for hostname in ("by-host.localhost", "by-host"):
+        connection = BlockingConnection(
+            f"127.0.0.1:{broker.amqp_port}",
+            timeout=10,
+            virtual_host=hostname,
+            allowed_mechs="ANONYMOUS",
+        )
+        connection.create_sender("orders").send(Message(body=hostname))
+        connection.close()
+    assert 2 == api.get("/namespaces/by-host")["messages"]
+    # The name and key of the rule in SASL PLAIN select it as well.
+    connection = BlockingConnection(
+        f"127.0.0.1:{broker.amqp_port}",
+        timeout=10,
+        user=created["key_name"],
+        password=created["key"],
+        allowed_mechs="PLAIN",
+        allow_insecure_mechs=True,
+    )
+    receiver = connection.create_receiver("orders", credit=2)
+    assert ["by-host.localhost", "by-host"] == [receiver.receive(10).body for _ in range(2)]
+    connection.close()
+    api.request("DELETE", "/namespaces/by-host")
+
+
+def test_namespaces_and_their_keys_are_exported_without_snapshots(tmp_path: Path):
+    """From a running broker and from its store: the file declares them."""
+    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
+    with BrokerProcess(storage=storage) as broker:
+        api = ControlClient(broker.http_port)
+        created = api.post("/namespaces", name="exported", topology=TOPOLOGY)
+        ControlClient(broker.http_port, "exported").post("/snapshots", name="s")
+        connection = http.client.HTTPConnection("127.0.0.1", broker.http_port)
+        connection.request("GET", "/$peeklock/topology?form=yaml")
+        document = json.loads(connection.getresponse().read())["document"]
+        connection.close()
+    store = SqliteStore(tmp_path / "peeklock.db")
+    stored = topology_export.of_store(store)
+    assert ["exported"] == [name for name in document["namespaces"] if name != "sbemulatorns"]
+    assert {"sbemulatorns", "exported"} == set(stored.namespaces)
+    rule = document["namespaces"]["exported"]["authorization_rules"]["exported"]
+    assert (
+        created["key"]
+        == rule["primary_key"]
+        == stored.authorization_rules["exported"][0].primary_key
+    )
+    assert {"orders", "events", "events/Subscriptions/red"} == set(stored.namespaces["exported"])

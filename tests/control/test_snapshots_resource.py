@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -286,3 +287,33 @@ def test_snapshots_are_kept_over_restarts_unless_they_are_ephemeral(tmp_path: Pa
         assert ["2", "3", "4"] == receive(space.connection_string, "orders", 3)
         names = [one["name"] for one in api.get("/namespaces")["namespaces"]]
         assert ["sbemulatorns", branch["name"], "s1"] == names
+
+
+def test_a_wait_sees_the_restored_state(space: Space):
+    """It began before."""
+    send(space.connection_string, "orders", "x", "y")
+    space.api.post("/snapshots", name="s")
+    assert 2 == len(receive(space.connection_string, "orders", 2))
+    body = {"conditions": [{"entity": "orders", "equals": 2}], "timeout_s": 60}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(space.api.request, "POST", "/wait", body)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        space.api.post("/snapshots/s/restore")
+        assert 200 == waiting.result(10).status
+
+
+def test_a_created_namespace_is_reset_to_the_topology_that_it_was_created_with(
+    api: ControlClient, space: Space
+):
+    """A branch is reset to the entities of its snapshot."""
+    expected = [entity["path"] for entity in space.api.get("/entities")["entities"]]
+    send(space.connection_string, "orders", "x")
+    space.api.post("/snapshots", name="s")
+    branch = api.post("/namespaces", **{"from": {"namespace": space.name, "snapshot": "s"}})
+    for one in (space, Space(api.port, branch)):
+        one.api.post("/reset")
+        found = one.api.get("/entities")["entities"]
+        assert expected == [entity["path"] for entity in found]
+        assert {0} == {entity["counts"]["active"] for entity in found}
+    api.request("DELETE", f"/namespaces/{branch['name']}")

@@ -160,11 +160,26 @@ def test_a_connection_stays_in_its_namespace(broker: MemoryBroker):
     """A later key can select no other, neither after a key nor after the first link."""
     client = broker.connect()
     assert 202 == client.authenticate("everywhere", "team-a-key", "a")[0]
-    assert 401 == client.authenticate("everywhere", "team-b-key", "b")[0]
+    status, why = client.authenticate("everywhere", "team-b-key", "b")
+    assert 401 == status
+    assert (
+        "key of the namespace 'team-b.example.com', and the connection is in the namespace 'team-a'"
+        in why
+    )
     client = broker.connect()
     assert 202 == client.authenticate("everywhere", ROOT_NAME, ROOT_KEY)[0]
     assert client.attach_sender("everywhere") is None
     assert 401 == client.authenticate("everywhere", "team-a-key", "a")[0]
+
+
+def test_a_link_without_a_token_is_in_the_first_namespace():
+    """A later key of another namespace is refused with the reason, and the link stays."""
+    broker = MemoryBroker(DECLARED)
+    client = broker.connect()
+    assert client.attach_sender("of-default") is None
+    status, why = client.authenticate("everywhere", "team-a-key", "a")
+    assert (401, True) == (status, f"is in the namespace '{DEFAULT}'" in why)
+    assert client.attach_sender("of-default") is None
 
 
 @MODES

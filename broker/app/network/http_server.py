@@ -146,6 +146,7 @@ class HttpServer:
             topology=self._export,
             control=self._control(),
             identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
+            has_namespace=self._core.namespaces.__contains__,
             in_namespace=lambda name: replace(
                 services,
                 ask=functools.partial(self._ask, name),
