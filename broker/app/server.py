@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator
 
-    from broker.core.contract.effects import EntityView
+    from broker.core.contract.effects import EntityView, Peer
+    from broker.core.contract.errors import BrokerError
     from broker.core.contract.turn import Turn
     from config.files.topology import Topology
     from config.settings.settings import Settings
@@ -227,6 +228,10 @@ class Server:
         """Measures a commit, and resumes clients that wait for it."""
         self._metrics.committed(seconds, records, inline=inline)
         self._clients.committed()
+
+    def peer_failed(self, peer: Peer, error: BrokerError) -> None:
+        """Ends the connection of a peer that could not get its answer."""
+        self._clients.end_connection_of(peer, error)
 
     def restored_from_store(self, reason: str) -> None:
         """Closes all AMQP connections; clients reconnect."""

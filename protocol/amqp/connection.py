@@ -188,6 +188,16 @@ class Connection:
         self._drop_everything(connection_lost=False)
         self._engine.close(self._context.refuse(error, operation="close connection"))
 
+    def has(self, peer: object) -> bool:
+        """Returns whether a peer of the core is a link of this connection."""
+        return getattr(peer, "connection", None) is self._engine
+
+    def fail(self, error: BrokerError) -> None:
+        """Closes the connection with an error because of a bug of the broker. Nobody knows what the client
+        has got, so its locks end, as when a connection is lost."""
+        self._drop_everything(connection_lost=True)
+        self._close_at_once(error)
+
     def _evict(self) -> None:
         """Closes this connection to free memory, because it holds more than any other."""
         log.debug("connection.evicted", client=self._services.peer_name)

@@ -18,7 +18,8 @@ class Told:
         self.now_s = 0.0
         self.told: list[Any] = []
         self.read: list[Any] = []
-        self.release = EffectRelease(lambda: self.now_s, self.read.append)
+        self.failed: list[Any] = []
+        self.release = EffectRelease(lambda: self.now_s, self.read.append, self.failed.append)
 
     def peer(self, name: str, connection: str | None = None) -> Any:
         told = self
@@ -86,11 +87,13 @@ def test_when_too_many_wait_they_are_released_without_a_break(monkeypatch):
     assert 1_000 - 10 <= len(told.told)
 
 
-def test_a_peer_that_fails_does_not_keep_effects_from_others():
+def test_a_peer_that_fails_is_reported_and_does_not_keep_effects_from_others():
     class Broken:
         def receive(self, effect: object) -> None:
             raise ValueError
 
     told = Told()
-    told.release.release([Drained(Broken()), Drained(told.peer("after"))])
+    broken = Broken()
+    told.release.release([Drained(broken), Drained(told.peer("after"))])
     assert ["after"] == told.told
+    assert [broken] == told.failed

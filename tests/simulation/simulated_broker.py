@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from broker.core.contract.effects import Peer
+    from broker.core.contract.errors import BrokerError
     from broker.core.contract.turn import Turn
     from broker.core.namespace import Namespace
     from config.files.topology import Topology
@@ -171,6 +173,9 @@ class SimulatedBroker:
         del seconds, records
         self._commits["inline commits" if inline else "commits in the thread"] += 1
         self.clients.committed()
+
+    def peer_failed(self, peer: Peer, error: BrokerError) -> None:
+        self.clients.end_connection_of(peer, error)
 
     def restored_from_store(self, reason: str) -> None:
         self.clients.force_close_all(reason)

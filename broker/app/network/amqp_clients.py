@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
+    from broker.core.contract.effects import Peer
     from config.settings.settings import Settings
     from protocol.sources import ProtocolSources
 
@@ -171,6 +172,12 @@ class AmqpClients:
             for transport in self._transports
             if transport.connection is not None
         )
+
+    def end_connection_of(self, peer: Peer, error: BrokerError) -> None:
+        """Closes the connection of a link with an error, as lost: its locks end, and others get its messages."""
+        for transport in list(self._transports):
+            if transport.connection is not None and transport.connection.has(peer):
+                transport.fail(error)
 
     # --- closed connections ---------------------------------------------------------------------------------
 

@@ -283,6 +283,17 @@ class AmqpTransport(asyncio.Protocol):
             self.connection.close(error)
             self.flush()
 
+    def fail(self, error: BrokerError) -> None:
+        """Closes the connection with an error because of a bug of the broker."""
+        try:
+            if self.connection is not None:
+                self.connection.fail(error)
+                self._owner.touch(self)
+        except Exception:
+            # The engine may be in any state. The client then sees a lost connection.
+            log.exception("connection.broken")
+            self.abort()
+
     def detach_from_core(self) -> None:
         """Does not report the end of the links to the core, which has dropped them already."""
         if self.connection is not None:

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import structlog
 
@@ -21,7 +21,7 @@ from broker.app.runtime.restored_namespaces import restored_namespaces
 from broker.app.runtime.rule_compiler import RuleCompiler
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.commands import Tick
-from broker.core.contract.errors import NamespaceNotFound, ServerBusy
+from broker.core.contract.errors import AnswerFailed, NamespaceNotFound, ServerBusy
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import lock_tokens
 from broker.core.namespace import Namespace
@@ -54,6 +54,14 @@ of them."""
 FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
+@runtime_checkable
+class HttpPeer(Protocol):
+    """A peer that is an HTTP request: it has no connection of its own to end."""
+
+    def refuse(self, error: BrokerError) -> None:
+        """Answers the request with an error."""
+
+
 class CoreObserver(Protocol):
     """Called about events of the core."""
 
@@ -62,6 +70,9 @@ class CoreObserver(Protocol):
 
     def committed(self, seconds: float, records: int, *, inline: bool) -> None:
         """A commit is done, inline on the event loop or in the commit thread."""
+
+    def peer_failed(self, peer: Peer, error: BrokerError) -> None:
+        """A bug of the broker kept a peer from an effect. Its connection must be ended with the error."""
 
     def restored_from_store(self, reason: str) -> None:
         """The namespaces are replaced by what the store holds. Existing links are invalid."""
@@ -106,6 +117,7 @@ class DurableCore:
             self._read_payloads,
             self._restart_from_store,
             self._rule_compiler,
+            self._peer_failed,
         )
         self._committer = Committer(
             self._store, self._release, self._commit_failed, observer.committed, clock.stopwatch_s
@@ -309,6 +321,13 @@ class DurableCore:
                 else self.turns.payloads_loaded(done.result())
             )
         )
+
+    def _peer_failed(self, peer: Peer) -> None:
+        error = AnswerFailed("The broker failed while it answered. Connect again, and try again.")
+        if hasattr(peer, "connection"):
+            self._observer.peer_failed(peer, error)
+        elif isinstance(peer, HttpPeer):
+            peer.refuse(error)
 
     # --- failures --------------------------------------------------------------------
 

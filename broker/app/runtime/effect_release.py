@@ -17,7 +17,7 @@ from broker.core.contract.effects import PayloadsNeeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.core.contract.effects import Effect
+    from broker.core.contract.effects import Effect, Peer
 
 log = structlog.get_logger("peeklock.turn")
 
@@ -36,8 +36,10 @@ class EffectRelease:
         self,
         stopwatch_s: Callable[[], float],
         read_payloads: Callable[[Sequence[int]], None],
+        peer_failed: Callable[[Peer], None],
     ) -> None:
         self._stopwatch_s = stopwatch_s
+        self._peer_failed = peer_failed
         self._read_payloads = read_payloads
         self._waiting: dict[object, deque[Effect]] = {}
         self.waiting_count = 0
@@ -92,4 +94,6 @@ class EffectRelease:
             effect.to.receive(effect)
         except Exception:
             # A bug of the broker with one peer. The others get their effects, and what is durable stays so.
+            # The peer would wait for its answer for ever, and its later answers may be wrong: it is ended.
             log.exception("effect.failed", effect=type(effect).__name__)
+            self._peer_failed(effect.to)

@@ -71,6 +71,7 @@ class TurnLoop:
         read_payloads: Callable[[Sequence[int]], None],
         failed: Callable[[Exception], None],
         rule_compiler: RuleCompiler | None = None,
+        peer_failed: Callable[[Peer], None] = lambda _: None,
     ) -> None:
         self._rule_compiler = rule_compiler
         self._namespaces = namespaces
@@ -90,7 +91,7 @@ class TurnLoop:
         self._touched: dict[Flushable, None] = {}
         """A dict keeps the order, so that a simulation can repeat a run."""
         self._loop = asyncio.get_running_loop()
-        self._effects = EffectRelease(clock.stopwatch_s, read_payloads)
+        self._effects = EffectRelease(clock.stopwatch_s, read_payloads, peer_failed)
         self._all_released = asyncio.Event()
         self._all_released.set()
         self._scheduled = False

@@ -24,6 +24,10 @@ class BrokerError(Exception):
         return self
 
 
+class AnswerFailed(BrokerError):
+    """The broker has a bug, and could not give an answer. SDKs try again after this condition."""
+
+
 class EntityNotFound(BrokerError):
     """The Java and JavaScript SDKs recognise a missing entity by this sentence."""
 

@@ -206,6 +206,10 @@ class RequestPeer:
             case SenderAttached() | ReceiverAttached() | SendAccepted() | Drained():
                 self.events.put_nowait(effect)
 
+    def refuse(self, error: BrokerError) -> None:
+        """Raises the error where the next event is awaited."""
+        self.events.put_nowait(error)
+
     async def next(self) -> Event:
         """Returns the next event. Raises it if it is an error."""
         event = await self.events.get()
