@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.bench.systems import ARTEMIS, RABBITMQ, STORAGES
 from tests.support.server import BrokerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 QUICK_DIVISOR = 4
 CASE_WIDTH = 62
@@ -106,22 +107,38 @@ def measure_peeklock(
                 yield from rows_of(case.name, case.run(one), storage)
 
 
-def measure_peer(
-    cases: Sequence[Case], system: str, address: str | None, setting: Setting
+def measure_beside_peers(
+    cases: Sequence[Case],
+    storages: Sequence[str],
+    addresses: Mapping[str, str | None],
+    setting: Setting,
 ) -> Iterator[Row]:
-    """The cases that need only a queue. A peer that is not there has no rows."""
-    try:
-        with peers.running(system, address) as peer:
-            if peer.ready_after_s is not None:
-                yield Row(READY_EMPTY, {"start_s": peer.ready_after_s}, system=system)
-            if peer.target.process_id is not None:
-                resident_mb = observe.resident_megabytes(peer.target.process_id)
-                yield Row(IDLE, {"resident_mb": resident_mb}, system=system)
-            for case in cases:
-                if case.on_target is not None:
-                    yield from rows_of(case.name, case.on_target(setting, peer.target), system)
-    except peers.PeerMissing as missing:
-        print(f"{system} is left out: {missing}", flush=True)
+    """Cases that need only a queue: each is run with one broker after the other, because machines change their speed.
+    A peer that is not there has no rows. `addresses` has those of the peers that run already."""
+    with ExitStack() as stack:
+        targets = []
+        for system, address in addresses.items():
+            try:
+                peer = stack.enter_context(peers.running(system, address))
+            except peers.PeerMissing as missing:
+                print(f"{system} is left out: {missing}", flush=True)
+                continue
+            targets.append(peer.target)
+            yield from peer_start(peer)
+        for case in cases:
+            yield from measure_peeklock([case], storages, setting)
+            assert case.on_target is not None
+            for target in targets:
+                yield from rows_of(case.name, case.on_target(setting, target), target.system)
+
+
+def peer_start(peer: peers.Peer) -> Iterator[Row]:
+    """How long a peer took to be ready, and its memory."""
+    system, process_id = peer.target.system, peer.target.process_id
+    if peer.ready_after_s is not None:
+        yield Row(READY_EMPTY, {"start_s": peer.ready_after_s}, system=system)
+    if process_id is not None:
+        yield Row(IDLE, {"resident_mb": observe.resident_megabytes(process_id)}, system=system)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -157,10 +174,14 @@ def main(arguments: Sequence[str]) -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="peeklock-bench-") as name:
         setting = Setting("", Path(name), QUICK_DIVISOR if options.quick else 1)
-        measured = measure_peeklock(cases, storages, setting)
-        for system, address in ((RABBITMQ, options.rabbitmq), (ARTEMIS, options.artemis)):
-            if options.peers or address:
-                measured = chain(measured, measure_peer(cases, system, address, setting))
+        given = {RABBITMQ: options.rabbitmq, ARTEMIS: options.artemis}
+        addresses = {name: one for name, one in given.items() if one or options.peers}
+        measured = chain(
+            measure_beside_peers(
+                [case for case in cases if case.on_target is not None], storages, addresses, setting
+            ),
+            measure_peeklock([case for case in cases if case.on_target is None], storages, setting),
+        )
         for row in measured:
             rows.append(row)
             print(line(row), flush=True)

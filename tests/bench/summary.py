@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.bench.bounds import BOUNDS
-from tests.bench.systems import DISK, TITLES
+from tests.bench.systems import ARTEMIS, DISK, RABBITMQ, SQLITE, TITLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.bench.rows import Row
 
 FAILED = "MISSED"
+PEERS = {RABBITMQ, ARTEMIS}
 
 
 def cell(row: Row) -> str:
@@ -74,11 +75,9 @@ def table(rows: Sequence[Row], *, markdown: bool, with_bounds: bool = True) -> s
     shown = [row for row in rows if is_shown(row)]
     systems = [name for name in TITLES if name != DISK and any(row.system == name for row in shown)]
     by_case: dict[str, dict[str, Row]] = {}
-    for row in shown:
-        system = systems[-1] if row.system not in systems else row.system
-        if row.system == DISK:
-            system = "sqlite" if "sqlite" in systems else systems[0]
-        by_case.setdefault(row.case, {})[system] = row
+    # Peers last: the order of the lines is that of Peeklock's cases.
+    for row in sorted(shown, key=lambda row: row.system in PEERS):
+        by_case.setdefault(row.case, {})[SQLITE if row.system == DISK else row.system] = row
     lines = [["", *(TITLES[name] for name in systems), "bound"]]
     for case, found in by_case.items():
         cells = [cell(found[name]) if name in found else "" for name in systems]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.bench.cases.fan_out import fan_out
 from tests.bench.cases.large import backlog, duplicates, scheduled
 from tests.bench.cases.neighbours import neighbours
-from tests.bench.cases.ready import empty, waiting
+from tests.bench.cases.ready import SMALL_BODY_BYTES, empty, waiting
 from tests.bench.cases.rules import rules
 from tests.bench.cases.sdk import through_sdk
 from tests.bench.cases.sessions import sessions
@@ -75,7 +75,9 @@ CASES = (
     on_storages("ready empty", empty),
     on_storages("waiting 100,000", waiting(100_000)),
     on_storages("waiting 1,000,000", waiting(1_000_000), (SQLITE,)),
-    on_storages("waiting 10,000,000", waiting(10_000_000), (SQLITE,), TEN_MILLION),
+    on_storages(
+        "waiting 10,000,000", waiting(10_000_000, SMALL_BODY_BYTES), (SQLITE,), TEN_MILLION
+    ),
     Case("neighbours", neighbours, storages=(SQLITE,)),
     on_targets("throughput 256 B, 10 connections", throughput(256, 10), MORE),
     on_targets("throughput 1 KiB, 10 connections", throughput(1024, 10), MORE),

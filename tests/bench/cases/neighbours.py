@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.bench.cases.single import bare_append
 from tests.bench.rows import Row
 from tests.bench.systems import SQLITE
+from tests.soak.mass_abuses import LARGE_BYTES
 from tests.soak.noisy_neighbour import feel
 
 if TYPE_CHECKING:
@@ -18,19 +20,25 @@ if TYPE_CHECKING:
 
     from tests.bench.cases.setting import Setting
 
+LARGE_APPEND = "append of 95 MB with fdatasync"
+LARGE_APPENDS = 5
+LARGE_MESSAGES = "beside messages of 95 MB"
 NEIGHBOURS = {
     "nothing": "beside nothing",
     "deletion": "beside the deletion of 500,000 messages",
     "expiry-600k": "beside the expiry of 600,000 messages",
     "schedules-1m": "beside 1,000,000 schedules that are due",
     "fan-out": "beside 3,000 sends to 2,000 subscriptions",
-    "large-messages": "beside messages of 95 MB",
+    "large-messages": LARGE_MESSAGES,
 }
 """The abuses, and what they are called in the table."""
 
 
 def neighbours(setting: Setting) -> Iterator[Row]:
-    """Each on a new broker with a file."""
+    """Each on a new broker with a file. A large message is one commit, and the next commits wait for the disk: so the
+    time to write one is measured as well."""
+    yield bare_append(setting.folder / "appended", LARGE_APPENDS, LARGE_BYTES, LARGE_APPEND)
+    (setting.folder / "appended").unlink()
     for name, case in NEIGHBOURS.items():
         file = setting.folder / f"{name}.db"
         felt = feel(name, f"sqlite:///{file}")

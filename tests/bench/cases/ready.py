@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.bench import observe
+from tests.bench.cases.throughput import size_text
 from tests.bench.load import new_run
 from tests.bench.roles import Load
 from tests.bench.rows import Row, resident_megabytes
@@ -23,14 +24,16 @@ STARTS = 7
 IDLE_AFTER_S = 2.0
 """What the broker loads behind its first answers counts, too."""
 BODY_BYTES = 1024
+SMALL_BODY_BYTES = 256
+"""Ten million larger ones would be more than a queue may hold."""
 
 
-def ready_with(count: int) -> str:
-    return f"ready, {count:,} x 1 KiB waiting"
+def ready_with(count: int, body_bytes: int = BODY_BYTES) -> str:
+    return f"ready, {count:,} x {size_text(body_bytes)} waiting"
 
 
-def memory_with(count: int) -> str:
-    return f"memory, {count:,} x 1 KiB waiting"
+def memory_with(count: int, body_bytes: int = BODY_BYTES) -> str:
+    return f"memory, {count:,} x {size_text(body_bytes)} waiting"
 
 
 def empty(setting: Setting, name: str) -> Iterator[Row]:
@@ -48,7 +51,7 @@ def empty(setting: Setting, name: str) -> Iterator[Row]:
         yield Row(IDLE, {"resident_mb": resident_megabytes(broker)})
 
 
-def waiting(full: int) -> Callable[[Setting, str], Iterator[Row]]:
+def waiting(full: int, body_bytes: int = BODY_BYTES) -> Callable[[Setting, str], Iterator[Row]]:
     """Send many messages, look at the memory, start again on them, and receive the first ones."""
 
     def run(setting: Setting, name: str) -> Iterator[Row]:
@@ -59,24 +62,28 @@ def waiting(full: int) -> Callable[[Setting, str], Iterator[Row]]:
                 port=broker.amqp_port,
                 address="backlog",
                 count=count,
-                body_bytes=BODY_BYTES,
+                body_bytes=body_bytes,
                 run=new_run(),
             )
-            sent = _target(setting, broker).run(f"{count:,} x 1 KiB sent", "send", load)
+            sent = _target(setting, broker).run(
+                f"{count:,} x {size_text(body_bytes)} sent", "send", load
+            )
             yield sent
             time.sleep(IDLE_AFTER_S)
             resident_mb = resident_megabytes(broker)
-            yield Row(memory_with(count), {"resident_mb": resident_mb})
+            yield Row(memory_with(count, body_bytes), {"resident_mb": resident_mb})
             if setting.storage == "memory" or not sent.is_clean:
                 return
             broker.restart()
-            yield Row(ready_with(count), {"start_s": broker.ready_after_s})
+            yield Row(ready_with(count, body_bytes), {"start_s": broker.ready_after_s})
             time.sleep(IDLE_AFTER_S)
             yield Row(
-                f"{memory_with(count)}, after a restart",
+                f"{memory_with(count, body_bytes)}, after a restart",
                 {"resident_mb": resident_megabytes(broker)},
             )
-            yield _target(setting, broker).run(f"{count:,} x 1 KiB received", "receive", load)
+            yield _target(setting, broker).run(
+                f"{count:,} x {size_text(body_bytes)} received", "receive", load
+            )
 
     return run
 

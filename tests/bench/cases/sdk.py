@@ -1,7 +1,7 @@
 """Through the stock Python SDK: one message is sent, received and completed, then the next.
 
 Brokers on both storages run side by side and take turns, because the difference between them is smaller than the
-changes of the machine from minute to minute.
+changes of the machine from minute to minute. So do appends to a file, the floor of a commit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.bench import observe
 from tests.bench.cases.setting import in_turns
+from tests.bench.cases.single import bare_append, median_of
 from tests.bench.roles import percentiles_us
 from tests.bench.rows import Row
 from tests.bench.systems import QUEUE, STORAGES
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 THROUGH_SDK = "Python SDK: send, receive and complete one"
 ROUNDS = 10
+APPENDS = 40
 CYCLES = 40
 """Per round and storage."""
 BODY = bytes(1024)
@@ -79,8 +81,12 @@ def through_sdk(setting: Setting) -> Iterator[Row]:
             broker = stack.enter_context(setting.on(system).broker())
             clients[system] = _Client(system, broker, stack)
             clients[system].warm_up(cycles)
+        appends = []
         for _, order in in_turns(ROUNDS, STORAGES):
+            appends.append(bare_append(setting.folder / "appended", setting.count(APPENDS)))
             for system in order:
                 clients[system].work(cycles)
         for client in clients.values():
-            yield client.row()
+            row = client.row()
+            row.figures["append_p50_us"] = median_of("", appends).figures["ack_p50_us"]
+            yield row

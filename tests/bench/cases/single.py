@@ -79,23 +79,25 @@ def steady(setting: Setting, target: Target) -> Iterator[Row]:
     yield target.run(STEADY, "both", load)
 
 
-def bare_append(path: Path, count: int) -> Row:
+def bare_append(path: Path, count: int, size: int = BODY_BYTES, case: str = BARE_APPEND) -> Row:
     """Append a message to a file and sync it, again and again."""
-    block = bytes(BODY_BYTES)
+    block = bytes(size)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     took_ns = array("q")
     cpu_before_s = time.process_time()
     try:
         for _ in range(count):
             before_ns = time.perf_counter_ns()
-            os.write(descriptor, block)
+            written = 0
+            while written < size:
+                written += os.write(descriptor, block[written:] if written else block)
             os.fdatasync(descriptor)
             took_ns.append(time.perf_counter_ns() - before_ns)
     finally:
         os.close(descriptor)
     used_us = (time.process_time() - cpu_before_s) * 1e6 / count
     figures = {f"ack_{name}_us": value for name, value in percentiles_us(took_ns).items()}
-    return Row(BARE_APPEND, figures | {"broker_cpu_us": used_us}, system=DISK)
+    return Row(case, figures | {"broker_cpu_us": used_us}, system=DISK)
 
 
 def median_of(case: str, rows: list[Row]) -> Row:

@@ -25,8 +25,12 @@ KINDS = {"send": "send", "receive": "receive and complete", "both": "through"}
 """The roles of the generator, and the words for what they do."""
 
 
+def size_text(body_bytes: int) -> str:
+    return f"{body_bytes} B" if body_bytes < 1024 else f"{body_bytes // 1024} KiB"
+
+
 def case_name(kind: str, body_bytes: int, connections: int = 1) -> str:
-    size = f"{body_bytes} B" if body_bytes < 1024 else f"{body_bytes // 1024} KiB"
+    size = size_text(body_bytes)
     links = "" if connections == 1 else f", {connections} connections"
     return f"{KINDS[kind]} {size}{links}"
 
