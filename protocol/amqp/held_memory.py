@@ -23,11 +23,6 @@ SESSION_BYTES = 4 * 1024
 LINK_BYTES = 6 * 1024
 ATTACH_PLAIN_BYTES = 1024
 """An attach of this size or less is in `LINK_BYTES`."""
-SENT_BUFFERS_BYTES = 32 * 1024 * 1024
-UNSETTLED_FEW = 16
-PART_BYTES = 32 * 1024
-SMALL_PART_BYTES = 1024
-"""See `SentBuffers`. Powers of two, because Proton's buffers grow to one."""
 DECODED_FACTOR = 16
 """Proton keeps properties decoded, which takes about 16 times their encoded size."""
 
@@ -47,29 +42,10 @@ class MemoryBudget:
         return max(self.holders, key=lambda holder: holder.held_bytes)
 
 
-class SentBuffers:
-    """What Proton keeps of deliveries that were sent and are not settled, over all connections.
-
-    Proton keeps the buffer of a delivery until it is settled, at the size of the largest part that was put
-    into it at once. While little is kept, parts are large. A client with many unsettled deliveries gets
-    small parts when much is kept, so that it can hold hundreds of megabytes and we do not.
-    """
-
-    def __init__(self) -> None:
-        self.kept_bytes = 0
-
-    def part_bytes(self, unsettled_count: int) -> int:
-        """How much of a message to send at once, to a link with so many unsettled deliveries."""
-        if self.kept_bytes > SENT_BUFFERS_BYTES and unsettled_count >= UNSETTLED_FEW:
-            return SMALL_PART_BYTES
-        return PART_BYTES
-
-
 class MemoryBudgets:
     """The budgets of one broker."""
 
     def __init__(self, limits: Limits) -> None:
-        self.sent_buffers = SentBuffers()
         self.authenticated = MemoryBudget(
             limits.held_max_bytes, limits.held_per_connection_max_bytes
         )
@@ -118,11 +94,6 @@ class HeldMemory:
         self._budget.used_bytes -= size_bytes
         if not self.held_bytes:
             self._budget.holders.pop(self, None)
-
-    @property
-    def sent_buffers(self) -> SentBuffers:
-        """What is kept of sent deliveries, here and on all other connections."""
-        return self._budgets.sent_buffers
 
     def use_authenticated_budget(self) -> None:
         """Moves the account to the larger budget, because the client has a valid token."""

@@ -48,7 +48,7 @@ _BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOT
 
 _length32 = struct.Struct(">I").unpack_from
 
-compiled.set_message_type(Message(b""))
+compiled.set_message_type(Message(b""), read_annotations)
 
 
 def read_messages(payloads: Sequence[bytes], real_ms: Callable[[], int]) -> list[Message]:

@@ -1,133 +1,104 @@
 """Deliveries that the broker sends or settles.
 
-The two loops that run once for each message on its way out. Proton reuses the memory of a settled delivery, so a
-delivery is settled only if the link still has the very object that was handed out (`EngineLink.unsettled`).
+Proton gets every message as settled and forgets it as soon as it is written, see `protocol/native/frames.c`. Which
+deliveries the client has to settle is kept in `EngineLink.deliveries`, and the broker's dispositions for them are
+written here.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cproton_ffi import ffi, lib
 
-from protocol.amqp.engine.outcomes import ACCEPTED, ACCEPTED_CODE, write_outcome
+from protocol.amqp.engine.outcomes import ACCEPTED, ACCEPTED_CODE, encode_state, write_outcome
+from protocol.amqp.frames.output_frames import sender_dispositions
+from protocol.internal_error import InternalError
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import Delivery, EngineLink
     from protocol.amqp.engine.outcomes import Outcome
-    from protocol.amqp.held_memory import SentBuffers
 
-_TAG_MAX_BYTES = 32  # AMQP 1.0 §2.8.7
-
-_link_send = lib.pn_link_send
-_link_advance = lib.pn_link_advance
-_new_delivery = lib.pn_delivery
-_update = lib.pn_delivery_update
-_settle = lib.pn_delivery_settle
-
-
-class _TagBuffer(threading.local):
-    """A delivery tag as Proton takes it, shared by all engines of a thread."""
-
-    def __init__(self) -> None:
-        self._memory = ffi.new("char[]", _TAG_MAX_BYTES)
-        self.view = ffi.buffer(self._memory)
-        self.tag = ffi.new("pn_bytes_t *", {"size": 0, "start": self._memory})
-
-
-_tag_buffer = _TagBuffer()
+PART_BYTES = 64 * 1024
+"""How much Proton gets at once. It keeps the buffer of a delivery, at its largest size, for other deliveries."""
 
 
 def send(
     link: EngineLink,
-    tags: Sequence[bytes],
-    heads: Sequence[bytes],
-    bodies: Sequence[bytes],
+    tags: list[bytes],
+    heads: list[bytes],
+    bodies: list[bytes],
     settled: bool,  # noqa: FBT001 -- as in the transfer itself
-    sent_buffers: SentBuffers,
+    endpoints: Endpoints,
     pump: Callable[[], None],
 ) -> list[Delivery]:
     """Sends messages, see `Engine.send`. `pump` moves the bytes that Proton has written to the output."""
     if link.closed:
         return []
+    if settled is not link.sends_settled:
+        if link.sends_settled is not None:
+            raise InternalError("the messages of a link are all settled or all unsettled")
+        link.sends_settled = settled
+        if not settled:
+            endpoints.add_sender(link)
+    first, count = link.sent, len(tags)
+    position = compiled.send(link.proton_address, tags, heads, bodies, 0, settled, PART_BYTES)
+    while position < count:
+        if len(heads[position]) + len(bodies[position]) > PART_BYTES and not settled:
+            _send_in_parts(link, tags[position], heads[position] + bodies[position], pump)
+            position += 1
+        pump()
+        position = compiled.send(
+            link.proton_address, tags, heads, bodies, position, settled, PART_BYTES
+        )
+    link.sent += count
+    return [] if settled else list(range(first, first + count))
+
+
+def _send_in_parts(link: EngineLink, tag: bytes, payload: bytes, pump: Callable[[], None]) -> None:
+    """Sends a message so that Proton has only a part of it at a time."""
     pointer = link.pointer
-    tag_view, tag = _tag_buffer.view, _tag_buffer.tag
-    tag_value = tag[0]
-    tag_size = kept_bytes = 0
-    deliveries = []
-    part_bytes = sent_buffers.part_bytes(len(link.unsettled))
-    for tag_bytes, head, body in zip(tags, heads, bodies, strict=True):
-        if len(tag_bytes) != tag_size:
-            tag_size = tag.size = len(tag_bytes)
-        tag_view[0:tag_size] = tag_bytes
-        delivery = _new_delivery(pointer, tag_value)
-        payload = head + body  # faster than passing the two parts one by one
-        size = len(payload)
-        if size > part_bytes and not settled:  # the first transfer must say that it is settled
-            _send_in_parts(pointer, payload, part_bytes, pump)
-            kept_bytes += part_bytes
-        else:
-            _link_send(pointer, payload, size)
-            kept_bytes += size
-        _link_advance(pointer)
-        deliveries.append(delivery)
-    link.sent += len(deliveries)
-    if settled:
-        for delivery in deliveries:
-            _settle(delivery)
-        return []
-    link.unsettled.update(zip(deliveries, deliveries, strict=True))
-    link.kept_bytes += kept_bytes
-    sent_buffers.kept_bytes += kept_bytes
-    return deliveries
-
-
-def _send_in_parts(pointer: Any, payload: bytes, part_bytes: int, pump: Callable[[], None]) -> None:
-    """Sends a message so that Proton has only a part of it at a time, see `SentBuffers`."""
+    tag_memory = ffi.from_buffer(tag)
+    delivery = lib.pn_delivery(pointer, ffi.new("pn_bytes_t *", (len(tag), tag_memory))[0])
     start = ffi.from_buffer(payload)
     size = len(payload)
-    for position in range(0, size, part_bytes):
-        _link_send(pointer, start + position, min(part_bytes, size - position))
-        if position + part_bytes < size:
+    for position in range(0, size, PART_BYTES):
+        lib.pn_link_send(pointer, start + position, min(PART_BYTES, size - position))
+        if position + PART_BYTES < size:
             pump()
+    lib.pn_link_advance(pointer)
+    lib.pn_delivery_settle(delivery)
 
 
 def settle(
-    link: EngineLink,
-    settled: Sequence[Delivery],
-    outcome: Outcome | None,
-    sent_buffers: SentBuffers,
+    link: EngineLink, settled: Sequence[Delivery], outcome: Outcome | None, output: list[bytes]
 ) -> None:
-    """Settles deliveries, see `Engine.settle`."""
+    """Settles deliveries, see `Engine.settle`. Dispositions of sent messages are appended to the output."""
     if link.closed:
         return
-    unsettled = link.unsettled
-    settle = _settle if link.unconfirmed is None else link.await_confirmation
-    for delivery in settled:
-        held = unsettled.pop(delivery, None)
-        if held is not delivery:
-            if held is not None:
-                unsettled[held] = held  # another delivery at the same address
-            continue
-        if outcome is ACCEPTED:
-            _update(delivery, ACCEPTED_CODE)
-        elif outcome is not None:
-            _update(delivery, write_outcome(delivery, outcome))
-        settle(delivery)
-    if link.kept_bytes:
-        left = len(unsettled)
-        kept_bytes = link.kept_bytes * left // (left + len(settled))  # estimated by the average
-        sent_buffers.kept_bytes -= link.kept_bytes - kept_bytes
-        link.kept_bytes = kept_bytes
+    if not link.is_receiver:
+        ids = link.deliveries.find(settled, True)
+        if ids:
+            state = b"" if outcome is None else encode_state(outcome)
+            output += sender_dispositions(link.channel, ids, state, settled=True)
+    elif link.unconfirmed is None and (outcome is None or outcome is ACCEPTED):
+        link.deliveries.settle(settled, 0 if outcome is None else ACCEPTED_CODE)
+    else:
+        for address in link.deliveries.find(settled, True):
+            delivery = ffi.cast("pn_delivery_t *", address)
+            if outcome is not None:
+                lib.pn_delivery_update(delivery, write_outcome(delivery, outcome))
+            link.await_confirmation(delivery)
 
 
-def update(link: EngineLink, updated: Sequence[Delivery], outcome: Outcome) -> None:
-    """Sets the state of deliveries without settling them."""
-    if link.closed:
-        return
-    for delivery in updated:
-        if link.unsettled.get(delivery) is delivery:
-            _update(delivery, write_outcome(delivery, outcome))
+def update(
+    link: EngineLink, updated: Sequence[Delivery], outcome: Outcome, output: list[bytes]
+) -> None:
+    """Sets the state of deliveries that the broker sent, without settling them."""
+    if not link.closed:
+        ids = link.deliveries.find(updated, False)
+        output += sender_dispositions(link.channel, ids, encode_state(outcome), settled=False)

@@ -11,18 +11,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from protocol.amqp.engine.interface import EngineLink, EngineSession
     from protocol.amqp.frames.incoming_sessions import IncomingLink, IncomingSession
+    from protocol.native.compiled import Deliveries
 
 
 class Endpoints:
     """Sessions and links of one connection."""
 
-    __slots__ = ("_links_by_incoming", "_sessions_by_incoming", "links", "sessions")
+    __slots__ = (
+        "_links_by_deliveries",
+        "_links_by_incoming",
+        "_sessions_by_incoming",
+        "links",
+        "senders",
+        "sessions",
+    )
 
     def __init__(self) -> None:
         self.links: dict[Any, EngineLink] = {}
         """By Proton's pointer."""
         self.sessions: dict[Any, EngineSession] = {}
         """By Proton's pointer."""
+        self.senders: dict[int, Deliveries] = {}
+        """Deliveries of links on which the broker sends and the client settles, by channel and handle in the broker's
+        frames (`channel << 32 | handle`)."""
+        self._links_by_deliveries: dict[Deliveries, EngineLink] = {}
         self._links_by_incoming: dict[IncomingLink, EngineLink] = {}
         self._sessions_by_incoming: dict[IncomingSession, EngineSession] = {}
 
@@ -35,7 +47,12 @@ class Endpoints:
         """Adds a link that the client has attached."""
         self.links[link.pointer] = link
         self._links_by_incoming[link.incoming] = link
+        self._links_by_deliveries[link.deliveries] = link
         link.session.links[link] = None
+
+    def add_sender(self, link: EngineLink) -> None:
+        """Adds a link on which the broker sends messages that the client settles."""
+        self.senders[link.channel << 32 | link.handle] = link.deliveries
 
     def remove_session(self, pointer: Any) -> EngineSession:
         """Removes a session and returns it. Its links must have been removed."""
@@ -47,6 +64,10 @@ class Endpoints:
         """Removes a link."""
         del self.links[link.pointer]
         del self._links_by_incoming[link.incoming]
+        del self._links_by_deliveries[link.deliveries]
+        key = link.channel << 32 | link.handle
+        if self.senders.get(key) is link.deliveries:  # or else Proton has used the handle again
+            del self.senders[key]
         del link.session.links[link]
 
     def clear(self) -> None:
@@ -54,9 +75,15 @@ class Endpoints:
         for session in self.sessions.values():
             session.links.clear()
         self.links.clear()
+        self.senders.clear()
         self.sessions.clear()
+        self._links_by_deliveries.clear()
         self._links_by_incoming.clear()
         self._sessions_by_incoming.clear()
+
+    def link_with(self, deliveries: Deliveries) -> EngineLink | None:
+        """Returns the link that has these deliveries, or None if it has ended."""
+        return self._links_by_deliveries.get(deliveries)
 
     def link_of(self, incoming: IncomingLink) -> EngineLink | None:
         """Returns the link that the client's frames call `incoming`, or None if Proton has not reported it

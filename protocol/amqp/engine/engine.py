@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cproton_ffi import ffi, lib
+from cproton_ffi import lib
 
 from protocol.amqp.engine import deliveries
 from protocol.amqp.engine.attach import Attach, FilterValue, write_attach, write_refusal
 from protocol.amqp.engine.endpoints import Endpoints
 from protocol.amqp.engine.flow_answers import FlowAnswers
-from protocol.amqp.engine.incoming_transfers import BUFFER_BYTES, copy_buffer
 from protocol.amqp.engine.interface import (
     PLAIN,
     Delivery,
@@ -34,6 +33,7 @@ from protocol.amqp.engine.outcomes import (
 )
 from protocol.amqp.engine.proton_connection import create_proton, free_proton
 from protocol.amqp.engine.proton_events import ProtonEvents
+from protocol.amqp.engine.proton_functions import address_of
 from protocol.amqp.engine.states import (
     ConnectionEvent,
     ConnectionLifecycle,
@@ -51,11 +51,12 @@ from protocol.amqp.frames.stream_pieces import (
     EndSession,
     FlowEcho,
     InputBytes,
-    LateSettlement,
     LostTransactionPart,
+    Outcomes,
     ReplacedLink,
 )
 from protocol.amqp.held_memory import unshared_memory
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,6 +79,9 @@ __all__ = [
     "TransferKind",
     "WireError",
 ]
+
+
+EMPTY_FRAME = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
 class Engine:
@@ -111,8 +115,7 @@ class Engine:
             channel_max=channel_max,
             idle_timeout_ms=idle_timeout_ms,
         )
-        memory = memory or unshared_memory()
-        self._sent_buffers = memory.sent_buffers
+        self._transport_address = address_of(self._proton.transport)
         self._dispatch = ProtonEvents(
             self._proton,
             handler,
@@ -121,7 +124,7 @@ class Engine:
             self._lifecycle,
             container_id=container_id,
             max_message_size_bytes=max_message_size_bytes,
-            memory=memory,
+            memory=memory or unshared_memory(),
             links_max=links_max,
         )
 
@@ -129,6 +132,7 @@ class Engine:
 
     def feed(self, data: bytes) -> None:
         """Takes bytes that follow the SASL layer, from the AMQP header on."""
+        is_idle = False
         for piece in self._scan.split(data):
             if self._lifecycle.is_lost or self._lifecycle.is_failed:
                 return
@@ -137,12 +141,24 @@ class Engine:
                 self._handle_events(batch=piece.batch)
             else:
                 self._perform(piece)
+                is_idle = isinstance(piece, Outcomes)
+        if is_idle and not self._lifecycle.is_lost:
+            self._push(EMPTY_FRAME)  # Proton must know that the client is not idle
+
+    def _report_outcomes(self, action: Outcomes) -> None:
+        try:
+            self._dispatch.report_outcomes(action)
+        finally:
+            if self._lifecycle.is_lost:
+                self._free()
 
     def _perform(self, action: InputAction) -> None:
         """Performs an action that Proton would not perform, or would perform differently."""
         dispatch = self._dispatch
         if isinstance(action, FlowEcho):
             self._flows.echo(action)
+        elif isinstance(action, Outcomes):
+            self._report_outcomes(action)
         elif isinstance(action, EndSession):
             session = self._endpoints.session_of(action.session)
             if session is not None:
@@ -154,12 +170,6 @@ class Engine:
                 self._pump()  # before the new link's attach
         elif isinstance(action, LostTransactionPart):
             dispatch.report_lost_part(action.transaction_id)
-        elif isinstance(action, LateSettlement):
-            known = dispatch.transactional_outcome_count + action.delivery_count
-            self._push(action.frame)
-            self._handle_events()
-            if dispatch.transactional_outcome_count < known:
-                dispatch.report_lost_part(action.transaction_id)
         else:
             dispatch.close_for_violation(action.violation)
 
@@ -234,29 +244,18 @@ class Engine:
 
     def _free(self) -> None:
         free_proton(self._proton)
+        del self._transport_address
         del self._dispatch  # breaks a reference cycle through the handler
 
     def _push(self, piece: bytes) -> None:
-        transport = self._proton.transport
-        size = len(piece)
-        position = taken = lib.pn_transport_push(transport, piece, size)
-        if taken < size:
-            # Proton takes what its buffer holds, a few kilobytes at a time.
-            start = ffi.from_buffer(piece)
-            while taken > 0 and position < size:
-                taken = lib.pn_transport_push(transport, start + position, size - position)
-                position += taken
+        compiled.push(self._transport_address, piece)
 
     def _pump(self) -> None:
         """Moves the bytes that Proton has written to the output."""
-        transport = self._proton.transport
-        memory = copy_buffer.memory
-        size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
-        while size > 0:
-            self._output.append(copy_buffer.view[0:size])
-            lib.pn_transport_pop(transport, size)
-            size = lib.pn_transport_peek(transport, memory, BUFFER_BYTES)
-        if size < 0 and not self._lifecycle.client_may_send:
+        written, ended = compiled.pump(self._transport_address, self._endpoints.senders)
+        if written:
+            self._output.append(written)
+        if ended and not self._lifecycle.client_may_send:
             self._output_ended = True
 
     def _free_ended(self) -> None:
@@ -372,28 +371,28 @@ class Engine:
     def send(
         self,
         link: EngineLink,
-        tags: Sequence[bytes],
-        heads: Sequence[bytes],
-        bodies: Sequence[bytes],
+        tags: list[bytes],
+        heads: list[bytes],
+        bodies: list[bytes],
         settled: bool,  # noqa: FBT001 -- as in the transfer itself
     ) -> list[Delivery]:
         """Sends messages, each of two parts. Returns the deliveries that the client has to settle: none if
-        `settled`, because then they are settled as they are sent."""
-        return deliveries.send(link, tags, heads, bodies, settled, self._sent_buffers, self._pump)
+        `settled`, because then they are settled as they are sent. `settled` is the same in all calls with a link."""
+        return deliveries.send(link, tags, heads, bodies, settled, self._endpoints, self._pump)
 
     def settle(
         self, link: EngineLink, settled: Sequence[Delivery], outcome: Outcome | None
     ) -> None:
         """Settles deliveries, sent or received, with or without an outcome. Deliveries in the order in which they
         came are settled as ranges. Deliveries that have been settled before are skipped."""
-        deliveries.settle(link, settled, outcome, self._sent_buffers)
+        deliveries.settle(link, settled, outcome, self._output)
 
     def update(self, link: EngineLink, updated: Sequence[Delivery], outcome: Outcome) -> None:
-        """Sets the state of deliveries without settling them."""
-        deliveries.update(link, updated, outcome)
+        """Sets the state of sent deliveries without settling them."""
+        deliveries.update(link, updated, outcome, self._output)
 
     def settle_refused(
         self, link: EngineLink, refused: Sequence[Delivery], error: WireError
     ) -> None:
         """Settles deliveries as rejected with an error, which every client understands as a failure."""
-        deliveries.settle(link, refused, rejected(error), self._sent_buffers)
+        deliveries.settle(link, refused, rejected(error), self._output)

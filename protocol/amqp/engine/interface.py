@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from cproton_ffi import lib
 
 from protocol.amqp.engine.link_log import log_attached, log_detached
+from protocol.amqp.engine.proton_functions import address_of
 from protocol.amqp.engine.states import LinkEvent, LinkState, next_link_state
+from protocol.native.compiled import Deliveries
 
 if TYPE_CHECKING:
     from protocol.amqp.engine.attach import Attach
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from protocol.amqp.frames.incoming_sessions import IncomingLink, IncomingSession
 
 Delivery = Any
-"""Proton's pointer to a delivery. Hashable. It is settled once, through its link."""
+"""The number of a delivery on its link. It is settled once, through its link. The core passes it on as an object."""
 
 
 class TransferKind(NamedTuple):
@@ -73,24 +75,25 @@ class EngineLink:
         "channel",
         "container_id",
         "context",
+        "deliveries",
         "drained",
         "handle",
         "held_bytes",
         "host",
         "incoming",
         "is_receiver",
-        "kept_bytes",
         "max_message_size_bytes",
         "may_send_settled",
         "name",
         "partial",
         "pointer",
+        "proton_address",
         "received",
+        "sends_settled",
         "sent",
         "session",
         "state",
         "unconfirmed",
-        "unsettled",
         "waits_for_window",
     )
 
@@ -98,6 +101,7 @@ class EngineLink:
         self, pointer: Any, session: EngineSession, attach: Attach, incoming: IncomingLink
     ) -> None:
         self.pointer = pointer
+        self.proton_address = address_of(pointer)
         self.incoming = incoming
         """What the client's frames say of the link."""
         self.session = session
@@ -111,10 +115,14 @@ class EngineLink:
         self.received = 0
         """Number of deliveries of which at least one transfer has arrived."""
         self.state = LinkState.REQUESTED
-        self.unsettled: dict[Delivery, Delivery] = {}
-        """Deliveries that may still be settled. Proton reuses the memory of a settled delivery for another, so
-        only the very object that was handed out counts."""
-        self.unconfirmed: dict[Delivery, Delivery] | None = None
+        self.deliveries = (
+            Deliveries() if attach.is_receiver else Deliveries(session.incoming.sent_deliveries)
+        )
+        """Deliveries that may still be settled."""
+        self.sends_settled: bool | None = None
+        """Whether the broker sends its messages settled. It is the same for all messages of a link. None before
+        the first."""
+        self.unconfirmed: dict[Any, Any] | None = None
         """Deliveries that have an outcome and that the client, a sender in mode `second`, has not settled yet.
         None on every other link: there the broker settles with the outcome."""
         self.partial: PartialDelivery | None = None
@@ -128,8 +136,6 @@ class EngineLink:
         """Credit that was returned by draining. Together with the sent deliveries it is the delivery count."""
         self.channel = self.handle = 0
         """Channel and handle of the link in the broker's own frames."""
-        self.kept_bytes = 0
-        """What Proton keeps of its unsettled deliveries, see `SentBuffers`."""
         self.held_bytes = 0
         """Bytes of this link in the connection's account, see `held_memory.py`."""
         self.max_message_size_bytes = 0
@@ -162,8 +168,13 @@ class EngineLink:
         elif before is LinkState.ATTACHED:
             log_detached(self)
 
-    def await_confirmation(self, delivery: Delivery) -> None:
-        """Settles a delivery after the client has settled it. Settles it at once if the client has done so, if it
+    @property
+    def unsettled(self) -> list[Delivery]:
+        """Deliveries that may still be settled."""
+        return self.deliveries.numbers()
+
+    def await_confirmation(self, delivery: Any) -> None:
+        """Settles Proton's delivery after the client has settled it. Settles it at once if the client has done so, if it
         is not complete, because the rest is not read, or if too many others wait."""
         unconfirmed = self.unconfirmed
         if (
@@ -176,8 +187,8 @@ class EngineLink:
         else:
             unconfirmed[delivery] = delivery
 
-    def confirmed(self, delivery: Delivery) -> None:
-        """Settles a delivery if the client, which sent it, has now settled it."""
+    def confirmed(self, delivery: Any) -> None:
+        """Settles Proton's delivery if the client, which sent it, has now settled it."""
         unconfirmed = self.unconfirmed
         if unconfirmed and delivery in unconfirmed and lib.pn_delivery_settled(delivery):
             lib.pn_delivery_settle(unconfirmed.pop(delivery))
@@ -185,7 +196,7 @@ class EngineLink:
     def free(self) -> None:
         """Forgets the deliveries, because Proton's link is freed and they are freed with it."""
         self.apply(LinkEvent.FREE)
-        self.unsettled.clear()
+        self.deliveries.clear()
         self.unconfirmed = None
 
 

@@ -1,4 +1,4 @@
-"""Delivery outcomes and errors, read from and written to Proton deliveries.
+"""Delivery outcomes and errors, read from states and written as states or to Proton's deliveries.
 
 What an outcome means to Service Bus is in `outcome_mapping.py`. Values of info and annotation maps stay encoded. An
 outcome without details is always the same object, so that outcomes can be grouped by identity.
@@ -13,17 +13,17 @@ from cproton_ffi import ffi, lib
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.codec import (
-    Described,
     DescribedType,
-    Symbol,
-    ULong,
     code_of,
+    compound,
+    compound_of,
     decode,
     encode,
     encode_map_entries,
     encode_string,
     encode_symbol,
     map_entries,
+    section_start,
     value_end,
 )
 
@@ -112,6 +112,14 @@ _DECLARED_CODE = int(DescribedType.DECLARED)
 TRANSACTIONAL_CODE = int(DescribedType.TRANSACTIONAL_STATE)
 _ERROR_CODE = int(DescribedType.ERROR)
 
+PLAIN_OUTCOMES: dict[int, Outcome] = {
+    ACCEPTED_CODE: ACCEPTED,
+    RELEASED_CODE: RELEASED,
+    _RECEIVED_CODE: RECEIVED,
+}
+"""Outcomes that are the same whatever their fields are, by code."""
+_TRUE = (b"\x41", b"\x56\x01")
+
 
 # --- Proton's data trees ---------------------------------------------------------------------
 
@@ -186,100 +194,76 @@ def _entries(encoded: bytes) -> dict[str, bytes] | None:
 # --- reading outcomes of the client -----------------------------------------------------------------
 
 
-def read_outcome(delivery: Any, state: int) -> Outcome | None:
-    """Returns the outcome that the client sent for a delivery, or None if it sent none that is known."""
-    if state == ACCEPTED_CODE:
-        return ACCEPTED
-    if state == RELEASED_CODE:
-        return RELEASED
-    if state == _RECEIVED_CODE:
-        return RECEIVED
-    remote = lib.pn_delivery_remote(delivery)
-    if state == _REJECTED_CODE:
-        return _read_rejected(remote)
-    if state == _MODIFIED_CODE:
-        failed = bool(lib.pn_disposition_is_failed(remote))
-        undeliverable = bool(lib.pn_disposition_is_undeliverable(remote))
-        annotations = _entries(data_bytes(lib.pn_disposition_annotations(remote)))
-        if annotations is None:
-            return MODIFIED[failed, undeliverable]
-        return Modified(failed, undeliverable, annotations)
-    if state == TRANSACTIONAL_CODE:
-        return _decode_transactional(data_bytes(lib.pn_disposition_data(remote)))
+def read_state(encoded: bytes) -> Outcome | None:
+    """Returns the outcome that is encoded as a delivery state. Returns None if there is none, or none that is known."""
+    if not encoded:
+        return None
+    try:
+        descriptor, start = decode(encoded, 1)
+        code = code_of(descriptor) if encoded[0] == 0 else None
+        fields = _fields(encoded, start)
+        return None if code is None else _outcome(code, fields)
+    except UndecodableMessage:
+        return None
+
+
+def _fields(encoded: bytes, position: int) -> list[bytes]:
+    """Returns the encoded fields of a list."""
+    if encoded[position : position + 1] in (b"\xc1", b"\xd1"):
+        raise UndecodableMessage("a map where a list should be")
+    position, count, end = compound(encoded, position)
+    fields = []
+    for _ in range(count):
+        start, position = position, value_end(encoded, position)
+        fields.append(encoded[start:position])
+    if position != end:
+        raise UndecodableMessage("a list is not as long as its fields")
+    return fields
+
+
+def _outcome(code: int, fields: list[bytes]) -> Outcome | None:
+    if code in PLAIN_OUTCOMES:
+        return PLAIN_OUTCOMES[code]
+    if code == _REJECTED_CODE:
+        return _read_rejected(fields[0]) if fields else REJECTED
+    if code == _MODIFIED_CODE:
+        failed, undeliverable, annotations = [*fields, *[b""] * 3][:3]
+        flags = (failed in _TRUE, undeliverable in _TRUE)
+        entries = _entries(annotations)
+        return MODIFIED[flags] if entries is None else Modified(*flags, entries)
+    if code == TRANSACTIONAL_CODE:
+        transaction_id = decode(fields[0])[0] if fields else None
+        if not isinstance(transaction_id, bytes):
+            return None
+        return Transactional(transaction_id, read_state(fields[1]) if len(fields) > 1 else None)
     return None
+
+
+def _read_rejected(error: bytes) -> Rejected:
+    """Returns a rejected outcome with the error that a client encoded, or without if there is none."""
+    try:
+        descriptor, start = decode(error, 1)
+        if error[0] != 0 or code_of(descriptor) != _ERROR_CODE:
+            return REJECTED
+        condition, description, info = [*_fields(error, start), *[b"\x40"] * 3][:3]
+        name, sentence = decode(condition)[0], decode(description)[0]
+    except UndecodableMessage:
+        return REJECTED
+    if not isinstance(name, str):
+        return REJECTED
+    return Rejected(str(name), str(sentence) if isinstance(sentence, str) else None, _entries(info))
 
 
 def read_transaction_id(delivery: Any) -> bytes | None:
-    """Returns the id of the transaction that a transfer or an outcome belongs to, or None."""
+    """Returns the id of the transaction that a transfer belongs to, or None."""
     if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL_CODE:
         return None
-    outcome = _decode_transactional(
-        data_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
-    )
-    return None if outcome is None else outcome.transaction_id
-
-
-def _read_rejected(remote: Any) -> Rejected:
-    condition = lib.pn_disposition_condition(remote)
-    if not lib.pn_condition_is_set(condition):
-        return REJECTED
-    return Rejected(
-        text(lib.pn_condition_get_name(condition)),
-        text(lib.pn_condition_get_description(condition)),
-        _entries(data_bytes(lib.pn_condition_info(condition))),
-    )
-
-
-def _decode_transactional(encoded: bytes) -> Transactional | None:
-    """Returns a transactional state with its nested outcome, or None if it is malformed."""
-    fields = _fields(encoded)
-    if not fields or not isinstance(fields[0], bytes):
-        return None
-    nested = fields[1] if len(fields) > 1 else None
-    return Transactional(fields[0], _decode_outcome(nested))
-
-
-def _fields(encoded: bytes) -> list[object] | None:
+    encoded = data_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
     try:
-        value = decode(encoded)[0]
+        outcome = _outcome(TRANSACTIONAL_CODE, _fields(encoded, 0))
     except UndecodableMessage:
         return None
-    return value if isinstance(value, list) else None
-
-
-def _decode_outcome(value: object) -> Outcome | None:
-    if not isinstance(value, Described) or not isinstance(value.value, list):
-        return None
-    code = code_of(value.descriptor)
-    fields = [*value.value, None, None, None]
-    if code == ACCEPTED_CODE:
-        return ACCEPTED
-    if code == RELEASED_CODE:
-        return RELEASED
-    if code == _REJECTED_CODE:
-        return _decode_rejected(fields[0])
-    if code == _MODIFIED_CODE:
-        flags = (fields[0] is True, fields[1] is True)
-        annotations = _encoded_entries(fields[2])
-        return MODIFIED[flags] if annotations is None else Modified(*flags, annotations)
-    return None
-
-
-def _decode_rejected(error: object) -> Rejected:
-    if not isinstance(error, Described) or not isinstance(error.value, list):
-        return REJECTED
-    condition, description, info = [*error.value, None, None, None][:3]
-    return Rejected(
-        str(condition) if condition is not None else None,
-        str(description) if description is not None else None,
-        _encoded_entries(info),
-    )
-
-
-def _encoded_entries(value: object) -> dict[str, bytes] | None:
-    if not isinstance(value, dict) or not value:
-        return None
-    return {str(key): encode(item) for key, item in value.items()}
+    return outcome.transaction_id if isinstance(outcome, Transactional) else None
 
 
 # --- writing outcomes ------------------------------------------------------------------------
@@ -312,8 +296,9 @@ def write_outcome(delivery: Any, outcome: Outcome) -> int:
             set_data(lib.pn_disposition_data(local), encode([outcome.transaction_id]))
             return _DECLARED_CODE
         case Transactional():
-            nested = None if outcome.outcome is None else _described(outcome.outcome)
-            set_data(lib.pn_disposition_data(local), encode([outcome.transaction_id, nested]))
+            nested = b"\x40" if outcome.outcome is None else encode_state(outcome.outcome)
+            fields = encode(outcome.transaction_id) + nested
+            set_data(lib.pn_disposition_data(local), compound_of(0xC0, 2, fields))
             return TRANSACTIONAL_CODE
         case Received():
             return _RECEIVED_CODE
@@ -324,23 +309,34 @@ def _info(outcome: Rejected) -> Mapping[str, bytes]:
     return outcome.info or {"error-condition": encode_symbol(outcome.condition or "")}
 
 
-def _described(outcome: Outcome) -> Described:
-    """Returns an outcome as it is nested in a transactional state."""
+def encode_state(outcome: Outcome) -> bytes:
+    """Returns an outcome as a delivery state."""
     match outcome:
         case Rejected(condition=None):
-            return Described(ULong(_REJECTED_CODE), [])
+            return _state(_REJECTED_CODE)
         case Rejected():
-            error = [Symbol(outcome.condition), outcome.description, _decoded(_info(outcome))]
-            return Described(ULong(_REJECTED_CODE), [Described(ULong(_ERROR_CODE), error)])
+            description = encode(outcome.description)
+            info = _symbol_map(_info(outcome))
+            error = _state(_ERROR_CODE, encode_symbol(outcome.condition or ""), description, info)
+            return _state(_REJECTED_CODE, error)
         case Modified():
-            fields = [outcome.delivery_failed, outcome.undeliverable_here]
-            annotations = [_decoded(outcome.annotations)] if outcome.annotations else []
-            return Described(ULong(_MODIFIED_CODE), [*fields, *annotations])
+            flags = [encode(outcome.delivery_failed), encode(outcome.undeliverable_here)]
+            annotations = [_symbol_map(outcome.annotations)] if outcome.annotations else []
+            return _state(_MODIFIED_CODE, *flags, *annotations)
+        case Declared():
+            return _state(_DECLARED_CODE, encode(outcome.transaction_id))
+        case Transactional():
+            nested = [] if outcome.outcome is None else [encode_state(outcome.outcome)]
+            return _state(TRANSACTIONAL_CODE, encode(outcome.transaction_id), *nested)
+        case Accepted():
+            return _state(ACCEPTED_CODE)
         case Released():
-            return Described(ULong(RELEASED_CODE), [])
-        case _:
-            return Described(ULong(ACCEPTED_CODE), [])
+            return _state(RELEASED_CODE)
+        case Received():
+            return _state(_RECEIVED_CODE)
 
 
-def _decoded(entries: Mapping[str, bytes]) -> dict[Symbol, object]:
-    return {Symbol(key): decode(value)[0] for key, value in entries.items()}
+def _state(code: int, *fields: bytes) -> bytes:
+    """Returns a described list."""
+    content = compound_of(0xC0, len(fields), b"".join(fields)) if fields else b"\x45"
+    return section_start(code) + content

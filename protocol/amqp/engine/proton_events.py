@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cproton_ffi import lib
 
 from protocol.amqp.engine.attach import decoded_map, read_attach, write_refusal
-from protocol.amqp.engine.incoming_transfers import IncomingTransfers, memory_violation
+from protocol.amqp.engine.incoming_transfers import (
+    WRONG_WAY,
+    IncomingTransfers,
+    memory_violation,
+)
 from protocol.amqp.engine.interface import EngineLink, EngineSession
-from protocol.amqp.engine.outcomes import WireError, set_condition, set_info, text
+from protocol.amqp.engine.outcomes import (
+    PLAIN_OUTCOMES,
+    WireError,
+    read_state,
+    set_condition,
+    set_info,
+    text,
+)
 from protocol.amqp.engine.states import ConnectionEvent, LinkEvent, LinkState
 from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
@@ -28,7 +39,9 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.proton_connection import Proton
     from protocol.amqp.engine.states import ConnectionLifecycle
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
+    from protocol.amqp.frames.stream_pieces import Outcomes
     from protocol.amqp.held_memory import HeldMemory
+    from protocol.native.compiled import OutcomeGroup
 
 _OPENED_TWICE = ProtocolViolation("amqp:not-allowed", "The connection has been opened before.")
 _TOO_MANY_LINKS = ProtocolViolation(
@@ -103,11 +116,11 @@ class ProtonEvents:
                 if link is None or lifecycle.is_failed:
                     _pop_event(collector)
                 else:
-                    violation = (
-                        arrivals.take_transfers(link, batch=batch)
-                        if link.is_receiver
-                        else arrivals.take_outcomes(link)
-                    )
+                    violation: ProtocolViolation | None = WRONG_WAY
+                    if link.is_receiver:
+                        violation = arrivals.take_transfers(link, batch=batch)
+                    else:
+                        _pop_event(collector)
                     if violation is not None:
                         self.close_for_violation(violation)
             elif event_type == lib.PN_LINK_FLOW:
@@ -123,6 +136,19 @@ class ProtonEvents:
             else:
                 _pop_event(collector)
 
+    def report_outcomes(self, action: Outcomes) -> None:
+        """Calls the handler for the outcomes that a client sent."""
+        self.running = True
+        try:
+            for deliveries, numbers, code, settled in _joined(action.groups):
+                if self._lifecycle.is_lost or self._lifecycle.is_failed:
+                    break
+                outcome = PLAIN_OUTCOMES[code] if code else read_state(action.state)
+                link = self._endpoints.link_with(deliveries)
+                self._arrivals.report_outcomes(link, numbers, outcome, settled)
+        finally:
+            self.running = False
+
     def detach_links(self) -> None:
         """Marks all links as detaching, because the connection ends."""
         for link in self._links.values():
@@ -132,7 +158,6 @@ class ProtonEvents:
     def free_links(self) -> None:
         """Forgets all links, because the socket is gone. The handler is not called for them."""
         for link in self._links.values():
-            self._memory.sent_buffers.kept_bytes -= link.kept_bytes
             link.free()
         self._endpoints.clear()
 
@@ -250,8 +275,7 @@ class ProtonEvents:
         self._arrivals.forget(link)
         link.free()
         self._memory.release(link.held_bytes)
-        self._memory.sent_buffers.kept_bytes -= link.kept_bytes
-        link.held_bytes = link.kept_bytes = 0
+        link.held_bytes = 0
 
     def _settles_second(self, attach: Attach) -> bool:
         """Whether the broker settles the deliveries of this link only after the client has (mode `second`).
@@ -303,11 +327,6 @@ class ProtonEvents:
 
     # --- transactions ------------------------------------------------------------------------------
 
-    @property
-    def transactional_outcome_count(self) -> int:
-        """How many outcomes of sent messages named a transaction."""
-        return self._arrivals.transactional_outcome_count
-
     def report_lost_part(self, transaction_id: bytes) -> None:
         """Reports that a message or an outcome of a transaction cannot be processed."""
         if not self._lifecycle.is_ending:
@@ -355,3 +374,15 @@ class ProtonEvents:
         lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
         lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
     }
+
+
+def _joined(groups: list[OutcomeGroup]) -> list[OutcomeGroup]:
+    """Returns the groups of outcomes with equal neighbours joined: each disposition made one of its own."""
+    joined = groups[:1]
+    for group in groups[1:]:
+        deliveries, numbers, code, settled = joined[-1]
+        if group[0] is deliveries and group[2:] == (code, settled):
+            numbers += group[1]
+        else:
+            joined.append(group)
+    return joined

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SERIAL_MASK = 0xFFFFFFFF
 _HALF = 1 << 31
@@ -80,7 +80,7 @@ class DeliveryIds:
         """Returns the ranges of client ids for a disposition of the broker, in Proton's order."""
         client_ids = self._client_ids
         numbers = list(_serials(first, last))
-        ranges = _ranges(
+        ranges = ranges_of(
             client_ids[number][0] if number in client_ids else number for number in numbers
         )
         if settled:
@@ -103,7 +103,7 @@ class DeliveryIds:
                 for number in numbers
             ]
         start = self.next_number or 0
-        ranges = _ranges(sorted(found, key=lambda number: (number - start) & SERIAL_MASK))
+        ranges = ranges_of(sorted(found, key=lambda number: (number - start) & SERIAL_MASK))
         if settled:
             for number in found:
                 self.forget(number)
@@ -129,7 +129,7 @@ def _serials(first: int, last: int) -> Iterator[int]:
         yield (first + offset) & SERIAL_MASK
 
 
-def _ranges(ids: Iterator[int] | list[int]) -> list[Range]:
+def ranges_of(ids: Iterable[int]) -> list[Range]:
     """Returns ids in their order, with consecutive ids joined to ranges."""
     ranges: list[Range] = []
     for each in ids:

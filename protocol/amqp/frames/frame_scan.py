@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import struct
 from enum import Enum
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
-from protocol.amqp.frames.delivery_ids import SERIAL_MASK
 from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 from protocol.amqp.frames.performatives import (
     DISPOSITION,
@@ -24,25 +22,27 @@ from protocol.amqp.frames.performatives import (
     TRANSFER,
     check_values,
     field_starts,
-    has_array,
     is_true_at,
     read_performative,
     uint_at,
     with_delivery_id,
 )
 from protocol.amqp.frames.session_frames import (
-    DISPOSITION_PLAIN_BYTES,
     Frame,
     inspect_frame,
     inspect_frame_without_session,
     link_of,
 )
-from protocol.amqp.frames.stream_pieces import CloseConnection, InputBytes, InputRewriter
+from protocol.amqp.frames.stream_pieces import (
+    CloseConnection,
+    InputBytes,
+    InputRewriter,
+    Outcomes,
+)
 from protocol.codec import decode
+from protocol.native import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from protocol.amqp.frames.incoming_sessions import (
         IncomingLink,
         IncomingSession,
@@ -55,7 +55,6 @@ BATCH_NEEDLE = b"\x70\x80\x01\x37\x00"
 
 _PROTOCOL_HEADER_BYTES = 8
 _LAYOUT_AFTER_TAG_MAX_BYTES = 64
-_DISPOSITION = b"\x00\x53\x15"
 _CONTROL_FRAME_MAX_BYTES = 16 * 1024
 """Maximum size of a frame that has no message and no outcome. Proton keeps its content decoded, which takes many
 times as much memory. No client has link properties of this size."""
@@ -84,13 +83,11 @@ _read_header = struct.Struct(">IBBH").unpack_from
 class Layout(NamedTuple):
     """How a client encodes transfers of one frame on a link, except size, id, tag and payload."""
 
-    read: Callable[[bytes, int], tuple[Any, ...]]
-    """Unpacks the size of the frame, the bytes before the id, the id, the size of the tag, and the bytes between tag
-    and payload."""
-    size: int
     before: bytes
-    tag_size: bytes
+    """From behind the size of the frame up to the id."""
+    tag_size: int
     after: bytes
+    """Between tag and payload."""
     session: IncomingSession
 
 
@@ -144,7 +141,7 @@ class FrameScan:
     def _scan(self, data: bytes, pieces: InputRewriter) -> int:
         """Inspects every complete frame. Returns where they end."""
         largest = self._max_frame_size_bytes
-        plain = self._sessions.all_plain
+        sessions = self._sessions
         position = 0
         if self._state is ScanState.PROTOCOL_HEADER:
             self._state = ScanState.FRAMES
@@ -153,9 +150,17 @@ class FrameScan:
         while position <= last_header:
             if self._layout is not None:
                 position = self._skip_expected(self._layout, data, position)
-                if position > last_header:
-                    break
-            size, offset, kind, channel = _read_header(data, position)
+            if sessions.outcomes_plain:
+                end, groups = compiled.take_dispositions(
+                    data, position, largest, sessions.by_channel
+                )
+                if end > position:
+                    pieces.add_outcomes(position, end, Outcomes(groups))
+                    position = end
+                    continue
+            if position > last_header:
+                break
+            size, _, _, channel = _read_header(data, position)
             if size < FRAME_HEADER_BYTES or size > largest:
                 self._state = ScanState.UNFRAMED
                 return len(data)
@@ -163,44 +168,20 @@ class FrameScan:
             if end > len(data):
                 self._needed_bytes = size
                 break
-            if (
-                plain
-                and size <= DISPOSITION_PLAIN_BYTES
-                and data[position + 8 : position + 11] == _DISPOSITION
-                and offset == 2
-                and kind == 0
-                and not has_array(data, position, end)
-            ):
-                position = end  # needs no change while ids are the same on both sides
-            elif size == FRAME_HEADER_BYTES:
+            if size == FRAME_HEADER_BYTES:
                 position = end
             else:
                 position = self._inspect(pieces, position, end, channel)
-                plain = self._sessions.all_plain
         return position
 
     def _skip_expected(self, layout: Layout, data: bytes, position: int) -> int:
         """Skips transfers that need no change: encoded as the last one, with the next id. Returns where they end."""
-        read, size, before, tag_size, after, session = layout
-        data_size = len(data)
-        largest = self._max_frame_size_bytes
+        before, tag_size, after, session = layout
         ids = session.ids
-        expected = ids.next_number
-        last = data_size - size
-        while position <= last:
-            frame_size, frame_before, number, frame_tag_size, frame_after = read(data, position)
-            if (
-                number != expected
-                or frame_before != before
-                or frame_after != after
-                or frame_tag_size != tag_size
-                or not size <= frame_size <= largest
-                or position + frame_size > data_size
-            ):
-                break
-            expected = (number + 1) & SERIAL_MASK
-            position += frame_size
-        ids.next_number = expected
+        assert ids.next_number is not None, "a layout is that of an earlier transfer"
+        position, ids.next_number = compiled.skip_transfers(
+            data, position, self._max_frame_size_bytes, before, tag_size, after, ids.next_number
+        )
         return position
 
     def _inspect(self, pieces: InputRewriter, position: int, end: int, channel: int) -> int:
@@ -310,13 +291,4 @@ class FrameScan:
         if data[starts[2]] != 0xA0 or len(after) > _LAYOUT_AFTER_TAG_MAX_BYTES:
             return
         before = data[frame.start + 4 : starts[1] + 1]
-        tag_size = data[starts[2] : starts[2] + 2]
-        reader = _layout_reader(len(before), tag_size[1], len(after))
-        link.layout = self._layout = Layout(
-            reader.unpack_from, reader.size, before, tag_size, after, session
-        )
-
-
-@lru_cache(maxsize=256)
-def _layout_reader(before: int, tag: int, after: int) -> struct.Struct:
-    return struct.Struct(f">I{before}sI2s{tag}x{after}s")
+        link.layout = self._layout = Layout(before, data[starts[2] + 1], after, session)

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from protocol.amqp.frames.delivery_ids import DeliveryIds
+from protocol.native.compiled import SentSession
 
 
 class ProtocolViolation(NamedTuple):
@@ -77,11 +78,14 @@ class IncomingLink:
 class IncomingSession:
     """A session of the client, with the channel that the client uses."""
 
-    __slots__ = ("channel", "discards", "ids", "links", "names")
+    __slots__ = ("channel", "discards", "ids", "links", "names", "sent_deliveries")
 
     def __init__(self, channel: int) -> None:
         self.channel = channel
         self.ids = DeliveryIds()
+        """Ids of deliveries that the client sends."""
+        self.sent_deliveries = SentSession()
+        """Deliveries that the broker sent and the client has not settled."""
         self.links: dict[int, IncomingLink] = {}
         self.names: dict[tuple[str, bool], IncomingLink] = {}
         """Links by name and whether the client sends on them."""
@@ -148,10 +152,10 @@ class IncomingSessions:
             link.open_numbers = set()
 
     @property
-    def all_plain(self) -> bool:
-        """Whether the client's dispositions need no change: no session is renumbered or discarded, and no link was
-        detached with deliveries on it."""
-        return not (self.renumbered or self.discarding or self.ended_with_deliveries)
+    def outcomes_plain(self) -> bool:
+        """Whether the client's outcomes need no inspection: no session is discarded, and no link was detached with
+        deliveries on it."""
+        return not (self.discarding or self.ended_with_deliveries)
 
     @property
     def watches_output(self) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.amqp.frames.delivery_ids import ranges_of
 from protocol.amqp.frames.performatives import (
+    DISPOSITION,
     FLOW,
     FRAME_HEADER_BYTES,
     Performative,
@@ -95,6 +97,26 @@ def without_bare_settlements(data: bytes) -> bytes:
                 continue
         parts.append(data[start:end])
     return b"".join(parts)
+
+
+def sender_dispositions(
+    channel: int, ids: list[int], state: bytes, *, settled: bool
+) -> list[bytes]:
+    """Returns dispositions of the broker for deliveries that it sent, with one state or none."""
+    flag = b"\x41" if settled else b"\x42"
+    return [
+        frame_of(
+            DISPOSITION,
+            channel,
+            5 if state else 4,
+            b"\x42"
+            + encode(UInt(first))
+            + encode(None if first == last else UInt(last))
+            + flag
+            + state,
+        )
+        for first, last in ranges_of(ids)
+    ]
 
 
 def with_client_ids(data: bytes, sessions: IncomingSessions) -> bytes:

@@ -34,8 +34,8 @@ from protocol.amqp.frames.stream_pieces import (
     EndSession,
     FlowEcho,
     InputRewriter,
-    LateSettlement,
     LostTransactionPart,
+    Outcomes,
     ReplacedLink,
 )
 from protocol.codec import UInt, decode, encode
@@ -250,7 +250,8 @@ def _credit(pieces: InputRewriter, link: IncomingLink, starts: list[int], frame:
 def _disposition(
     sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
-    """Replaces the ids in a disposition of the client's own deliveries by Proton's ids."""
+    """Takes the outcomes of messages that the broker sent. Replaces the ids in a disposition of the client's own
+    deliveries by Proton's ids."""
     data, performative = pieces.data, frame.performative
     starts = field_starts(data, performative, 5)
     if _is_too_large(starts, pieces, frame):
@@ -258,34 +259,42 @@ def _disposition(
         violation = ProtocolViolation("amqp:resource-limit-exceeded", sentence)
         _end_session(sessions, pieces, session, violation, frame)
         return
-    if is_true_at(data, starts, 0):
-        if sessions.ended_with_deliveries:
-            _watch_settlement(pieces, starts, frame)
-        return
-    if not session.ids.renumbered:
-        return
     first = uint_at(data, starts, 1) or 0
     last = uint_at(data, starts, 2)
     last = first if last is None else last
     if not is_range(first, last):
         return  # Proton refuses it
+    if is_true_at(data, starts, 0):
+        _outcomes(sessions, pieces, session, starts, frame, (first, last))
+        return
+    if not session.ids.renumbered:
+        return
     ranges = session.ids.from_client(first, last, settled=is_true_at(data, starts, 3))
     changed = [disposition_of(data, frame.channel, performative, starts, each) for each in ranges]
     pieces.replace(frame.start, frame.end, b"".join(changed))
 
 
-def _watch_settlement(pieces: InputRewriter, starts: list[int], frame: Frame) -> None:
-    """Checks a disposition in a transaction: Proton does not report deliveries that it has freed."""
+def _outcomes(
+    sessions: IncomingSessions,
+    pieces: InputRewriter,
+    session: IncomingSession,
+    starts: list[int],
+    frame: Frame,
+    ids: tuple[int, int],
+) -> None:
+    """Takes the outcomes of messages that the broker sent. Proton does not know their deliveries."""
     data = pieces.data
-    transaction_id = transaction_at(data, starts, 4)
-    first = uint_at(data, starts, 1)
-    if transaction_id is None or first is None:
-        return
-    last = uint_at(data, starts, 2)
-    count = 1 if last is None else ((last - first) & SERIAL_MASK) + 1
-    whole = data[frame.start : frame.end]
-    pieces.act(frame.start, LateSettlement(whole, transaction_id, count))
-    pieces.replace(frame.start, frame.end)
+    first, last = ids
+    settled = is_true_at(data, starts, 3)
+    has_state = len(starts) > 5 and data[starts[4]] != 0x40
+    groups = session.sent_deliveries.take(first, last, settled)
+    state = data[starts[4] : starts[5]] if has_state else b""
+    pieces.add_outcomes(frame.start, frame.end, Outcomes(groups, state))
+    if sessions.ended_with_deliveries and has_state:
+        transaction_id = transaction_at(data, starts, 4)
+        known = sum(len(numbers) for _, numbers, _, _ in groups)
+        if transaction_id is not None and known <= (last - first) & SERIAL_MASK:
+            pieces.act(frame.end, LostTransactionPart(transaction_id))
 
 
 def _is_too_large(starts: list[int], pieces: InputRewriter, frame: Frame) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         IncomingSession,
         ProtocolViolation,
     )
+    from protocol.native.compiled import OutcomeGroup
 
 
 class InputBytes(NamedTuple):
@@ -49,12 +50,12 @@ class LostTransactionPart(NamedTuple):
     transaction_id: bytes
 
 
-class LateSettlement(NamedTuple):
-    """Pushes a disposition in a transaction, and checks whether Proton still has the deliveries."""
+class Outcomes(NamedTuple):
+    """Reports outcomes of messages that the broker sent."""
 
-    frame: bytes
-    transaction_id: bytes
-    delivery_count: int
+    groups: list[OutcomeGroup]
+    state: bytes = b""
+    """The delivery state of all deliveries, encoded, unless a group has the code of an outcome."""
 
 
 class CloseConnection(NamedTuple):
@@ -64,7 +65,7 @@ class CloseConnection(NamedTuple):
 
 
 InputAction = (
-    EndSession | ReplacedLink | FlowEcho | LostTransactionPart | LateSettlement | CloseConnection
+    EndSession | ReplacedLink | FlowEcho | LostTransactionPart | Outcomes | CloseConnection
 )
 InputPiece = InputBytes | InputAction
 
@@ -112,6 +113,17 @@ class InputRewriter:
         """Adds an action before the data at `position`."""
         self.cut(position)
         self._pieces.append(action)
+
+    def add_outcomes(self, position: int, end: int, outcomes: Outcomes) -> None:
+        """Adds outcomes in place of the frames from `position` to `end`. They are joined with equal ones of the frame
+        before."""
+        follows = self._pieces and self._start == position and not self._parts
+        before = self._pieces[-1] if follows else None
+        if isinstance(before, Outcomes) and before.state == outcomes.state:
+            before.groups.extend(outcomes.groups)
+        else:
+            self.act(position, outcomes)
+        self.replace(position, end)
 
     def made(self, end: int) -> list[InputPiece]:
         """Returns all pieces up to `end`."""

@@ -220,13 +220,11 @@ class ReceivingLink:
         self._engine.settle_refused(self._link, effect.handles, error)
 
     def _forget(self, handles: Sequence[Delivery]) -> None:
-        """Forgets deliveries that waited for a transaction. The client may have settled one, and Proton may have
-        reused its memory for another: see `EngineLink.unsettled`."""
+        """Forgets deliveries that waited for a transaction."""
         if self._held:
             for handle in handles:
-                if self._link.unsettled.get(handle) is handle:
-                    self._held.pop(handle, None)
-                    self._unsettled.pop(handle, None)
+                self._held.pop(handle, None)
+                self._unsettled.pop(handle, None)
 
     def _transaction_refused(self, effect: TransactionRefused) -> None:
         """Detaches the link with the error, because the client settled deliveries in an unknown transaction and a
@@ -261,7 +259,7 @@ class ReceivingLink:
         self._held.clear()
         # The client may just have sent a disposition for one of these, and some SDKs wait for the
         # answer even after the link is detached.
-        self._engine.settle_refused(self._link, list(self._link.unsettled), error)
+        self._engine.settle_refused(self._link, self._link.unsettled, error)
         self._engine.detach(self._link, error)
 
 

@@ -197,7 +197,7 @@ def test_what_is_not_bytes_is_an_error():
     with pytest.raises(TypeError):
         compiled.read_messages(7)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        compiled.set_message_type(object())  # type: ignore[arg-type]
+        compiled.set_message_type(object(), lambda data, position: (data, position))  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         compiled.give_ids([object()], b"0" * 16, 1)  # type: ignore[list-item]
     with pytest.raises(ValueError):

@@ -8,7 +8,7 @@ import struct
 import tracemalloc
 import weakref
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,6 +41,9 @@ from tests.support.amqp_frames import (
     source,
     transfer,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ERROR = WireError("amqp:not-allowed", "no", {"com.microsoft:tracking-id": "id"})
 BOTH_LINKS = attach_sender("to", 0) + attach_receiver("from", 1) + flow(10, handle=1)
@@ -269,7 +272,7 @@ class RandomHandler(Recorder):
     def __init__(self, moods: random.Random) -> None:
         super().__init__()
         self.moods = moods
-        self.open_deliveries: list[tuple[EngineLink, list[object]]] = []
+        self.open_deliveries: list[tuple[EngineLink, Sequence[object]]] = []
 
     def on_attach(self, link, attach):
         self.links.append(link)
@@ -289,6 +292,7 @@ class RandomHandler(Recorder):
         if self.engine.credit(link) > 0:
             tag = self.moods.randbytes(16)
             settled = self.moods.random() < 0.3
+            settled = settled if link.sends_settled is None else link.sends_settled
             sent = self.engine.send(link, [tag], [b"head"], [b"body"], settled)
             self.open_deliveries.append((link, sent))
         self.engine.drained(link)

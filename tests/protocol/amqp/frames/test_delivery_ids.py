@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cproton_ffi import lib
+from cproton_ffi import ffi, lib
 
-from protocol.amqp.engine.engine import ACCEPTED, RELEASED
+from protocol.amqp.engine.engine import ACCEPTED, RELEASED, EngineLink
 from protocol.amqp.frames.delivery_ids import SERIAL_MASK, DeliveryIds
 from protocol.codec import UInt, compound_of, encode
 from tests.support.amqp_frames import (
@@ -191,6 +191,14 @@ def test_outcomes_of_a_range_are_split_where_ids_do_not_follow_each_other():
     assert {0x26} == {each[4].descriptor for each in answers}
 
 
+def settled_by_client(link: EngineLink, deliveries: list[Any]) -> list[bool]:
+    """Whether Proton has heard that the client settled each of these deliveries."""
+    pointers = [
+        ffi.cast("pn_delivery_t *", address) for address in link.deliveries.find(deliveries, False)
+    ]
+    return [bool(lib.pn_delivery_settled(pointer)) for pointer in pointers]
+
+
 def test_the_senders_dispositions_reach_the_deliveries_it_means():
     engine, recorder = opened(attach_sender(), handler=Recorder(accepts=False))
     say(engine, *(transfer(number, b"%d" % number) for number in [10, 11, 13, 12, 12, 20]))
@@ -198,10 +206,10 @@ def test_the_senders_dispositions_reach_the_deliveries_it_means():
 
     say(engine, disposition(11, 12, receiver=False, settled=True))
 
-    told = [bool(lib.pn_delivery_settled(delivery)) for delivery in deliveries]
+    told = settled_by_client(recorder.links[0], deliveries)
     assert [False, True, False, True, True, False] == told
     say(engine, disposition(99, 120, receiver=False, settled=True))
-    assert told == [bool(lib.pn_delivery_settled(delivery)) for delivery in deliveries]
+    assert told == settled_by_client(recorder.links[0], deliveries)
     assert [] == recorder.of("transport error")
 
 
