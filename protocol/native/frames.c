@@ -37,17 +37,22 @@ static int take_uint(const uint8_t **p, const uint8_t *end, uint32_t *value) {
     return 1;
 }
 
-/* Finds the list of fields of a frame with this performative. Returns NULL if the frame has another one. */
-static const uint8_t *fields_of(const uint8_t *frame, const uint8_t *end, uint8_t code, uint32_t *count) {
-    if (end - frame < HEADER_BYTES + 6 || frame[4] != 2 || frame[5] != 0 || frame[8] != 0 || frame[9] != 0x53 ||
+/* Finds the fields of a frame with this performative. `end` is set to where they end. Returns NULL if the frame has
+   another performative. */
+static const uint8_t *fields_of(const uint8_t *frame, const uint8_t **end, uint8_t code, uint32_t *count) {
+    if (*end - frame < HEADER_BYTES + 6 || frame[4] != 2 || frame[5] != 0 || frame[8] != 0 || frame[9] != 0x53 ||
         frame[10] != code)
         return NULL;
     const uint8_t *list = frame + 11;
-    if (*list == 0xc0)
-        return *count = list[2], list + 3;
-    if (*list == 0xd0 && end - list >= 9)
-        return *count = read_32(list + 5), list + 9;
-    return NULL;
+    int width = *list == 0xc0 ? 1 : *list == 0xd0 ? 4 : 0;
+    if (width == 0 || *end - list < 1 + 2 * width)
+        return NULL;
+    size_t size = width == 1 ? list[1] : read_32(list + 1);
+    *count = width == 1 ? list[2] : read_32(list + 5);
+    if (size < (size_t)width || size > (size_t)(*end - list - 1 - width))
+        return NULL;
+    *end = list + 1 + width + size;
+    return list + 1 + 2 * width;
 }
 
 /* --- output --------------------------------------------------------------------------------- */
@@ -86,7 +91,7 @@ static PyObject *send(PyObject *module, PyObject *args) {
    flag `settled` is set to false. Returns -1 with an error. */
 static int inspect_output(uint8_t *frame, const uint8_t *end, PyObject *links) {
     uint32_t count, handle, id;
-    const uint8_t *p = fields_of(frame, end, 0x14, &count);
+    const uint8_t *p = fields_of(frame, &end, 0x14, &count);
     if (p == NULL || !take_uint(&p, end, &handle) || !take_uint(&p, end, &id) || end - p < 2 || *p != 0xa0)
         return 0;
     p += 2 + p[1];
@@ -188,8 +193,8 @@ static PyObject *skip_transfers(PyObject *module, PyObject *args) {
 static int read_disposition(const uint8_t *frame, const uint8_t *end, uint32_t *first, uint32_t *last, int *settled,
                             long *state) {
     uint32_t count;
-    const uint8_t *p = fields_of(frame, end, 0x15, &count);
-    if (p == NULL || p >= end || count < 2 || count > 6 || *p++ != 0x41 || !take_uint(&p, end, first))
+    const uint8_t *frame_end = end, *p = fields_of(frame, &end, 0x15, &count);
+    if (p == NULL || p >= end || end != frame_end || count < 2 || count > 6 || *p++ != 0x41 || !take_uint(&p, end, first))
         return 0;
     *last = *first;
     *settled = 0;
@@ -217,7 +222,8 @@ static int read_disposition(const uint8_t *frame, const uint8_t *end, uint32_t *
         else
             return 0;
     }
-    p += count > 5 && p < end && *p >= 0x40 && *p <= 0x42; /* batchable */
+    if (count > 5 && (p >= end || *p < 0x40 || *p++ > 0x42)) /* batchable */
+        return 0;
     return p == end && *last - *first < 1u << 31;
 }
 

@@ -40,6 +40,9 @@ def address_of(pointer: Any) -> int:
     return int(ffi.cast("uintptr_t", pointer))
 
 
-compiled.set_proton(
-    {name: address_of(ffi.addressof(lib, name)) for name in _NAMES}, lib.PN_DELIVERY
-)
+def addresses() -> dict[str, int]:
+    """Returns the addresses of the functions that the compiled module calls."""
+    return {name: address_of(ffi.addressof(lib, name)) for name in _NAMES}
+
+
+compiled.set_proton(addresses(), lib.PN_DELIVERY)

@@ -338,3 +338,20 @@ def test_transactions_are_read_and_written_on_transfers_and_outcomes():
         described(0x34, b"tx1", described(0x25)),
         described(0x34, b"tx1", nested),
     ] == [answer[4] for answer in frames(engine.take_output())]
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def test_a_client_that_only_settles_is_not_idle():
+    """Its dispositions do not go to Proton, which closes the connections of idle clients."""
+    engine, recorder = opened(attach_receiver(), flow(100), idle_timeout_ms=1000)
+    (link,) = recorder.links
+    sent(engine, link, 20)
+    engine.tick(1000)
+    for number in range(20):
+        say(engine, disposition(number, state=accepted(), settled=True))
+        engine.tick(1000 + 1000 * number)
+    assert [] == recorder.of("transport error")
+    engine.tick(30_000)
+    assert 1 == len(recorder.of("transport error"))
