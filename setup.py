@@ -31,7 +31,9 @@ setup(
     ext_modules=[
         Extension(
             f"{FOLDER}.protocol.native.compiled",
-            sources=[f"{NATIVE}/{name}.c" for name in ("module", "messages", "deliveries", "frames")],
+            sources=[
+                f"{NATIVE}/{name}.c" for name in ("module", "messages", "deliveries", "frames")
+            ],
             depends=[f"{NATIVE}/native.h"],
             # Without debug information, which names folders of the build: the same source gives the same wheel.
             extra_compile_args=[
