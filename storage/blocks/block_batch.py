@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.records import PayloadRow
+from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.blocks.block_format import (
     BLOCK_MAX_BYTES,
     BLOCK_MAX_ROWS,
@@ -17,8 +18,9 @@ from storage.blocks.block_format import (
     EncodedBlock,
     StoredBlock,
     encode_block,
+    encode_sent_block,
 )
-from storage.blocks.compaction import blocks_to_rewrite
+from storage.blocks.compaction import blocks_to_rewrite, needs_rewriting
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         MessagesStored,
         MessagesUpdated,
     )
+    from storage.blocks.block_format import SentMessages
     from storage.blocks.block_index import Block, BlockIndex
     from storage.blocks.locations import Locations
 
@@ -60,8 +63,12 @@ class BlockBatch:
 
     def __init__(self, index: BlockIndex) -> None:
         self._index = index
+        self._highest_id = index.highest_id
+        """No id here or in the index is higher."""
+        self._sent: list[SentMessages] = []
+        """Messages that were sent together, with rising ids. No other record of the batch refers to them."""
         self._rows: dict[int, MessageRow] = {}
-        """Rows to write, by id."""
+        """Other rows to write, by id."""
         self._payloads: dict[int, PayloadRow] = {}
         self._dead_ids: list[int] = []
         """Ids whose stored row is deleted or replaced. An id may be here although nothing was stored, or twice."""
@@ -82,32 +89,72 @@ class BlockBatch:
     def store(self, record: MessagesStored) -> None:
         """Adds new messages and bodies. Raises `StorageError` if one is stored already."""
         rows, payloads = record
+        if (
+            type(rows) is SentRows
+            and type(payloads) is SentPayloads
+            and rows.first_id == payloads.first_id > self._highest_id
+            and len(rows) == len(payloads)
+            and _longest_sent_bytes(payloads) <= LARGE_PAYLOAD_BYTES
+        ):
+            self._sent.append((rows, payloads, 0, len(rows)))
+            self._highest_id = rows.first_id + len(rows) - 1
+            return
+        self._take_sent_apart()
         if rows:
-            _add_new(self._rows, rows, self._index.rows, self._index.highest_id, self._dead_ids)
+            self._add_new(self._rows, rows, self._index.rows, self._dead_ids)
         if payloads:
-            _add_new(
-                self._payloads,
-                payloads,
-                self._index.payloads,
-                self._index.highest_id,
-                self._dead_payload_ids,
-            )
+            self._add_new(self._payloads, payloads, self._index.payloads, self._dead_payload_ids)
 
     def update(self, record: MessagesUpdated) -> None:
         """Replaces rows."""
         rows = dict(zip(map(_ID, record.rows), record.rows, strict=True))
+        if self._sent and max(rows, default=0) >= self._sent[0][0].first_id:
+            self._take_sent_apart()
         self._dead_ids += [number for number in rows if number not in self._rows]
         self._rows.update(rows)
+        self._highest_id = max(self._highest_id, max(rows, default=0))
 
     def delete(self, record: MessagesDeleted) -> None:
         """Deletes messages and bodies."""
-        _delete(self._rows, record.ids, self._dead_ids)
-        _delete(self._payloads, record.payload_ids, self._dead_payload_ids)
+        ids, payload_ids = record
+        if self._sent:
+            first_id = self._sent[0][0].first_id
+            if max(ids, default=0) >= first_id or max(payload_ids, default=0) >= first_id:
+                self._take_sent_apart()
+        _delete(self._rows, ids, self._dead_ids)
+        _delete(self._payloads, payload_ids, self._dead_payload_ids)
+
+    def _take_sent_apart(self) -> None:
+        """Other records may refer to single messages of those that were sent together."""
+        for rows, payloads, _, _ in self._sent:
+            self._rows.update(zip(rows.ids, rows, strict=True))
+            self._payloads.update(zip(payloads.ids, payloads, strict=True))
+        self._sent.clear()
+
+    def _add_new(
+        self,
+        pending: dict[int, MessageRow] | dict[int, PayloadRow],
+        rows: Sequence[MessageRow] | Sequence[PayloadRow],
+        stored: Locations,
+        dead_ids: Sequence[int],
+    ) -> None:
+        ids = list(map(_ID, rows))
+        count = len(pending) + len(ids)
+        pending.update(zip(ids, rows, strict=True))  # type: ignore[arg-type]
+        repeated = len(pending) < count
+        if not repeated and min(ids) <= self._index.highest_id:
+            alive = [number for number in ids if stored.get(number) is not None]
+            repeated = bool(alive) and not set(dead_ids).issuperset(alive)
+        if repeated:
+            raise StorageError("a message or a body was to be stored twice")
+        self._highest_id = max(self._highest_id, *ids)
 
     # --- changes -------------------------------------------------------------------------------
 
     def find_dead(self) -> None:
         """Finds the slots that die. Called after the last record."""
+        if not self._dead_ids and not self._dead_payload_ids:
+            return
         self._dead_ids = _sorted_once(self._dead_ids)
         self._dead_payload_ids = _sorted_once(self._dead_payload_ids)
         index = self._index
@@ -118,6 +165,8 @@ class BlockBatch:
 
     def blocks_to_rewrite(self) -> list[int]:
         """Returns the numbers of the blocks that are written again. The caller reads them and calls `rewrite`."""
+        if not needs_rewriting(self._index):
+            return []
         deleted_bytes = sum(
             [
                 block.size_bytes
@@ -150,19 +199,23 @@ class BlockBatch:
 
     def changes(self) -> BlockChanges:
         """Returns what has to be written."""
-        payloads = list(self._payloads.values())
         large: list[PayloadRow] = []
-        if payloads and _longest_bytes(payloads) > LARGE_PAYLOAD_BYTES:
-            large, payloads = _divide_by_size(payloads)
-        blocks = _cut(list(self._rows.values()), payloads)
+        new: list[EncodedBlock] = []
+        if self._sent and (self._rows or self._payloads):
+            self._take_sent_apart()
+        if self._sent:
+            new = [encode_sent_block(part) for part in _cut_sent(self._sent)]
+        elif self._rows or self._payloads:
+            payloads = list(self._payloads.values())
+            if payloads and _longest_bytes(payloads) > LARGE_PAYLOAD_BYTES:
+                large, payloads = _divide_by_size(payloads)
+            new = [encode_block(*part) for part in _cut(list(self._rows.values()), payloads)]
         if self._rewritten:
             self._rewritten_rows.sort(key=_ID)
             self._rewritten_payloads.sort(key=_ID)
-            blocks += _cut(self._rewritten_rows, self._rewritten_payloads)
-        self._new = [
-            (number, encode_block(*block))
-            for number, block in enumerate(blocks, self._index.next_number)
-        ]
+            parts = _cut(self._rewritten_rows, self._rewritten_payloads)
+            new += [encode_block(*part) for part in parts]
+        self._new = list(enumerate(new, self._index.next_number))
         gone = dict.fromkeys(self._rewritten)
         dead: list[tuple[int, bytes, bytes]] = []
         for block in self._dead:
@@ -180,18 +233,19 @@ class BlockBatch:
                 )
             )
         self._gone = list(gone)
-        new = [(number, block.entries, block.payloads) for number, block in self._new]
+        blocks = [(number, block.entries, block.payloads) for number, block in self._new]
         deleted_dead = [one.number for one in gone if one.dead_rows or one.dead_payloads]
         deleted_blocks = [one.number for one in gone]
         return BlockChanges(
-            deleted_blocks, deleted_dead, self._missing_payload_ids, new, large, dead
+            deleted_blocks, deleted_dead, self._missing_payload_ids, blocks, large, dead
         )
 
     def apply(self) -> None:
         """Changes the index. Called after the commit has succeeded."""
         index = self._index
-        index.rows.remove(self._dead_ids)
-        index.payloads.remove(self._dead_payload_ids)
+        if self._dead:
+            index.rows.remove(self._dead_ids)
+            index.payloads.remove(self._dead_payload_ids)
         for number, encoded in self._new:
             index.add(number, encoded, len(encoded.payloads))
             index.next_number = number + 1
@@ -199,24 +253,6 @@ class BlockBatch:
             index.kill(block, rows, payloads)
         for block in self._gone:
             index.drop(block)
-
-
-def _add_new(
-    pending: dict[int, MessageRow] | dict[int, PayloadRow],
-    rows: Sequence[MessageRow] | Sequence[PayloadRow],
-    stored: Locations,
-    highest_id: int,
-    dead_ids: Sequence[int],
-) -> None:
-    ids = list(map(_ID, rows))
-    count = len(pending) + len(ids)
-    pending.update(zip(ids, rows, strict=True))  # type: ignore[arg-type]
-    repeated = len(pending) < count
-    if not repeated and min(ids) <= highest_id:
-        alive = [number for number in ids if stored.get(number) is not None]
-        repeated = bool(alive) and not set(dead_ids).issuperset(alive)
-    if repeated:
-        raise StorageError("a message or a body was to be stored twice")
 
 
 def _delete(
@@ -235,6 +271,38 @@ def _sorted_once(ids: list[int]) -> list[int]:
     if ids[-1] - ids[0] == len(ids) - 1 and ids == list(range(ids[0], ids[-1] + 1)):
         return ids
     return sorted(set(ids))
+
+
+def _longest_sent_bytes(payloads: SentPayloads) -> int:
+    """Returns a size that no body with its annotations exceeds."""
+    longest = max(map(len, payloads.bodies), default=0)
+    if payloads.annotations is None:
+        return longest
+    return longest + max(map(len, payloads.annotations), default=0)
+
+
+def _cut_sent(sent: list[SentMessages]) -> list[list[SentMessages]]:
+    """Divides messages that were sent together into blocks."""
+    count = sum([stop - start for _, _, start, stop in sent])
+    longest = max([_longest_sent_bytes(payloads) for _, payloads, _, _ in sent])
+    if count <= BLOCK_MAX_ROWS and longest * count <= BLOCK_MAX_BYTES:
+        return [sent]
+    blocks: list[list[SentMessages]] = [[]]
+    rows_left, bytes_left = BLOCK_MAX_ROWS, BLOCK_MAX_BYTES
+    for rows, payloads, start, stop in sent:
+        longest = max(1, _longest_sent_bytes(payloads))
+        while start < stop:
+            fitting = min(rows_left, bytes_left // longest)
+            if not fitting:
+                blocks.append([])
+                rows_left, bytes_left = BLOCK_MAX_ROWS, BLOCK_MAX_BYTES
+                fitting = max(1, min(rows_left, bytes_left // longest))
+            end = min(stop, start + fitting)
+            blocks[-1].append((rows, payloads, start, end))
+            rows_left -= end - start
+            bytes_left -= longest * (end - start)
+            start = end
+    return [block for block in blocks if block]
 
 
 def _longest_bytes(payloads: Sequence[PayloadRow]) -> int:

@@ -18,18 +18,24 @@ Rows and bodies have slots: their positions in the block, counted over all secti
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-from broker.core.messages.packed_columns import Column, packed_column, unset_positions
-from broker.core.messages.packed_rows import FEW_ROWS, PackedRows, pack_rows
+from broker.core.messages.packed_columns import (
+    Column,
+    equal_column,
+    packed_column,
+    unset_positions,
+)
+from broker.core.messages.packed_rows import FEW_ROWS, PackedRows, pack_rows, pack_sent_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.core.contract.records import MessageRow, PayloadRow
+    from broker.core.contract.sent_rows import SentPayloads, SentRows
 
 BLOCK_MAX_ROWS = 1 << 12
 """Limit of the rows, and of the bodies, in a block. Slots have 16 bits."""
@@ -46,6 +52,8 @@ _QUEUE = itemgetter(1, 2)
 _BODY = itemgetter(1)
 _ANNOTATIONS = itemgetter(2)
 
+SentMessages = tuple["SentRows", "SentPayloads", int, int]
+"""Messages that were sent together, from one position to another."""
 Sizes = Union[int, "array[int]"]
 """The size of each body of a block: one number if all are equal."""
 
@@ -83,6 +91,68 @@ def encode_block(rows: Sequence[MessageRow], payloads: Sequence[PayloadRow]) -> 
         bodies = [part for _, body, annotation in payloads for part in (body, annotation)]
         sizes = tuple(map(sum, zip(sizes, annotations_sizes, strict=True)))
     return EncodedBlock(b"".join(packed), b"".join(bodies), ids, payload_ids, _sizes(sizes))
+
+
+def encode_sent_block(sent: Sequence[SentMessages]) -> EncodedBlock:
+    """Does the same as `encode_block` for messages that were sent together. Most commits have no others."""
+    sections = _sent_sections(sent)
+    if sections is None:
+        return encode_block(
+            [row for rows, _, start, stop in sent for row in rows[start:stop]],
+            [one for _, payloads, start, stop in sent for one in payloads[start:stop]],
+        )
+    ordered = sent if len(sections) == 1 else [one for section in sections for one in section]
+    bodies: list[bytes] = []
+    annotations: list[bytes] | None = None
+    ids: Sequence[int]
+    if len(ordered) == 1:
+        rows, payloads, start, stop = ordered[0]
+        ids = rows.ids[start:stop]
+        bodies = list(payloads.bodies[start:stop])
+    else:
+        ranges = [rows.ids[start:stop] for rows, _, start, stop in ordered]
+        if all(before.stop == after.start for before, after in pairwise(ranges)):
+            ids = range(ranges[0].start, ranges[-1].stop)
+        else:
+            ids = list(chain.from_iterable(ranges))
+        for _, payloads, start, stop in ordered:
+            bodies += payloads.bodies[start:stop]
+    if any(payloads.annotations is not None for _, payloads, _, _ in ordered):
+        annotations = []
+        for _, payloads, start, stop in ordered:
+            annotations += (payloads.annotations or [b""] * len(payloads))[start:stop]
+    entries = [
+        b"",
+        *[
+            pack_sent_rows([(rows, start, stop) for rows, _, start, stop in one])
+            for one in sections
+        ],
+    ]
+    sizes = tuple(map(len, bodies))
+    packed_sizes = packed_column(sizes)
+    annotations_sizes = equal_column(0)
+    if annotations is not None:
+        lengths = tuple(map(len, annotations))
+        annotations_sizes = packed_column(lengths)
+        sizes = tuple(map(sum, zip(sizes, lengths, strict=True)))
+        pairs = zip(bodies, annotations, strict=True)
+        bodies = [part for pair in pairs for part in pair]
+    head = _HEAD.pack(_VERSION, 1, len(sections), len(sizes))
+    entries[0] = b"".join([head, packed_sizes, annotations_sizes])
+    return EncodedBlock(b"".join(entries), b"".join(bodies), ids, ids, _sizes(sizes))
+
+
+def _sent_sections(sent: Sequence[SentMessages]) -> list[list[SentMessages]] | None:
+    """Returns sent messages by queue, or None if the queues have few each."""
+    if len(sent) == 1:
+        return [list(sent)]
+    by_queue: dict[tuple[int, int], list[SentMessages]] = {}
+    for one in sent:
+        by_queue.setdefault((one[0].entity_id, one[0].sub_queue), []).append(one)
+    count = sum([stop - start for _, _, start, stop in sent])
+    if len(by_queue) > 1 and len(by_queue) * _SECTION_MIN_ROWS > count:
+        return None
+    return list(by_queue.values())
 
 
 def _sizes(sizes: tuple[int, ...]) -> Sizes:

@@ -26,6 +26,15 @@ REWRITE_BYTES = 256 << 10
 REWRITE_BLOCKS = 128
 
 
+def needs_rewriting(index: BlockIndex) -> bool:
+    """Returns whether a commit should write blocks again."""
+    return _is_mostly_dead(index) or len(index.small) > SMALL_BLOCKS_MAX
+
+
+def _is_mostly_dead(index: BlockIndex) -> bool:
+    return index.size_bytes - index.live_bytes > index.live_bytes + DEAD_MAX_BYTES
+
+
 def blocks_to_rewrite(
     index: BlockIndex, dying: Container[Block], deleted_bytes: int
 ) -> list[Block]:
@@ -33,8 +42,7 @@ def blocks_to_rewrite(
 
     `dying` are the blocks that it deletes, because nothing in them stays alive; `deleted_bytes` is how much dies in it.
     """
-    dead_bytes = index.size_bytes - index.live_bytes
-    if index.sparse and dead_bytes > index.live_bytes + DEAD_MAX_BYTES:
+    if index.sparse and _is_mostly_dead(index):
         return _first(index.sparse, dying, max(REWRITE_BYTES, deleted_bytes))
     if len(index.small) > SMALL_BLOCKS_MAX:
         return _first(index.small, dying, REWRITE_BYTES)

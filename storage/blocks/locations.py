@@ -71,16 +71,24 @@ class Locations:
         count = len(ids)
         if not count:
             return
+        if count == 1:
+            self._put_one(ids[0], block, 0)
+            return
         if ids[-1] - ids[0] == count - 1 and (isinstance(ids, range) or _rises(ids)):
             self._put_range(ids[0], count, block)
             return
         for slot, number in enumerate(ids):
-            part = self._part(number >> _BITS)
-            at = number & _MASK
-            if not part.blocks[at]:
-                part.count += 1
-            part.blocks[at] = block
-            part.slots[at] = slot
+            self._put_one(number, block, slot)
+
+    def _put_one(self, number: int, block: int, slot: int) -> None:
+        part = self._parts.get(number >> _BITS)
+        if part is None:
+            part = self._parts[number >> _BITS] = _Part()
+        at = number & _MASK
+        if not part.blocks[at]:
+            part.count += 1
+        part.blocks[at] = block
+        part.slots[at] = slot
 
     def _put_range(self, first: int, count: int, block: int) -> None:
         slot = 0
@@ -106,6 +114,11 @@ class Locations:
         """Returns the slots of sorted different ids as bits, by block, and the ids that are not here."""
         found: dict[int, int] = {}
         missing: list[int] = []
+        if len(ids) == 1:
+            location = self.get(ids[0])
+            if location is None:
+                return found, list(ids)
+            return {location[0]: 1 << location[1]}, missing
         for key, start, stop in _by_part(ids):
             part = self._parts.get(key)
             if part is None:

@@ -31,6 +31,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
+from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.blocks import block_batch, compaction
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
@@ -58,7 +59,42 @@ rows = st.builds(
 )
 payloads = st.builds(payload, IDS, st.binary(max_size=4), st.binary(max_size=2))
 times = st.integers(1, 20)
+
+
+@st.composite
+def sent(draw) -> MessagesStored:
+    """Messages that were sent together, as most records of a broker are."""
+    count = draw(st.integers(1, 8))
+    first_id, number = draw(IDS), draw(st.integers(1, 60))
+    live_ms = draw(st.none() | st.integers(0, 5))
+
+    def each(values):
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    return MessagesStored(
+        SentRows(
+            first_id,
+            draw(ENTITIES),
+            draw(st.integers(0, 2)),
+            number,
+            draw(st.just(number) | st.integers(1, 60)),
+            draw(times),
+            live_ms,
+            0 if live_ms is None else draw(times),
+            each(st.integers(0, 300)),
+            each(st.integers(0, 9)),
+            draw(st.none()) if draw(st.booleans()) else each(SESSIONS),
+        ),
+        SentPayloads(
+            first_id,
+            each(st.binary(max_size=6)),
+            None if draw(st.booleans()) else each(st.binary(max_size=2)),
+        ),
+    )
+
+
 records = st.one_of(
+    sent(),
     st.builds(MessagesStored, st.lists(rows, max_size=20), st.lists(payloads, max_size=20)),
     st.builds(MessagesUpdated, st.lists(rows, max_size=5)),
     st.builds(MessagesDeleted, st.lists(IDS, max_size=20), st.lists(IDS, max_size=20)),
@@ -100,6 +136,9 @@ def legal(store: MemoryStore, batch: list[Any]) -> list[Any]:
     kept: list[Any] = []
     for record in batch:
         match record:
+            case MessagesStored(SentRows() as new_rows, new_payloads):
+                if not set(new_rows.ids).isdisjoint({*store._messages, *store._payloads}):
+                    continue
             case MessagesStored(new_rows, new_payloads):
                 record = MessagesStored(
                     absent(new_rows, store._messages), absent(new_payloads, store._payloads)

@@ -58,6 +58,16 @@ def packed_column(values: tuple[int | None, ...]) -> bytes:
     return _packed_numbers(values)  # type: ignore[arg-type]
 
 
+def equal_column(value: int | None) -> bytes:
+    """Returns a column in which all values are this one."""
+    return packed_column((value,))
+
+
+def consecutive_column(first: int) -> bytes:
+    """Returns a column in which each value is one more than the value before it."""
+    return _KINDS[_EVEN] + _TWO_INTEGERS.pack(first, 1)
+
+
 def _packed_numbers(values: tuple[int, ...]) -> bytes:
     first = values[0]
     count = len(values)

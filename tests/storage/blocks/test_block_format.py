@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.blocks.block_format import StoredBlock, encode_block
+from broker.core.contract.sent_rows import SentPayloads, SentRows
+from storage.blocks.block_format import (
+    SentMessages,
+    StoredBlock,
+    encode_block,
+    encode_sent_block,
+)
 from tests.storage.sample_records import payload, row
 
 rows = st.lists(
@@ -63,6 +69,41 @@ def test_only_what_is_alive_is_returned(new_rows, new_payloads, data):
     )
     alive = [tuple(one) for at, one in enumerate(new_payloads) if not dead_payloads >> at & 1]
     assert alive == block.live_payloads(encoded.payloads, dead_payloads)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 2), st.integers(1, 40), st.booleans(), st.booleans()),
+        min_size=1,
+        max_size=6,
+    ),
+    st.data(),
+)
+def test_messages_that_were_sent_together_are_encoded_as_their_rows_are(sends, data):
+    """Whole and in part, in one queue and in several, with and without sessions and annotations."""
+    pieces: list[SentMessages] = []
+    first_id = 10
+    for entity_id, count, has_sessions, has_annotations in sends:
+        session_ids = [None, *["a", "b"] * count][:count] if has_sessions else None
+        sizes = list(range(count))
+        new_rows = SentRows(
+            first_id, entity_id, 0, first_id, 7, 5, None, 0, [4] * count, sizes, session_ids
+        )
+        bodies = [b"x" * size for size in sizes]
+        annotations = [b"y"] * count if has_annotations else None
+        start = data.draw(st.integers(0, count - 1))
+        stop = data.draw(st.integers(start + 1, count))
+        pieces.append((new_rows, SentPayloads(first_id, bodies, annotations), start, stop))
+        first_id += count + data.draw(st.integers(0, 1))
+    encoded = encode_sent_block(pieces)
+    block = StoredBlock(encoded.entries)
+    expected_rows = [row for rows, _, start, stop in pieces for row in rows[start:stop]]
+    expected = [tuple(one) for _, bodies, start, stop in pieces for one in bodies[start:stop]]
+    assert sorted(expected_rows) == sorted(block.live_rows(0))
+    assert sorted(expected) == sorted(block.live_payloads(encoded.payloads, 0))
+    assert list(encoded.ids) == list(block.ids())
+    assert list(encoded.payload_ids) == list(block.payload_ids(block.ids()))
 
 
 def test_messages_of_one_send_take_a_few_bytes_each():
