@@ -147,3 +147,69 @@ def test_a_connection_that_ends_gives_its_slot_back(slots):
     third.clear()
     first.clear()
     assert [1, 1, 0, 1] == [browser.asked for browser in browsers]
+
+
+def stall(turns, browser):
+    """The client does not read its answer."""
+    answer(turns, browser)
+    turns.pause()
+    turns.output_written()
+
+
+def test_an_honest_client_does_not_wait_for_hundreds_that_do_not_read(slots, timer):
+    """They keep each slot until they lose it, which takes a second. It comes before all that wait since before it."""
+    hostile = [(connection(slots, browser), browser) for browser in (Browser() for _ in range(300))]
+    honest = Browser()
+    turns = connection(slots, honest)
+    checks = 0
+    while not honest.asked:
+        for one, browser in hostile:
+            if browser.asked and not one.is_paused:
+                stall(one, browser)
+        timer.fire()
+        checks += 1
+    assert checks <= 3
+    answer(turns, honest)
+    turns.output_written()
+    checks = 0
+    while honest.asked < 2:
+        for one, browser in hostile:
+            if browser.asked and not one.is_paused:
+                stall(one, browser)
+        timer.fire()
+        checks += 1
+    assert checks <= 3
+
+
+class Holder:
+    """A connection that notes when it gets a slot."""
+
+    def __init__(self, name, granted):
+        self.name = name
+        self._granted = granted
+        self.is_paused = False
+
+    def slot_granted(self):
+        self._granted.append(self.name)
+
+
+def test_clients_that_did_not_read_come_last_and_do_come(timer):
+    """Clients that read before come first, then the newest. Every fourth slot goes to the client that has waited
+    longest."""
+    slots = BrowsingSlots(timer.call_later, slots=1)
+    granted = []
+    names = ("hostile", "reader", "a", "b", "c", "d")
+    holders = {name: Holder(name, granted) for name in names}
+    slots.take(holders["hostile"])
+    holders["hostile"].is_paused = True
+    slots.release(holders["hostile"])  # as the check does with a client that does not read
+    slots.take(holders["reader"])
+    slots.release(holders["reader"])
+    slots.take(holders["a"])
+    for name in ("hostile", "b", "c", "d", "reader"):
+        assert not slots.take(holders[name])
+    slots.release(holders["a"])
+    for name in ("reader", "d", "c", "hostile", "b"):
+        assert name == granted[-1]
+        slots.release(holders[name])
+    assert not slots.is_awaited
