@@ -21,7 +21,8 @@ PASS_S = 0.003
 TURN_S = 0.0015
 """The time for one waiting client before the next one."""
 PAUSE_FACTOR = 4
-"""How long the waiting clients pause after they have taken too long, as a multiple of that time."""
+PAUSE_MAX_S = 0.1
+"""How long the waiting clients pause after they have taken too long: so many times as long, up to a maximum."""
 
 
 class WaitingClient(Protocol):
@@ -71,4 +72,4 @@ class SharedReading:
             now_s = perf_counter()
         busy_s += thread_time()
         if self._waiting:
-            self._schedule(PAUSE_FACTOR * busy_s if busy_s > 2 * PASS_S else 0.0)
+            self._schedule(min(PAUSE_FACTOR * busy_s, PAUSE_MAX_S) if busy_s > 2 * PASS_S else 0.0)
