@@ -197,7 +197,7 @@ def test_clients_that_did_not_read_come_last_and_do_come(timer):
     """Clients that read before come first, then the newest. Every fourth slot goes to the client that has waited
     longest."""
     slots = BrowsingSlots(timer.call_later, slots=1)
-    granted = []
+    granted: list[str] = []
     names = ("hostile", "reader", "a", "b", "c", "d")
     holders = {name: Holder(name, granted) for name in names}
     slots.take(holders["hostile"])
