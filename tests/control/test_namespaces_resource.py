@@ -19,7 +19,7 @@ from broker.app import topology_export
 from protocol.identity import sas
 from storage.sqlite.store import SqliteStore
 from tests.control.client import ControlClient
-from tests.support.server import BrokerProcess
+from tests.support.server import BrokerProcess, root_token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -321,3 +321,30 @@ def test_namespaces_and_their_keys_are_exported_without_snapshots(tmp_path: Path
         == stored.authorization_rules["exported"][0].primary_key
     )
     assert {"orders", "events", "events/Subscriptions/red"} == set(stored.namespaces["exported"])
+
+
+def test_in_strict_authorization_a_namespace_belongs_to_its_key():
+    """Only the broker's own key creates and lists namespaces. The key of one deletes it, and no other."""
+    environment = {"PEEKLOCK_AUTHORIZATION": "strict", "PEEKLOCK_CONTROL_API": "on"}
+    with BrokerProcess(environment=environment) as broker:
+        port = broker.http_port
+        root = ControlClient(port, token=root_token())
+        first, second = (root.post("/namespaces", topology=TOPOLOGY) for _ in range(2))
+
+        def token_of(created: dict[str, Any]) -> str:
+            resource = f"sb://127.0.0.1:{port}/"
+            return sas.make(resource, created["key_name"], created["key"], 1 << 33)
+
+        owner = ControlClient(port, token=token_of(first))
+        for method, path in (("POST", "/namespaces"), ("GET", "/namespaces")):
+            assert 401 == owner.refused(method, path, {} if method == "POST" else None).status
+        for path in ("", "/snapshots", "/clock"):
+            assert 401 == owner.refused("GET", f"/namespaces/{second['name']}{path}").status
+        assert 401 == owner.refused("DELETE", f"/namespaces/{second['name']}").status
+        for one in (first, second):
+            send(one["connection_string"], "orders", one["name"])
+            assert [one["name"]] == receive(one["connection_string"], "orders", 1)
+        assert first["name"] == owner.get(f"/namespaces/{first['name']}")["name"]
+        assert 200 == owner.request("DELETE", f"/namespaces/{first['name']}").status
+        with pytest.raises(ServiceBusAuthenticationError):
+            send(first["connection_string"], "orders", "x")
