@@ -97,10 +97,14 @@ static void work(struct role *role) {
   free(waiting);
 }
 
+/* The link is detached before the connection is closed: some brokers read a close before the dispositions in front of it,
+ * and would deliver the messages again. */
 static void close_all(struct role *role) {
   for (uint32_t index = 0; index < role->options->connections && !role->error[0]; index++) {
     struct connection *one = &role->connections[index];
     if (!role->sends) put_accepted(one);
+    put_detach(one);
+    wait_for(one, &one->detached);
     put_close(one);
     wait_for(one, &one->closed);
   }

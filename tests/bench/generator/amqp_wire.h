@@ -167,6 +167,9 @@ static const uint8_t *next_field(struct fields *fields) {
   return at;
 }
 
+/* Whether the next field is there and not null. */
+static bool has_value(const struct fields *fields) { return fields->left && *fields->at != 0x40; }
+
 static void skip_fields(struct fields *fields, int count) {
   while (count--) next_field(fields);
 }

@@ -39,7 +39,7 @@ struct connection {
   struct bytes in, out;
   size_t in_start, out_start;
   uint8_t header_left;  /* bytes of the peer's protocol header that are still to come */
-  bool sasl_done, attached, closed;
+  bool sasl_done, attached, detaching, detached, closed;
   /* Transfers of this side. */
   uint32_t next_outgoing_id, peer_next_id, peer_window;
   uint32_t peer_delivery_count, peer_credit;
@@ -168,6 +168,15 @@ static void put_accepted(struct connection *one) {
   end_list(out, list);
   end_frame(out, frame);
   one->accept_count = 0;
+}
+
+static void put_detach(struct connection *one) {
+  size_t frame = begin_frame(&one->out, 0), list = begin_list(&one->out, DETACH, 2);
+  put_uint(&one->out, 0);
+  put_bool(&one->out, true);
+  end_list(&one->out, list);
+  end_frame(&one->out, frame);
+  one->detaching = true;
 }
 
 static void put_close(struct connection *one) {
@@ -303,12 +312,13 @@ static void on_frame(struct connection *one, const uint8_t *frame, const uint8_t
     case DISPOSITION: on_disposition(one, fields, at_ns); break;
     case DETACH:
       skip_fields(&fields, 2);
-      fail_with_condition(one, "link closed", fields);
+      one->detached = true;
+      if (!one->detaching || has_value(&fields)) fail_with_condition(one, "link closed", fields);
       break;
     case END: fail_with_condition(one, "session closed", fields); break;
     case CLOSE:
       one->closed = true;
-      if (fields.left && *fields.at != 0x40) fail_with_condition(one, "connection closed", fields);
+      if (has_value(&fields)) fail_with_condition(one, "connection closed", fields);
       break;
     case OPEN: case SASL_MECHANISMS: break;
     default: fail(one->role, "a frame cannot be read: descriptor 0x%02x", code);
