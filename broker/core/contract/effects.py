@@ -13,16 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.core.contract.errors import BrokerError
-    from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import MessageChanges
+    from broker.core.contract.message import Contents, Message
     from broker.core.contract.settlement_values import Settlement
     from config.model.definitions import EntityDefinition
 
 
 _LOCK_TOKEN = attrgetter("lock_token")
-
-Content = tuple[int, "MessageChanges | None", bytes | None, bytes]
-"""The fields that `content_of` returns."""
 
 
 class Peer(Protocol):
@@ -92,8 +88,8 @@ class Deliver(NamedTuple):
     receive-and-delete."""
     locked_until_ms: int = 0
     """The end of all locks; 0 in receive-and-delete."""
-    contents: Sequence[Content] = ()
-    """One for each message. Empty if the messages are copies or have left the queue, as in
+    contents: Contents | None = None
+    """What each message contained. None if the messages are copies or have left the queue, as in
     receive-and-delete."""
 
 
@@ -104,11 +100,12 @@ def messages_as_delivered(effect: Deliver) -> Sequence[Message]:
     lock has ended, a copy with the earlier content is returned.
     """
     messages, tokens = effect.messages, effect.tokens
-    if not effect.contents or list(map(_LOCK_TOKEN, messages)) == tokens:
+    if effect.contents is None or list(map(_LOCK_TOKEN, messages)) == tokens:
         return messages
+    contents = zip(*effect.contents, strict=True)
     return [
         message if message.lock_token == token else message.copy_with(content)
-        for message, token, content in zip(messages, tokens, effect.contents, strict=True)
+        for message, token, content in zip(messages, tokens, contents, strict=True)
     ]
 
 

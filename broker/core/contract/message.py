@@ -7,11 +7,10 @@ The protocols create messages, and `queues` changes them. The body is bytes here
 from __future__ import annotations
 
 from enum import IntEnum
-from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from broker.core.contract.message_changes import MessageChanges
 
@@ -145,15 +144,30 @@ class Message:
         return copy
 
     def copy_with(self, content: tuple[int, MessageChanges | None, bytes | None, bytes]) -> Message:
-        """Returns a copy with the values that `content_of` returned earlier."""
+        """Returns a copy with the values that it had in `Contents`."""
         copy = self.copy()
         copy.delivery_count, copy.changes, copy.body, copy.annotations = content
         return copy
 
 
-content_of = attrgetter("delivery_count", "changes", "body", "annotations")
-"""Returns the fields of a message that can change in a queue, besides state and lock. Settlements change
-the first two. The others change when the body leaves memory. See `Message.copy_with`."""
+class Contents(NamedTuple):
+    """The fields of messages that can change in a queue, besides state and lock: one column for each. Settlements
+    change the first two. The others change when the body leaves memory. See `Message.copy_with`."""
+
+    delivery_counts: list[int]
+    changes: list[MessageChanges | None]
+    bodies: list[bytes | None]
+    annotations: list[bytes]
+
+
+def contents_of(messages: Sequence[Message]) -> Contents:
+    """Returns the contents of messages."""
+    return Contents(
+        [message.delivery_count for message in messages],
+        [message.changes for message in messages],
+        [message.body for message in messages],
+        [message.annotations for message in messages],
+    )
 
 
 class MessageReader(Protocol):

@@ -174,7 +174,7 @@ class Dispatcher:
         messages = self.ready.take(max(receiver.room, 0), BURST_MAX_BYTES)
         if not messages:
             return ()
-        receiver.load(messages)
+        receiver.load(messages, self.ready.taken_bytes)
         if receiver.room <= 0:
             del self._with_credit[receiver]
         return (receiver,)
@@ -202,7 +202,7 @@ class Dispatcher:
             if not part:
                 unserved.append(receiver)
                 continue
-            receiver.load(part)
+            receiver.load(part, sum([message.size for message in part]))
             served[receiver] = None
             if receiver.room > 0:
                 with_credit[receiver] = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import CreditNeeded, Deliver
-from broker.core.contract.message import MessageState, content_of
+from broker.core.contract.message import MessageState, contents_of
 from broker.core.contract.records import MessagesDeleted
 from broker.core.queues.arrival import schedule
 from broker.core.queues.dispatcher import Dispatcher
@@ -281,7 +281,7 @@ class Queue:
                 turn.effects.append(Deliver(receiver.peer, copies, tokens, until_ms))
                 self.context.payloads.evict_delivered(messages)
             else:
-                contents = list(map(content_of, messages))
+                contents = contents_of(messages)
                 turn.effects.append(Deliver(receiver.peer, messages, tokens, until_ms, contents))
         else:
             self.delete(messages, turn)

@@ -44,6 +44,7 @@ class ReadyMessages:
         "_read_ahead_to",
         "_returned",
         "blocked",
+        "taken_bytes",
     )
 
     def __init__(self) -> None:
@@ -64,6 +65,8 @@ class ReadyMessages:
         them may have been skipped since."""
         self.blocked = False
         """Whether the last `take` ended at a message whose body is not in memory."""
+        self.taken_bytes = 0
+        """The size of the messages that the last `take` returned."""
 
     def __len__(self) -> int:
         """Returns how many messages are here, including those that have left their queue."""
@@ -129,6 +132,7 @@ class ReadyMessages:
             if message.queue is not None:
                 if message.body is None:
                     self.blocked = True
+                    self.taken_bytes = size
                     return taken
                 taken.append(message)
                 size += message.size
@@ -153,6 +157,7 @@ class ReadyMessages:
             self._head = position
             self._ahead_bytes -= size - size_before
             self._compact()
+        self.taken_bytes = size
         return taken
 
     def _take_first(self, count: int, max_bytes: int) -> list[Message] | None:
@@ -170,6 +175,7 @@ class ReadyMessages:
         self._head = end
         self._ahead_bytes -= size
         self._compact()
+        self.taken_bytes = size
         return taken
 
     def take_all(self) -> list[Message]:

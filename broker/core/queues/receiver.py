@@ -102,11 +102,11 @@ class Receiver:
         self.draining = drain
         self.paused = False
 
-    def load(self, messages: list[Message]) -> None:
-        """Assign messages that are delivered at the end of this dispatch."""
+    def load(self, messages: list[Message], size_bytes: int) -> None:
+        """Assign messages of this size that are delivered at the end of this dispatch."""
         self.delivered += len(messages)
         self.burst = self.burst + messages if self.burst else messages
-        self.burst_bytes += sum([message.size for message in messages])
+        self.burst_bytes += size_bytes
 
     def unload(self) -> list[Message]:
         """Returns the assigned messages, which are delivered now."""

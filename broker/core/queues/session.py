@@ -79,7 +79,7 @@ class Session:
             messages = self.ready.take(room, BURST_MAX_BYTES)
             if not messages:
                 break
-            receiver.load(messages)
+            receiver.load(messages, self.ready.taken_bytes)
         if receiver.burst:
             self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
         payloads = self.queue.context.payloads
