@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from broker.core.queues.locks import LockGroup
     from broker.core.queues.namespace_context import NamespaceContext
     from broker.core.queues.queue import Queue
-    from broker.core.queues.session import Session
-    from broker.core.queues.sessions import SessionWait
+    from broker.core.queues.session import Session, SessionWait
 
     DueAction = Callable[[Any, int, Turn], None]
 

@@ -5,6 +5,7 @@ Each request returns the value of its reply, or raises the refusal before anythi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from broker.core.contract.errors import MessageSizeExceeded, NotAllowed, QuotaExceeded
@@ -73,10 +74,7 @@ class SessionRequests:
     def list_sessions(self, command: ListSessions, now_ms: int, turn: Turn) -> list[str]:
         """Returns the ids of sessions."""
         del turn
-        sessions = self._sessions(command.path, now_ms)
-        return sessions.list_ids(
-            command.updated_since_ms, command.after_session_id, command.skip, command.top
-        )
+        return _list_ids(self._sessions(command.path, now_ms), command)
 
     def _sessions(self, path: str, now_ms: int) -> Sessions:
         entity, queue = receivable(self._directory, path)
@@ -84,3 +82,21 @@ class SessionRequests:
         if queue.sessions is None:
             raise NotAllowed(f"The entity '{queue.path}' does not require sessions, and has none.")
         return queue.sessions
+
+
+def _list_ids(sessions: Sessions, command: ListSessions) -> list[str]:
+    """Returns the sorted ids of sessions with messages or a state, or of those whose state was set after
+    a time."""
+    since_ms = command.updated_since_ms
+    if since_ms is None:
+        chosen = [one.id for one in sessions if one.messages or one.state is not None]
+    else:
+        chosen = [
+            one.id for one in sessions if one.state is not None and one.state_updated_ms > since_ms
+        ]
+    chosen.sort()
+    skip = command.skip
+    if command.after_session_id is not None:
+        known = sessions.get(command.after_session_id)
+        skip = bisect_right(chosen, command.after_session_id if known is None else known.id)
+    return chosen[skip : skip + command.top]

@@ -8,14 +8,12 @@ them. Each message is in exactly one queue and has at most one lock.
 from __future__ import annotations
 
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import CreditNeeded, Deliver
 from broker.core.contract.message import MessageState, contents_of
 from broker.core.contract.records import MessagesDeleted
-from broker.core.queues.arrival import schedule
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks, group_of
 from broker.core.queues.message_deadlines import forget_expiry, forget_schedule, watch_expiry
@@ -42,7 +40,6 @@ DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
 
 _ACTIVE = MessageState.ACTIVE
-_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class Queue:
@@ -135,46 +132,6 @@ class Queue:
     def skip_numbers(self, highest_number: int) -> None:
         """Never assign this sequence number or a lower one: they are in use."""
         self.last_sequence_number = max(self.last_sequence_number, highest_number)
-
-    def restore(
-        self, messages: Sequence[Message], packed: Sequence[PackedMessages], packed_bytes: int
-    ) -> None:
-        """Add messages and packed blocks from the store, both in the order of their numbers.
-        `packed_bytes` is the size of the packed messages."""
-        size = packed_bytes
-        packed_count = sum([block.count for block in packed])
-        if messages:
-            self.index.add_rising(messages)
-            self.skip_numbers(messages[-1].sequence_number)
-        if packed:
-            self.index.add_packed(packed)
-            self.skip_numbers(packed[-1].sequence_number + packed[-1].count - 1)
-        active: list[Message] = []
-        scheduled: list[Message] = []
-        for message in messages:
-            message.queue = self
-            size += message.size
-            if message.state is _ACTIVE:
-                active.append(message)
-            elif message.state is MessageState.DEFERRED:
-                self.deferred_count += 1
-            else:
-                scheduled.append(message)
-        schedule(self, scheduled)
-        watch_expiry(
-            self.context.deadlines, [message for message in active if message.expires_at_ms]
-        )
-        watch_expiry(self.context.deadlines, [block for block in packed if block.expires_at_ms])
-        self.change_size(len(messages) + packed_count, size)
-        self.context.payloads.add_messages(-packed_count)
-        self.delivery.enter(messages)
-        if packed:
-            waiting: list[Message | PackedMessages] = [*active, *packed]
-            waiting.sort(key=_SEQUENCE_NUMBER)
-            self.dispatcher.ready.add_packed(waiting)
-            self.dispatcher.touch()
-        else:
-            self.delivery.add_ready(active)
 
     def enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         """Add messages with consecutive numbers from this one on."""

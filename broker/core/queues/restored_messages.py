@@ -9,7 +9,10 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from broker.core.contract.message import MessageState
 from broker.core.messages.message_rows import messages_from
+from broker.core.queues.arrival import schedule
+from broker.core.queues.message_deadlines import watch_expiry
 from broker.core.queues.packed_messages import PackedMessages
 
 if TYPE_CHECKING:
@@ -155,7 +158,50 @@ class RestoredMessages:
         queue.context.payloads.any_paged = True
         messages.sort(key=_SEQUENCE_NUMBER)  # nearly always in order already
         self._packed.sort(key=_SEQUENCE_NUMBER)
-        queue.restore(messages, self._packed, self._packed_bytes)
+        _fill(queue, messages, self._packed, self._packed_bytes)
+
+
+def _fill(
+    queue: Queue,
+    messages: Sequence[Message],
+    packed: Sequence[PackedMessages],
+    packed_bytes: int,
+) -> None:
+    """Add messages and packed blocks from the store, both in the order of their numbers.
+    `packed_bytes` is the size of the packed messages."""
+    size = packed_bytes
+    packed_count = sum([block.count for block in packed])
+    if messages:
+        queue.index.add_rising(messages)
+        queue.skip_numbers(messages[-1].sequence_number)
+    if packed:
+        queue.index.add_packed(packed)
+        queue.skip_numbers(packed[-1].sequence_number + packed[-1].count - 1)
+    active: list[Message] = []
+    scheduled: list[Message] = []
+    for message in messages:
+        message.queue = queue
+        size += message.size
+        if message.state is MessageState.ACTIVE:
+            active.append(message)
+        elif message.state is MessageState.DEFERRED:
+            queue.deferred_count += 1
+        else:
+            scheduled.append(message)
+    schedule(queue, scheduled)
+    deadlines = queue.context.deadlines
+    watch_expiry(deadlines, [message for message in active if message.expires_at_ms])
+    watch_expiry(deadlines, [block for block in packed if block.expires_at_ms])
+    queue.change_size(len(messages) + packed_count, size)
+    queue.context.payloads.add_messages(-packed_count)
+    queue.delivery.enter(messages)
+    if packed:
+        waiting: list[Message | PackedMessages] = [*active, *packed]
+        waiting.sort(key=_SEQUENCE_NUMBER)
+        queue.dispatcher.ready.add_packed(waiting)
+        queue.dispatcher.touch()
+    else:
+        queue.delivery.add_ready(active)
 
 
 def _live_ranges(dead: int, count: int) -> Iterator[tuple[int, int]]:

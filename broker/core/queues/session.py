@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.queues.ready_messages import ReadyMessages
 from broker.core.queues.receiver import BURST_MAX_BYTES
@@ -89,3 +89,14 @@ class Session:
             return
         if receiver.room <= 0 or not self.ready.blocked:
             receiver.finish_draining(turn)
+
+
+class SessionWait(NamedTuple):
+    """A receiver that waits for the next available session."""
+
+    sessions: Sessions
+    receiver: Receiver
+    until_ms: int
+    timeout_ms: int
+    given_before: int
+    """How many sessions had been given to waiting receivers when it began to wait."""

@@ -1,4 +1,4 @@
-"""The sessions of a queue: who holds them, who waits for one, and their states.
+"""The sessions of a queue: who holds them, and who waits for one. `session_states.py` counts their states.
 
 A session has at most one holder, and its messages are delivered only to the holder. Ids that differ
 only in case name the same session, which has the id that was used first.
@@ -6,9 +6,9 @@ only in case name the same session, which has the id that was used first.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import AttachRefused, Detached, ReceiverAttached
@@ -18,10 +18,10 @@ from broker.core.contract.errors import (
     SessionCannotBeLocked,
     SessionLockLost,
 )
-from broker.core.contract.records import SessionStateSet
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.deadlines import Due
-from broker.core.queues.session import Session
+from broker.core.queues.session import Session, SessionWait
+from broker.core.queues.session_states import SessionStates
 from broker.core.queues.settlement import release_locks
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import SessionRequest
     from broker.core.contract.message import Message
+    from broker.core.contract.records import SessionStateSet
     from broker.core.contract.turn import Turn
     from broker.core.queues.dispatcher import MessageForwarder
     from broker.core.queues.queue import Queue
@@ -45,17 +46,6 @@ PASSED_OVER_MAX = 10
 """
 
 
-class SessionWait(NamedTuple):
-    """A receiver that waits for the next available session."""
-
-    sessions: Sessions
-    receiver: Receiver
-    until_ms: int
-    timeout_ms: int
-    given_before: int
-    """How many sessions had been given to waiting receivers when it began to wait."""
-
-
 class Sessions:
     """All sessions of a queue. Implements `DeliverySource`."""
 
@@ -66,12 +56,10 @@ class Sessions:
         "_by_id",
         "_by_key",
         "_given",
-        "_other_spellings",
         "_queue",
+        "_states",
         "_waiting",
         "held_count",
-        "state_bytes",
-        "state_count",
     )
 
     def __init__(self, queue: Queue) -> None:
@@ -80,9 +68,7 @@ class Sessions:
         """Sessions by id. The key type allows None only because `Message.session_id` does."""
         self._by_key: dict[str, Session] = {}
         """Sessions by `session_key` of their ids."""
-        self._other_spellings: dict[str, list[str]] = {}
-        """By key: other spellings of the id under which the store has a state. Stores from versions
-        that compared ids with case have them."""
+        self._states = SessionStates(queue)
         self._available: OrderedDict[Session, None] = OrderedDict()
         """Sessions without a holder that have ready messages, longest available first. A session
         that its holder returns goes to the end, so that other sessions get their turn."""
@@ -92,14 +78,13 @@ class Sessions:
         """How many sessions have been given to waiting receivers."""
         self.held_count = 0
         """How many sessions are held."""
-        self.state_count = 0
-        self.state_bytes = 0
 
     def get(self, session_id: str) -> Session | None:
         """Returns the session, or None."""
         return self._by_id.get(session_id) or self._by_key.get(session_key(session_id))
 
     def __iter__(self) -> Iterator[Session]:
+        """Returns all sessions: with messages, a state or a holder."""
         return iter(self._by_id.values())
 
     @property
@@ -230,8 +215,7 @@ class Sessions:
 
     def close(self) -> None:
         """See `DeliverySource.close`. The states are deleted with the sessions."""
-        self._queue.usage.add(-self.state_bytes)
-        self._queue.context.session_state_bytes -= self.state_bytes
+        self._states.forget_all()
 
     # --- holding ----------------------------------------------------------------------------
 
@@ -367,64 +351,35 @@ class Sessions:
 
     # --- state ------------------------------------------------------------------------------
 
+    @property
+    def state_bytes(self) -> int:
+        """See `DeliverySource.state_bytes`."""
+        return self._states.size_bytes
+
+    @property
+    def state_count(self) -> int:
+        """How many sessions have a state."""
+        return self._states.count
+
     def set_state(
         self, session: Session, state: bytes | None, now_ms: int
     ) -> list[SessionStateSet]:
         """Set or clear the state of a session. Returns the records for the store."""
-        self._put_state(session, state, now_ms)
-        entity_id = self._queue.entity_id
-        others = self._other_spellings.pop(session_key(session.id), ())
-        return [
-            *(SessionStateSet(entity_id, other, None, now_ms) for other in others),
-            SessionStateSet(entity_id, session.id, state, now_ms),
-        ]
+        records = self._states.set(session, state, now_ms)
+        self._forget_if_empty(session)
+        return records
 
     def restore_state(self, stored: SessionStateSet) -> None:
-        """Add a state from the store. The oldest come first: of several spellings of one session id
-        the last counts."""
+        """Add a state from the store: see `SessionStates.restore`."""
         session = self.get(stored.session_id) or self._open(stored.session_id)
-        if stored.session_id != session.id:
-            self._other_spellings.setdefault(session_key(session.id), []).append(stored.session_id)
-        self._put_state(session, stored.state, stored.updated_time_ms)
-
-    def _put_state(self, session: Session, state: bytes | None, now_ms: int) -> None:
-        grows_by = len(state or b"") - len(session.state or b"")
-        self.state_bytes += grows_by
-        self._queue.usage.add(grows_by)
-        self._queue.context.session_state_bytes += grows_by
-        self.state_count += (state is not None) - (session.state is not None)
-        session.state = state
-        session.state_updated_ms = now_ms
+        self._states.restore(session, stored)
         self._forget_if_empty(session)
 
     def states(self) -> Iterator[tuple[str, bytes, int]]:
         """Returns the states that are set: session id, state, and when it was set."""
-        for session in self._by_id.values():
+        for session in self:
             if session.state is not None:
                 yield session.id, session.state, session.state_updated_ms
-
-    def list_ids(
-        self, updated_since_ms: int | None, after_session_id: str | None, skip: int, top: int
-    ) -> list[str]:
-        """Returns the sorted ids of sessions with messages or a state, or of those whose state was
-        set after a time."""
-        if updated_since_ms is None:
-            chosen = [
-                session.id
-                for session in self._by_id.values()
-                if session.messages or session.state is not None
-            ]
-        else:
-            chosen = [
-                session.id
-                for session in self._by_id.values()
-                if session.state is not None and session.state_updated_ms > updated_since_ms
-            ]
-        chosen.sort()
-        if after_session_id is not None:
-            known = self.get(after_session_id)
-            skip = bisect_right(chosen, after_session_id if known is None else known.id)
-        return chosen[skip : skip + top]
 
     def _open(self, session_id: str) -> Session:
         session = self._by_id[session_id] = Session(self, self._queue, session_id)
