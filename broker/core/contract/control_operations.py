@@ -242,6 +242,10 @@ class Resubmit(NamedTuple):
     """None: the entity whose dead letters they are."""
 
 
+class ListQueuesWithMessages(NamedTuple):
+    """Reply: the paths of all queues and sub-queues that have messages."""
+
+
 class ResetEntities(NamedTuple):
     """Make the entities of the namespace as declared, with attached links where possible: delete others, end session
     locks, delete session states and the ids of duplicate detection. Reply: paths of queues and sub-queues that have

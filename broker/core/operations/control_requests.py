@@ -44,6 +44,7 @@ class ControlRequests:
         self._directory = directory
         reading = ControlReading(directory)
         changes = ControlChanges(context, directory, admission)
+        resetting = ControlReset(directory, administration)
         self._operations: dict[type, Carry] = {
             control.ListEntityStates: self._list_entities,
             control.GetEntityState: self._get_entity,
@@ -58,7 +59,8 @@ class ControlRequests:
             control.ReleaseByNumber: changes.release,
             control.ExpireLocks: changes.expire_locks,
             control.Resubmit: changes.resubmit,
-            control.ResetEntities: ControlReset(directory, administration).reset,
+            control.ListQueuesWithMessages: resetting.queues_with_messages,
+            control.ResetEntities: resetting.reset,
         }
 
     def carry_out(self, operation: object, now_ms: int, turn: Turn) -> object:

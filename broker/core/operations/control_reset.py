@@ -31,6 +31,13 @@ class ControlReset:
         self._directory = directory
         self._administration = administration
 
+    def queues_with_messages(
+        self, operation: control.ListQueuesWithMessages, now_ms: int, turn: Turn
+    ) -> list[str]:
+        """Returns the paths of queues that have messages."""
+        del operation, now_ms, turn
+        return [queue.path for entity in self._directory for queue in entity.queues if queue.count]
+
     def reset(self, operation: control.ResetEntities, now_ms: int, turn: Turn) -> list[str]:
         """Make the entities as declared. Returns the paths of queues that have messages."""
         declared = {path.lower(): one for path, one in operation.definitions.items()}

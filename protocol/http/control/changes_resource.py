@@ -5,6 +5,7 @@ Work on many messages is done in parts, each durable before the next, so that ot
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
@@ -209,8 +210,11 @@ async def reset(call: Call) -> Answer:
     """Makes a namespace as it is declared."""
     definitions = call.services.declared(call.namespace)
     count = 0
-    for path in await call.ask(control.ResetEntities(definitions)):
-        count += await _purge(call, path)
+    # First before session locks end, so that receivers which wait for a session do not get one whose messages go.
+    for operation in (control.ListQueuesWithMessages(), control.ResetEntities(definitions)):
+        for path in await call.ask(operation):
+            with suppress(EntityNotFound):  # a client may have deleted it meanwhile
+                count += await _purge(call, path)
     return {"purged": count}
 
 
