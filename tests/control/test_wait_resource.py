@@ -191,6 +191,24 @@ def test_a_wait_that_times_out_says_what_was_seen_last(api):
     assert (False, 1, "0") == (second["holds"], second["count"], second["messages"][0]["body"])
 
 
+def test_a_long_search_ends_with_the_time_of_the_wait(api):
+    """What was not looked at in time does not hold."""
+    for _ in range(4):
+        send(api, 5000)
+    began_s = time.monotonic()
+    answer = api.refused(
+        "POST",
+        "/wait",
+        {
+            "conditions": [{"entity": "orders", "filter": "a LIKE '%b%' OR c = 1"}] * 40,
+            "timeout_s": 0,
+        },
+    )
+    assert 408 == answer.status
+    assert time.monotonic() - began_s < SOON_S
+    assert 40 == len(answer.content["seen"])
+
+
 def test_an_entity_that_is_deleted_ends_a_wait(api, admin, waits):
     admin.create_queue("brief")
     running = waits({"entity": "brief"})

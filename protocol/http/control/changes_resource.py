@@ -21,6 +21,7 @@ from protocol.http.control.messages_resource import (
     compiled,
     selected_queue,
 )
+from protocol.http.control.pacing import Pace
 from protocol.http.control.request_models import (
     AnswerModel,
     EntityPath,
@@ -291,6 +292,7 @@ async def _purge(call: Call, path: str) -> int:
     """Deletes the messages that a queue has now. Returns their number."""
     count = 0
     up_to: int | None = None
+    pace = Pace(call)
     while True:
         try:
             done: control.PurgedPart = await call.ask(control.PurgePart(path, up_to))
@@ -302,6 +304,7 @@ async def _purge(call: Call, path: str) -> int:
         up_to = done.up_to
         if done.is_done:
             return count
+        await pace.pause()
 
 
 _REFUSALS = {403: "The entity that would get the messages is full."}

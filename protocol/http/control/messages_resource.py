@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from aiohttp import web
 from pydantic import Field
 
 from broker.core.contract import control_operations as control
-from protocol.http.control import control_errors, message_scan
+from protocol.http.control import control_errors, message_scan, pacing
 from protocol.http.control.expressions import TEXT_MAX_CHARACTERS, MessageFilter
 from protocol.http.control.message_json import BodyFormat, MessageAnswer, write_message
 from protocol.http.control.request_models import (
@@ -88,12 +90,14 @@ async def list_messages(call: Call) -> Answer:
     page = await message_scan.read_page(call, selection, query.limit)
     _, sub_queue = split_queue_path(path)
     holder_of = call.services.holder_of
-    return {
-        "messages": [
-            write_message(view, sub_queue, query.body, holder_of) for view in page.messages
-        ],
-        "next": page.next_after,
-    }
+
+    def written(view: control.MessageView) -> str:
+        return json.dumps(write_message(view, sub_queue, query.body, holder_of))
+
+    # As one JSON text after the other: a thousand messages at once would take too long for other clients.
+    messages = ", ".join(await pacing.each(call, page.messages, written))
+    text = f'{{"messages": [{messages}], "next": {json.dumps(page.next_after)}}}'
+    return web.Response(text=text, content_type="application/json")
 
 
 async def get_message(call: Call) -> Answer:

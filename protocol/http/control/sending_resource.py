@@ -25,7 +25,7 @@ from protocol.codec import (
     encode,
     read_message,
 )
-from protocol.http.control import control_errors
+from protocol.http.control import control_errors, pacing
 from protocol.http.control.control_errors import ControlError
 from protocol.http.control.request_models import AnswerModel, EntityPath, RequestModel
 from protocol.http.control.routes import Route
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from protocol.http.control.routes import Answer, Call
 
-MESSAGES_MAX = 10_000
+MESSAGES_MAX = 5_000
 PART_MESSAGES = 500
 """How many messages are sent in one turn."""
 _UINT_MAX = (1 << 32) - 1
@@ -112,12 +112,15 @@ class SendAnswer(AnswerModel):
 async def send(call: Call) -> Answer:
     """Sends messages. All are checked before the first is sent."""
     body: SendBody = call.body
-    messages = [
-        _message(call, one, f"messages[{position}]") for position, one in enumerate(body.messages)
-    ]
+    messages = await pacing.each(
+        call,
+        enumerate(body.messages),
+        lambda one: _message(call, one[1], f"messages[{one[0]}]"),
+    )
     identified = call.services.sources.message_ids.identify(messages)
     numbers: list[int] = []
     path = body.entity.strip("/")
+    pace = pacing.Pace(call)
     for start in range(0, len(identified), PART_MESSAGES):
         part = identified[start : start + PART_MESSAGES]
         try:
@@ -128,6 +131,7 @@ async def send(call: Call) -> Answer:
             refusal = control_errors.of_broker_error(error, str(error))
             refusal.message = f"{start} messages were sent before this. {refusal.message}"
             raise refusal from None
+        await pace.pause()
     return {"sent": len(identified), "sequence_numbers": numbers}
 
 

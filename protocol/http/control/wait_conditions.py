@@ -139,8 +139,8 @@ def watched(call: Call, condition: Condition, field: str) -> Watched:
     return Watched(condition, path, state, expression)
 
 
-async def look(call: Call, conditions: list[Watched]) -> list[dict[str, Any]]:
-    """Returns what is seen of each condition now. All counts are of one moment."""
+async def look(call: Call, conditions: list[Watched], seen: list[dict[str, Any]]) -> None:
+    """Looks at each condition, and puts what is seen at its position in `seen`. All counts are of one moment."""
     counted = [one for one in conditions if not one.is_scanned and one.condition.is_ is None]
     totalled = [one for one in conditions if one.condition.is_ is not None]
     read = control.TotalsRead((), ())
@@ -149,18 +149,21 @@ async def look(call: Call, conditions: list[Watched]) -> list[dict[str, Any]]:
         read = await call.ask(control.ReadTotals(paths, [one.path for one in totalled]))
     counts = dict(zip(map(id, counted), read.queues, strict=True))
     totals = dict(zip(map(id, totalled), read.entities, strict=True))
-    seen = []
-    for one in conditions:
+    for position, one in enumerate(conditions):
         if id(one) in counts:
             found = counts[id(one)]
             count = found.total if one.state is None else getattr(found, one.state)
-            seen.append(_seen(one.condition.is_met_by(count), count))
+            seen[position] = _seen(one.condition.is_met_by(count), count)
         elif id(one) in totals:
             count = _in_the_way(one.condition.is_, totals[id(one)])
-            seen.append(_seen(count == 0, count))
-        else:
-            seen.append(await _scan(call, one))
-    return seen
+            seen[position] = _seen(count == 0, count)
+    for position, one in enumerate(conditions):
+        if one.is_scanned:
+            seen[position] = await _scan(call, one)
+
+
+NOT_SEEN: dict[str, Any] = {"holds": False, "count": 0, "messages": []}
+"""Of a condition that there was no time to look at."""
 
 
 def _in_the_way(wanted: Settledness | None, totals: control.Totals) -> int:

@@ -14,7 +14,13 @@ from broker.core.contract.errors import ServerBusy
 from protocol.http.control.control_errors import ControlError
 from protocol.http.control.request_models import AnswerModel, RequestModel
 from protocol.http.control.routes import Route
-from protocol.http.control.wait_conditions import Condition, SeenAnswer, look, watched
+from protocol.http.control.wait_conditions import (
+    NOT_SEEN,
+    Condition,
+    SeenAnswer,
+    look,
+    watched,
+)
 
 if TYPE_CHECKING:
     from protocol.http.control.routes import Answer, Call
@@ -26,6 +32,7 @@ CONDITIONS_MAX = 100
 LOOKS_MAX = 5
 """How often conditions that are looked at one after the other are looked at again because something changed between
 them."""
+FIRST_LOOK_S = 1.0
 BUSY_PAUSE_S = 0.05
 """How long to pause while the broker is starting again from its store."""
 
@@ -55,46 +62,47 @@ async def wait(call: Call) -> Answer:
     ]
     stopwatch_s = call.services.sources.stopwatch_s
     began_s = stopwatch_s()
-    seen: list[dict[str, Any]] = []
+    seen = [NOT_SEEN] * len(conditions)
     paths = list(dict.fromkeys(one.watched_path for one in conditions))
+    now_s = asyncio.get_running_loop().time()
     with call.services.wait_for_change(call.namespace, paths) as change:
         try:
-            async with asyncio.timeout(body.timeout_s) as timeout:
-                while True:
-                    seen = await _look(call, conditions, change)
-                    if all(one["holds"] for one in seen):
-                        break
+            # The first look has a moment, even if there is no time to wait.
+            async with asyncio.timeout(max(body.timeout_s, FIRST_LOOK_S)) as timeout:
+                await _look(call, conditions, change, seen)
+                timeout.reschedule(now_s + body.timeout_s)
+                while not all(one["holds"] for one in seen):
                     await change.changed()
+                    await _look(call, conditions, change, seen)
         except TimeoutError:
             if not timeout.expired():
                 raise
-            if not seen:  # there was no time for a single look
-                seen = await look(call, conditions)
-            if not all(one["holds"] for one in seen):
-                raise _timed_out(body, seen) from None
+            raise _timed_out(body, seen) from None
     return {"seen": seen, "waited_s": round(stopwatch_s() - began_s, 3)}
 
 
-async def _look(call: Call, conditions: list[Watched], change: ChangeWait) -> list[dict[str, Any]]:
-    """Returns what is seen of each condition. If they hold, they hold together: nothing changed between the looks,
-    unless something changes all the time."""
+async def _look(
+    call: Call, conditions: list[Watched], change: ChangeWait, seen: list[dict[str, Any]]
+) -> None:
+    """Looks at each condition. If all hold, they hold together: nothing changed between the looks, unless something
+    changes all the time."""
     while True:
         try:
             for _ in range(LOOKS_MAX):
                 change.clear()
-                seen = await look(call, conditions)
+                await look(call, conditions, seen)
                 if not change.is_changed or not all(one["holds"] for one in seen):
-                    break
+                    return
                 if not any(one.is_scanned for one in conditions):
-                    break  # all were counted at one moment
+                    return  # all were counted at one moment
         except ServerBusy:
             await asyncio.sleep(BUSY_PAUSE_S)
         else:
-            return seen
+            return
 
 
 def _timed_out(body: WaitBody, seen: list[dict[str, Any]]) -> ControlError:
-    missing = [position for position, one in enumerate(seen) if not one["holds"]]
+    missing = [position for position, one in enumerate(seen) if not one["holds"]] or [0]
     first = missing[0]
     others = f", and {len(missing) - 1} others" if len(missing) > 1 else ""
     return ControlError(
