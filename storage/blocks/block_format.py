@@ -29,7 +29,13 @@ from broker.core.messages.packed_columns import (
     packed_column,
     unset_positions,
 )
-from broker.core.messages.packed_rows import FEW_ROWS, PackedRows, pack_rows, pack_sent_rows
+from broker.core.messages.packed_rows import (
+    FEW_ROWS,
+    PackedRows,
+    pack_rows,
+    pack_sent_rows,
+    read_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -225,8 +231,10 @@ class StoredBlock:
 
     def ids(self) -> Sequence[int]:
         """Returns the ids of the messages, by slot."""
+        if self._sections == 1:
+            return read_ids(self._entries, self._position)
         sections = [section.ids() for section in self.sections()]
-        return sections[0] if len(sections) == 1 else [one for ids in sections for one in ids]
+        return [one for ids in sections for one in ids]
 
     def payload_ids(self, ids: Sequence[int]) -> Sequence[int]:
         """Returns the ids of the bodies, by slot. `ids` are those of the messages."""

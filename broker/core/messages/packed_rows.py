@@ -259,8 +259,7 @@ class PackedRows:
         """Returns the ids of the messages: a range if they are consecutive."""
         if self._rows is not None:
             return [row.id for row in self._rows]
-        ids: Iterable[int] = self._columns[0].values(0, self.count)  # type: ignore[assignment]
-        return ids if isinstance(ids, range) else list(ids)
+        return _range_or_list(_integers(self._columns[_ID], 0, self.count))
 
     # --- what is known without unpacking the rows ----------------------------------------------
 
@@ -322,6 +321,18 @@ class PackedRows:
             return []
         pairs = zip(_integers(ids, start, stop), _integers(payload_ids, start, stop), strict=True)
         return [payload_id for message_id, payload_id in pairs if payload_id != message_id]
+
+
+def read_ids(data: bytes, position: int) -> Sequence[int]:
+    """Returns the same as `PackedRows.ids`, in a fraction of the time: a start does it for every block."""
+    kind, count = _HEAD.unpack_from(data, position)
+    if kind != _COLUMNS:
+        return PackedRows(data, position).ids()
+    return _range_or_list(_integers(Column(data, position + _HEAD.size, count), 0, count))
+
+
+def _range_or_list(numbers: Iterable[int]) -> Sequence[int]:
+    return numbers if isinstance(numbers, range) else list(numbers)
 
 
 def _integers(column: Column, start: int, stop: int) -> Iterable[int]:

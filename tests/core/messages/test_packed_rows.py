@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.contract.records import MessageRow
-from broker.core.messages.packed_rows import PackedRows, pack_rows
+from broker.core.messages.packed_rows import PackedRows, pack_rows, read_ids
 
 NUMBER = st.integers(0, 2**63 - 1)
 rows = st.lists(
@@ -44,6 +44,7 @@ def test_rows_come_back(packed, data):
     assert packed == unpacked.rows(0, len(packed))
     assert 6 + len(encoded) == unpacked.end
     assert [one.id for one in packed] == list(unpacked.ids())
+    assert [one.id for one in packed] == list(read_ids(b"before" + encoded, 6))
     start = data.draw(st.integers(0, len(packed)))
     stop = data.draw(st.integers(start, len(packed)))
     assert packed[start:stop] == unpacked.rows(start, stop)
