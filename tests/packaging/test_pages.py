@@ -175,7 +175,11 @@ MODULES = sorted(
 @pytest.mark.parametrize("command", PEEKLOCK_COMMANDS)
 def test_peeklock_accepts_the_command(command):
     _, *arguments = shlex.split(command)
-    if arguments in (["check"], ["check", "--strict"]):  # in a sentence about the command
+    if arguments in (
+        ["check"],
+        ["check", "--strict"],
+        ["import"],
+    ):  # in a sentence about the command
         arguments.append("FILE")
     if "--help" in arguments or "--version" in arguments:
         with pytest.raises(SystemExit) as ended:
@@ -220,6 +224,7 @@ def test_every_option_that_stands_alone_exists():
         "--output",
         "--strict",
         "--path",
+        "--with-keys",
     }
     for module in [*MODULES_OF_TARGETS.values(), "tests.simulation.run"]:
         known |= options_of(module)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- it has no public name
 
-SERVE, CHECK, EXPORT, TLS, ENV = "serve", "check", "export", "tls", "env"
+SERVE, CHECK, EXPORT, IMPORT, TLS, ENV = "serve", "check", "export", "import", "tls", "env"
 """The commands."""
 
 CLIENT_SETTINGS = (
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_check(commands)
     _add_export(commands)
+    _add_import(commands)
     _add_tls(commands)
     _add_env(commands)
     return parser
@@ -146,6 +147,41 @@ def _add_export(commands: Commands) -> None:
         "--output", metavar="FILE", help="file to write to (default: standard output)"
     )
     export.add_argument(
+        "--authority",
+        metavar="FILE",
+        help="connect with TLS and trust the certificates in this file",
+    )
+
+
+def _add_import(commands: Commands) -> None:
+    command = commands.add_parser(
+        IMPORT,
+        help="write a config file from a live namespace, an ARM template or the emulator's file",
+        description="Write the entities of a live namespace of Azure Service Bus, of an ARM template or of the official "
+        "emulator's file as a file that `peeklock serve --config` reads. What cannot be carried over is told, with its "
+        "line. Messages are not carried over.",
+    )
+    command.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="connection string with a key that has the claim Manage (Endpoint=sb://...), or a file",
+    )
+    command.add_argument(
+        "--form",
+        choices=["yaml", "emulator"],
+        default="yaml",
+        help="our YAML format, or the official emulator's Config.json (yaml)",
+    )
+    command.add_argument(
+        "--output", metavar="FILE", help="file to write to (default: standard output)"
+    )
+    command.add_argument(
+        "--with-keys",
+        action="store_const",
+        const="true",
+        help="also write the authorization rules of the entities of a live namespace, with their keys",
+    )
+    command.add_argument(
         "--authority",
         metavar="FILE",
         help="connect with TLS and trust the certificates in this file",

@@ -1,4 +1,4 @@
-"""Runs the commands `peeklock serve`, `check`, `export`, `tls` and `env`.
+"""Runs the commands `peeklock serve`, `check`, `export`, `import`, `tls` and `env`.
 
 Loads the configuration, reports its mistakes, and calls the command. Commands are imported when they
 run: a process pays only for the command that it runs.
@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.app.cli.arguments import CHECK, ENV, EXPORT, SERVE, TLS, read_arguments
+from broker.app.cli.arguments import CHECK, ENV, EXPORT, IMPORT, SERVE, TLS, read_arguments
 from broker.app.exit_codes import ExitCode
 from config.files.mistakes import ConfigError
 from config.loader import load
@@ -82,6 +82,12 @@ def _export(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
     return export_command.run(loaded.settings, options)
 
 
+def _import(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
+    from broker.app.cli import import_command
+
+    return import_command.run(loaded.settings, options)
+
+
 def _tls(loaded: LoadedConfig, options: Mapping[str, str]) -> int:
     from broker.app.cli import tls_command
 
@@ -111,20 +117,16 @@ def _count(number: int, noun: str) -> str:
 def _rule_error(rule: RuleDefinition, limits: Limits) -> str | None:
     if rule.action is None and not isinstance(rule.filter, SqlFilter):
         return None
-    from broker.core.contract.errors import BrokerError
-    from broker.core.routing.compiled_rule import compile_rule
+    from broker.core.routing.compiled_rule import rule_error  # most files have no SQL
 
-    try:
-        compile_rule(rule, limits)
-    except BrokerError as error:
-        return str(error)
-    return None
+    return rule_error(rule, limits)
 
 
 _COMMANDS: Mapping[str, Callable[[LoadedConfig, Mapping[str, str]], int]] = {
     SERVE: _serve,
     CHECK: _check,
     EXPORT: _export,
+    IMPORT: _import,
     TLS: _tls,
     ENV: _env,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.core.contract.errors import BrokerError
 from broker.core.routing.sql import compile_action, operators
 from config.model.definitions import (
     CorrelationFilter,
@@ -115,3 +116,14 @@ def key_of(value: PropertyValue) -> Hashable | None:
     """
     value = operators.plain(value)
     return ("boolean", value) if isinstance(value, bool) else value
+
+
+def rule_error(rule: RuleDefinition, limits: Limits) -> str | None:
+    """Returns what is wrong with the SQL of a rule, or None."""
+    if rule.action is None and not isinstance(rule.filter, SqlFilter):
+        return None
+    try:
+        compile_rule(rule, limits)
+    except BrokerError as error:
+        return str(error)
+    return None

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from broker.core.contract.errors import BrokerError
-from broker.core.routing.compiled_rule import compile_rule
+from broker.core.routing.compiled_rule import rule_error
 from config.files.mistakes import ConfigError
 from config.files.namespace_topology import NamespaceTopology, read_namespace_topology
-from config.model.definitions import SqlFilter
 from protocol.http.control.clock_resource import AdvanceClock, ClockAnswer, write_clock
 from protocol.http.control.control_errors import ControlError
 from protocol.http.control.request_models import AnswerModel, RequestModel
@@ -24,7 +22,6 @@ from protocol.http.control.times import write_time
 
 if TYPE_CHECKING:
     from config.files.mistakes import Mistake
-    from config.model.definitions import RuleDefinition
     from config.model.limits import Limits
     from protocol.http.control.routes import Answer, Call
     from protocol.http.control_services import NamespaceView
@@ -161,10 +158,10 @@ async def _read_topology(content: dict[str, Any] | str, limits: Limits) -> Names
         else:
             is_long = len(str(content)) > READ_IN_THREAD_CHARACTERS
         if not is_long:
-            return read_namespace_topology(content, limits, _wrong_rule)
+            return read_namespace_topology(content, limits, rule_error)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            None, read_namespace_topology, content, limits, _wrong_rule
+            None, read_namespace_topology, content, limits, rule_error
         )
     except ConfigError as error:
         first = error.mistakes[0]
@@ -177,16 +174,6 @@ async def _read_topology(content: dict[str, Any] | str, limits: Limits) -> Names
             f"topology.{first.where}" if first.where else "topology",
             mistakes=[_sentence(one) for one in error.mistakes],
         ) from None
-
-
-def _wrong_rule(rule: RuleDefinition, limits: Limits) -> str | None:
-    if rule.action is None and not isinstance(rule.filter, SqlFilter):
-        return None
-    try:
-        compile_rule(rule, limits)
-    except BrokerError as error:
-        return str(error)
-    return None
 
 
 def _sentence(mistake: Mistake) -> str:

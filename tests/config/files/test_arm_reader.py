@@ -1,0 +1,206 @@
+"""ARM templates: their entities, and what is told about everything else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.core.routing.compiled_rule import rule_error
+from config.files.arm_reader import is_arm_template, read_arm_template
+from config.files.document import parse_json
+from config.files.mistakes import ConfigReport
+from config.model.definitions import (
+    CorrelationFilter,
+    QueueDefinition,
+    SqlAction,
+    SqlFilter,
+    SubscriptionDefinition,
+    TopicDefinition,
+    TrueFilter,
+)
+from config.model.limits import RELAXED
+
+NAMESPACE = "Microsoft.ServiceBus/namespaces"
+
+TEMPLATE = """{
+  "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+  "parameters": {
+    "namespaceName": {"type": "string"},
+    "queueName": {"type": "string", "defaultValue": "orders"},
+    "maxDelivery": {"type": "int", "defaultValue": 7}
+  },
+  "variables": {
+    "fullQueue": "[concat(parameters('namespaceName'), '/', parameters('queueName'))]",
+    "settings": {"lock": "PT45S"}
+  },
+  "resources": [
+    {
+      "type": "Microsoft.ServiceBus/namespaces",
+      "apiVersion": "2022-10-01-preview",
+      "name": "[parameters('namespaceName')]",
+      "location": "[resourceGroup().location]",
+      "sku": {"name": "Standard"},
+      "properties": {"disableLocalAuth": true}
+    },
+    {
+      "type": "Microsoft.ServiceBus/namespaces/queues",
+      "name": "[variables('fullQueue')]",
+      "dependsOn": ["[resourceId('Microsoft.ServiceBus/namespaces', parameters('namespaceName'))]"],
+      "properties": {
+        "lockDuration": "[variables('settings').lock]",
+        "maxDeliveryCount": "[parameters('maxDelivery')]",
+        "requiresSession": true,
+        "enableExpress": true,
+        "duplicateDetectionHistoryTimeWindow": "P99D",
+        "forwardDeadLetteredMessagesTo": "dead"
+      }
+    },
+    {"type": "Microsoft.ServiceBus/namespaces/queues", "name": "[format('{0}/{1}', parameters('namespaceName'), 'dead')]"},
+    {
+      "type": "Microsoft.ServiceBus/namespaces/topics",
+      "name": "[concat(parameters('namespaceName'), '/events')]",
+      "resources": [
+        {
+          "type": "subscriptions",
+          "name": "audit",
+          "properties": {"maxDeliveryCount": 3},
+          "resources": [
+            {
+              "type": "rules",
+              "name": "red",
+              "properties": {
+                "filterType": "SqlFilter",
+                "sqlFilter": {"sqlExpression": "color = 'red'", "compatibilityLevel": 20},
+                "action": {"sqlExpression": "SET seen = 1"}
+              }
+            },
+            {
+              "type": "rules",
+              "name": "broken",
+              "properties": {"filterType": "SqlFilter", "sqlFilter": {"sqlExpression": "color ="}}
+            }
+          ]
+        },
+        {
+          "type": "subscriptions",
+          "name": "all",
+          "resources": [
+            {
+              "type": "rules",
+              "name": "$Default",
+              "properties": {
+                "filterType": "CorrelationFilter",
+                "correlationFilter": {"label": "x", "properties": {"a": "b"}}
+              }
+            }
+          ]
+        }
+      ]
+    },
+    {"type": "Microsoft.ServiceBus/namespaces/authorizationRules", "name": "[concat(parameters('namespaceName'), '/send')]"},
+    {"type": "Microsoft.Storage/storageAccounts", "name": "other"}
+  ]
+}
+"""
+
+
+def read(template: str | dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the entities, and what is told as `line: text`."""
+    text = template if isinstance(template, str) else json.dumps(template, indent=1)
+    root = parse_json(text, "main.json")
+    assert is_arm_template(root)
+    report = ConfigReport()
+    topology = read_arm_template(root, RELAXED, report, rule_error)
+    entities = {path: one for each in topology.namespaces.values() for path, one in each.items()}
+    told = sorted([*report.mistakes, *report.warnings], key=lambda one: one.line or 0)
+    return entities, [f"{one.line}: {one.text}" for one in told]
+
+
+def test_entities_of_a_template_are_read():
+    """With parameters, variables, nested resources and rules."""
+    entities, _ = read(TEMPLATE)
+    orders = entities["orders"]
+    assert isinstance(orders, QueueDefinition)
+    assert (45_000, 7, True, "dead") == (
+        orders.lock_duration_ms,
+        orders.max_delivery_count,
+        orders.requires_session,
+        orders.forward_dead_letters_to,
+    )
+    assert isinstance(entities["events"], TopicDefinition)
+    audit = entities["events/Subscriptions/audit"]
+    assert isinstance(audit, SubscriptionDefinition)
+    assert (3, ["$Default", "red"]) == (
+        audit.max_delivery_count,
+        [rule.name for rule in audit.rules],
+    )
+    assert (TrueFilter(), SqlFilter("color = 'red'")) == tuple(one.filter for one in audit.rules)
+    assert SqlAction("SET seen = 1") == audit.rules[1].action
+    (default,) = entities["events/Subscriptions/all"].rules
+    assert CorrelationFilter(label="x", properties={"a": "b"}) == default.filter
+
+
+def test_what_is_not_carried_over_is_told_by_line():
+    """Everything else, once."""
+    _, told = read(TEMPLATE)
+    expected = [
+        "4: has no default value: its name 'namespaceName' is used as value",
+        "18: the tier 'Standard' is a setting of the broker: --tier Standard",
+        "19: disableLocalAuth of a namespace is not carried over",
+        "30: 'P99D' is not allowed; expected a duration from PT5S to P7D",
+        "39: has the rule $Default as well, which takes every message",
+        "53: the rule 'broken' is left out: ",
+        "76: the rule 'namespaceName/send' is left out: a template has no keys",
+        "77: a resource of type 'Microsoft.Storage/storageAccounts' is left out",
+    ]
+    assert len(expected) == len(told), told
+    for start, found in zip(expected, told, strict=True):
+        assert found.startswith(start), found
+
+
+def resource(kind: str, name: str, **properties: Any) -> dict[str, Any]:
+    return {"type": f"{NAMESPACE}/{kind}", "name": name, "properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("ns/q", ["q"]),
+        ("ns/a~b", ["a/b"]),
+        ("[format('{0}/q', 'ns')]", ["q"]),
+        ("[toLower(concat('NS', '/', 'Q'))]", ["q"]),
+        ("[concat('ns', uniqueString(resourceGroup().id), '/q')]", ["q"]),
+        ("[if(equals(1, 1), 'ns/one', 'ns/other')]", ["one"]),
+        ("[concat('ns/it''s')]", []),
+        ("[reference('x').y]", []),
+        ("[parameters('unknown')]", []),
+        ("[variables('loop')]", []),
+        ("[concat('ns/q'", []),
+        ("q", []),
+        ("ns/a b", []),
+    ],
+)
+def test_names_are_evaluated_or_told(name, found):
+    """An entity without a name is left out, and the line says why."""
+    template = {
+        "variables": {"loop": "[variables('loop')]"},
+        "resources": [resource("queues", name), resource("queues", "ns/there")],
+    }
+    entities, told = read(template)
+    assert {*found, "there"} == set(entities)
+    assert bool(told) == (not found)
+
+
+def test_named_resources_conditions_and_loops():
+    """Newer templates have a mapping of resources. A loop is read once."""
+    template = {
+        "resources": {
+            "one": {**resource("queues", "ns/one"), "condition": False},
+            "two": {**resource("queues", "ns/two"), "copy": {"name": "x", "count": 3}},
+        }
+    }
+    entities, told = read(template)
+    assert ["two"] == list(entities)
+    assert ["a loop is not carried over: one is read"] == [line.partition(": ")[2] for line in told]
