@@ -167,16 +167,17 @@ class BlockBatch:
         """Returns the numbers of the blocks that are written again. The caller reads them and calls `rewrite`."""
         if not needs_rewriting(self._index):
             return []
-        deleted_bytes = sum(
+        dying = {block for block in self._dead if self._dies(block)}
+        left_bytes = sum(
             [
                 block.size_bytes
                 * max(rows.bit_count(), payloads.bit_count())
                 // max(block.row_count, block.payload_count)
                 for block, (rows, payloads) in self._dead.items()
+                if block not in dying
             ]
         )
-        dying = {block for block in self._dead if self._dies(block)}
-        self._rewritten = blocks_to_rewrite(self._index, dying, deleted_bytes)
+        self._rewritten = blocks_to_rewrite(self._index, dying, left_bytes)
         return [block.number for block in self._rewritten]
 
     def rewrite(self, number: int, entries: bytes, payloads: bytes) -> None:

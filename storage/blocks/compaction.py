@@ -5,7 +5,7 @@ are many of them. A commit writes little of either, so that nobody waits for it,
 blocks are written again: an idle broker has nothing to do.
 
 Half of a sparse block is dead. So writing one again frees at least as much as it writes, and it is enough to write as
-much as the commit deletes. If more than half of the store is dead, there is a sparse block.
+much as dies in the blocks that the commit leaves. If more than half of the store is dead, there is a sparse block.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ SMALL_BLOCKS_MAX = 2048
 """How many small blocks there may be."""
 REWRITE_BYTES = 256 << 10
 """How much a commit writes again: about a millisecond."""
+READ_BYTES = 1 << 20
+"""How much it reads for that. Most of a sparse block may be dead, but all of it is read."""
 REWRITE_BLOCKS = 128
 
 
@@ -35,29 +37,31 @@ def _is_mostly_dead(index: BlockIndex) -> bool:
     return index.size_bytes - index.live_bytes > index.live_bytes + DEAD_MAX_BYTES
 
 
-def blocks_to_rewrite(
-    index: BlockIndex, dying: Container[Block], deleted_bytes: int
-) -> list[Block]:
+def blocks_to_rewrite(index: BlockIndex, dying: Container[Block], left_bytes: int) -> list[Block]:
     """Returns the blocks that a commit writes again.
 
-    `dying` are the blocks that it deletes, because nothing in them stays alive; `deleted_bytes` is how much dies in it.
+    `dying` are the blocks that it deletes, because nothing in them stays alive; `left_bytes` is how much dies in other
+    blocks and stays there.
     """
     if index.sparse and _is_mostly_dead(index):
-        return _first(index.sparse, dying, max(REWRITE_BYTES, deleted_bytes))
+        return _first(index.sparse, dying, left_bytes)
     if len(index.small) > SMALL_BLOCKS_MAX:
-        return _first(index.small, dying, REWRITE_BYTES)
+        return _first(index.small, dying, 0)
     return []
 
 
-def _first(blocks: Iterable[Block], dying: Container[Block], budget_bytes: int) -> list[Block]:
+def _first(blocks: Iterable[Block], dying: Container[Block], left_bytes: int) -> list[Block]:
     chosen: list[Block] = []
+    write_bytes = max(REWRITE_BYTES, left_bytes)
+    read_bytes = max(READ_BYTES, 2 * left_bytes)
     for block in blocks:
         if block in dying:
             continue
-        budget_bytes -= block.live_bytes
-        if chosen and budget_bytes < 0:
+        write_bytes -= block.live_bytes
+        read_bytes -= block.size_bytes
+        if chosen and (write_bytes < 0 or read_bytes < 0):
             break
         chosen.append(block)
-        if len(chosen) == REWRITE_BLOCKS or budget_bytes < 0:
+        if len(chosen) == REWRITE_BLOCKS:
             break
     return chosen

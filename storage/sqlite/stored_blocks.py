@@ -44,9 +44,12 @@ class StoredBlocks:
     def index(self, connection: sqlite3.Connection) -> BlockIndex:
         """Returns the index of the blocks. Reads it from the file if it is not known."""
         with self._lock:
-            if self._index is None:
-                self._index = self._read_index(connection)
-            return self._index
+            return self._known_index(connection)
+
+    def _known_index(self, connection: sqlite3.Connection) -> BlockIndex:
+        if self._index is None:
+            self._index = self._read_index(connection)
+        return self._index
 
     def _read_index(self, connection: sqlite3.Connection) -> BlockIndex:
         index = BlockIndex()
@@ -111,10 +114,10 @@ class StoredBlocks:
         self, connection: sqlite3.Connection, payload_ids: Iterable[int]
     ) -> tuple[dict[int, dict[int, int]], list[int]]:
         """Returns block numbers, each with the slots of ids, and the ids that are in no block."""
-        index = self.index(connection)
         blocks: dict[int, dict[int, int]] = {}
         outside: list[int] = []
         with self._lock:
+            index = self._known_index(connection)
             for payload_id in payload_ids:
                 location = index.payloads.get(payload_id)
                 if location is None:

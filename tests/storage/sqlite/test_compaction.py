@@ -116,6 +116,17 @@ def test_a_commit_writes_few_blocks_again(sqlite, monkeypatch):
     assert 1 < rewritten_by(sqlite, [stored([501])]) <= compaction.REWRITE_BLOCKS
 
 
+def test_a_commit_reads_few_blocks_that_are_nearly_dead(sqlite, monkeypatch):
+    """Little is written again, but all of such a block is read."""
+    monkeypatch.setattr(compaction, "DEAD_MAX_BYTES", 1 << 30)
+    for first in range(1, 5_001, 100):
+        send(sqlite, range(first, first + 100))
+    complete(sqlite, [number for number in range(1, 5_001) if number % 100])
+    monkeypatch.setattr(compaction, "DEAD_MAX_BYTES", 0)
+    assert 1 < rewritten_by(sqlite, [stored([5_001])]) <= compaction.READ_BYTES // 100_000
+    assert [*range(100, 5_001, 100), 5_001] == message_ids(sqlite)
+
+
 def test_updates_do_not_fill_the_file(sqlite):
     """A message that is delivered again and again leaves nothing behind but its last row."""
     send(sqlite, range(1, 101))
