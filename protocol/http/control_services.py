@@ -130,6 +130,9 @@ class NamespaceControl(Protocol):
     def view(self, name: str) -> NamespaceView:
         """Returns one namespace."""
 
+    def views(self) -> Sequence[NamespaceView]:
+        """Returns all namespaces, the default namespace first."""
+
     async def delete(self, name: str) -> None:
         """Deletes a namespace with everything in it, and its snapshots."""
 

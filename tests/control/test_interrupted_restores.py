@@ -3,6 +3,7 @@ Clients that send meanwhile find everything that was accepted after the restore.
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -15,6 +16,7 @@ from tests.control.client import ControlClient
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.control.client import Answer
@@ -141,3 +143,42 @@ def pages(api: ControlClient):
         after = page["next"]
         if after is None:
             return
+
+
+def test_an_operation_ends_though_the_client_that_asked_for_it_is_gone(tmp_path: Path):
+    """A restore is completed, and its clients come back; a snapshot that nobody waits for is there."""
+    with BrokerProcess(storage=f"sqlite:///{tmp_path / 'peeklock.db'}") as broker:
+        root = ControlClient(broker.http_port)
+        created = root.post("/namespaces", name="left", topology=TOPOLOGY)
+        api = ControlClient(broker.http_port, "left")
+        bulk(api, "orders", COUNT)
+        _ask_and_leave(broker.http_port, "/snapshots", b'{"name": "s"}')
+        assert COUNT == _eventually(lambda: _snapshot_messages(api))
+        api.post("/purge", entity="orders")
+        with ServiceBusClient.from_connection_string(created["connection_string"]) as client:
+            sender = client.get_queue_sender("orders")
+            sender.send_messages(ServiceBusMessage("before"))
+            _ask_and_leave(broker.http_port, "/snapshots/s/restore", b"{}")
+            assert _eventually(lambda: counts(api)[0] == COUNT)
+            sender.send_messages(ServiceBusMessage("after"))
+        assert COUNT + 1 == counts(api)[0]
+
+
+def _ask_and_leave(port: int, path: str, body: bytes) -> None:
+    head = f"POST /$peeklock/v1/namespaces/left{path} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as asking:
+        asking.sendall(head.encode() + body)
+        time.sleep(0.02)
+
+
+def _snapshot_messages(api: ControlClient) -> int:
+    return sum(one["messages"] for one in api.get("/snapshots")["snapshots"])
+
+
+def _eventually(look: Callable[[], Any]) -> Any:
+    deadline_s = time.monotonic() + 20
+    while not (found := look()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    return found

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.app.runtime.restored_namespaces import message_count
 from broker.core.contract.errors import NamespaceNotFound
 from protocol.http.control_services import ClockState, NamespaceView, SnapshotView
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.runtime.namespace_lifecycle import NamespaceLifecycle
     from broker.app.runtime.restored_namespaces import TakenSnapshot
     from config.files.namespace_topology import NamespaceTopology
+
+_T = TypeVar("_T")
 
 
 class NamespaceOperations:
@@ -23,6 +29,20 @@ class NamespaceOperations:
         self._lifecycle = lifecycle
         self._registry = core.registry
         self._clock = clock
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def _finish(self, operation: Coroutine[Any, Any, _T]) -> _T:
+        """Carries out an operation to its end, even if the client that asked for it is gone: half of it would leave
+        clients connected to a namespace that is replaced, or messages of a copy that is not used."""
+        task = asyncio.get_running_loop().create_task(operation)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # the client gets it, or is gone
 
     async def create(
         self,
@@ -33,17 +53,27 @@ class NamespaceOperations:
         snapshot: tuple[str, str] | None,
     ) -> NamespaceView:
         """Creates a namespace."""
-        created = await self._lifecycle.create(
-            name,
-            topology.entities,
-            topology.authorization_rules,
-            is_ephemeral=is_ephemeral,
-            snapshot=None if snapshot is None else self._lifecycle.snapshot(*snapshot),
+        created = await self._finish(
+            self._lifecycle.create(
+                name,
+                topology.entities,
+                topology.authorization_rules,
+                is_ephemeral=is_ephemeral,
+                snapshot=None if snapshot is None else self._lifecycle.snapshot(*snapshot),
+            )
         )
         return self.view(created)
 
+    def views(self) -> list[NamespaceView]:
+        """Returns all namespaces, the default namespace first."""
+        snapshots = Counter(one.definition.namespace for one in self._registry.snapshots.values())
+        return [self._view(name, snapshots[name]) for name in self._registry.live]
+
     def view(self, name: str) -> NamespaceView:
         """Returns one namespace."""
+        return self._view(name, len(self._lifecycle.snapshots(name)))
+
+    def _view(self, name: str, snapshot_count: int) -> NamespaceView:
         namespace = self._registry.live.get(name)
         if namespace is None:
             raise NamespaceNotFound(name)
@@ -57,12 +87,12 @@ class NamespaceOperations:
             definition is not None and definition.is_ephemeral,
             len(namespace.entities()),
             message_count(namespace),
-            len(self._lifecycle.snapshots(name)),
+            snapshot_count,
         )
 
     async def delete(self, name: str) -> None:
         """Deletes a namespace."""
-        await self._lifecycle.delete(name)
+        await self._finish(self._lifecycle.delete(name))
 
     def snapshots(self, namespace: str) -> list[SnapshotView]:
         """Returns the snapshots of a namespace."""
@@ -76,19 +106,20 @@ class NamespaceOperations:
         self, namespace: str, name: str, *, is_ephemeral: bool, replace: bool
     ) -> SnapshotView:
         """Takes a snapshot."""
-        return _view(
-            await self._lifecycle.take_snapshot(
+        taken = await self._finish(
+            self._lifecycle.take_snapshot(
                 namespace, name, is_ephemeral=is_ephemeral, replace=replace
             )
         )
+        return _view(taken)
 
     async def restore_snapshot(self, namespace: str, name: str) -> SnapshotView:
         """Restores a snapshot."""
-        return _view(await self._lifecycle.restore_snapshot(namespace, name))
+        return _view(await self._finish(self._lifecycle.restore_snapshot(namespace, name)))
 
     async def delete_snapshot(self, namespace: str, name: str) -> None:
         """Deletes a snapshot."""
-        await self._lifecycle.delete_snapshot(namespace, name)
+        await self._finish(self._lifecycle.delete_snapshot(namespace, name))
 
     def clock(self, namespace: str) -> ClockState:
         """Returns the clock of a namespace."""

@@ -163,7 +163,7 @@ class NamespaceLifecycle:
                     f"The namespace '{name}' is declared in the config file or is the default namespace; only "
                     "namespaces that this API has created can be deleted."
                 )
-            self._core.turns.hold(namespace)
+            self._core.turns.held.hold(namespace)
             turn = Turn()
             for snapshot in self.snapshots(name):
                 self._end_snapshot(snapshot, turn)
@@ -172,7 +172,7 @@ class NamespaceLifecycle:
             works = namespace.close(error, turn)
             turn.records.append(NamespaceDeleted(name))
             self._registry.remove(name)
-            self._core.turns.drop_held(namespace, str(error))
+            self._core.turns.held.drop(namespace, str(error))
             self._core.do_in_background(works)
             await self._core.turns.commit(turn)
             close_clients(error)
@@ -220,13 +220,13 @@ class NamespaceLifecycle:
             content = self._core.new_namespace(definition.stored_name, in_memory=is_ephemeral)
             taken = TakenSnapshot(definition, content)
             turns = self._core.turns
-            turns.hold(original)
+            turns.held.hold(original)
             try:
                 copying = await self._copy(original, content, is_stored=not is_ephemeral)
                 turn = Turn()
                 copying.finish(turn)
             finally:
-                turns.release_hold(original)
+                turns.held.release(original)
             if is_ephemeral:
                 turn = Turn()
             else:
@@ -256,12 +256,14 @@ class NamespaceLifecycle:
             restored = self._core.new_namespace(namespace)
             self._set_clock(restored, snapshot.definition)
             turns = self._core.turns
-            turns.hold(original)
+            restorations = self._registry.restorations
+            turns.held.hold(original)
             try:
                 await self._core.settle()  # clients get the answers to what was done before
+                self._check_restorations(restorations)
                 copying = await self._copy(snapshot.content, restored)
             except BaseException:
-                turns.release_hold(original)
+                turns.held.release(original)
                 raise
             turn = Turn()
             copying.finish(turn)
@@ -270,8 +272,8 @@ class NamespaceLifecycle:
             works = original.close(error, turn)
             _keep_counts(original, restored)
             self._registry.live[namespace] = restored
-            turns.drop_held(original, str(error))
             self._core.added(restored)
+            turns.held.move(original, restored)
             self._core.do_in_background(works)
             await turns.commit(turn)
             close_clients(error)

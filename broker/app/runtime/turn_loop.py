@@ -17,7 +17,7 @@ import structlog
 from broker.app.runtime.awaited_request import AwaitedRequest, refuse
 from broker.app.runtime.clock import timer_delay_s
 from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
-from broker.app.runtime.held_commands import HeldCommands
+from broker.app.runtime.held_commands import HeldNamespaces
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
 from broker.core.contract.effects import Reply
@@ -86,7 +86,7 @@ class TurnLoop:
         store loaded for as long as they like."""
         self._part_turns = 0
         """How many turns had been submitted after the last large part."""
-        self._held: dict[Namespace, HeldCommands] = {}
+        self.held = HeldNamespaces(self._inbox, self._unfinished, self.submit)
         """Namespaces that must not change now, and the commands that wait for them."""
         self._touched: dict[Flushable, None] = {}
         """A dict keeps the order, so that a simulation can repeat a run."""
@@ -155,25 +155,8 @@ class TurnLoop:
     def tick(self) -> None:
         """Runs everything that is due, in every namespace."""
         for namespace in self._namespaces.values():
-            if namespace not in self._held:
+            if namespace not in self.held:
                 self.submit(namespace, Tick())
-
-    def hold(self, namespace: Namespace) -> None:
-        """Runs no commands in a namespace until `release_hold` or `drop_held`. They wait."""
-        self._held[namespace] = HeldCommands(namespace, self._unfinished)
-
-    def release_hold(self, namespace: Namespace) -> None:
-        """Runs the commands that waited, and then others, in order."""
-        held = self._held.pop(namespace, None)
-        if held is not None:
-            held.give_back(self._inbox, self._unfinished)
-            self.submit(namespace, Tick())
-
-    def drop_held(self, namespace: Namespace, reason: str) -> None:
-        """Drops the commands that waited, because the namespace is replaced or deleted."""
-        held = self._held.pop(namespace, None)
-        for command in () if held is None else held.commands:
-            refuse(command, reason)
 
     async def commit(self, turn: Turn) -> None:
         """Commits a turn that no command has made, and waits until it is durable. Raises `ServerBusy` if the broker
@@ -235,7 +218,7 @@ class TurnLoop:
         refused with `ServerBusy`, and clients retry them."""
         self._inbox.clear()
         self._unfinished.clear()
-        self._held.clear()
+        self.held.clear()
         for asker in self._asking:
             asker.refuse(ServerBusy(reason))
 
@@ -273,14 +256,13 @@ class TurnLoop:
         ends_s = self._clock.stopwatch_s() + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
-        inbox = self._inbox
+        inbox, held = self._inbox, self.held.by_namespace
         while inbox:
             namespace, command = inbox.popleft()
             if not self._is_current(namespace):
                 refuse(command, "The broker started again; try again at once.")
                 continue
-            if self._held and namespace in self._held:
-                self._held[namespace].commands.append(command)
+            if held and self.held.takes(namespace, command):
                 continue
             if self._unfinished and self._waits(namespace, command, now_ms, turn):
                 continue

@@ -97,10 +97,10 @@ class DeletedAnswer(AnswerModel):
 
 async def list_namespaces(call: Call) -> Answer:
     """Lists the namespaces."""
-    services = call.services
-    names = services.namespaces()
-    views = [services.namespace_control.view(name) for name in names]
-    return {"namespaces": [_written(view, is_default=view.name == names[0]) for view in views]}
+    views = call.services.namespace_control.views()
+    return {
+        "namespaces": [_written(view, is_default=number == 0) for number, view in enumerate(views)]
+    }
 
 
 async def get_namespace(call: Call) -> Answer:
