@@ -12,10 +12,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clients crash fuzz soak image clean
+.PHONY: help run test check bench clients crash fuzz sanitize soak image clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672; administration is on port 5300
 	@# Where PYTHONDONTWRITEBYTECODE is set, a start would compile everything again.
@@ -41,6 +41,9 @@ crash: $(VENV)/.developed ## kill the broker under load and make its disk fail; 
 
 fuzz: $(VENV)/.developed ## send invalid bytes to the broker for a minute, or ARGS="--seconds N --seed S"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
+
+sanitize: $(VENV)/.developed ## check the memory of the C module while tests and hostile clients use it (gcc)
+	@$(BIN)/python -m tests.protocol.native.sanitize $(ARGS)
 
 soak: $(VENV)/.developed ## run the long tests: 100,000 steps of the model, 10,000 simulations, ten minutes of load
 	@$(BIN)/python -m tests.soak.run $(ARGS)

@@ -32,23 +32,21 @@ static Py_ssize_t offset_of[sizeof slot_names / sizeof *slot_names];
 static PyObject *set_message_type(PyObject *module, PyObject *args) {
     PyObject *message, *reader, *key, *descriptor;
     Py_ssize_t position = 0;
-    int named = 0;
     if (!PyArg_ParseTuple(args, "OO", &message, &reader))
         return NULL;
-    slot_count = 0;
-    while (PyDict_Next(Py_TYPE(message)->tp_dict, &position, &key, &descriptor)) {
-        if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type) || slot_count == SLOTS_MAX)
-            continue;
-        Py_ssize_t offset = ((PyMemberDescrObject *)descriptor)->d_member->offset;
-        slot_offsets[slot_count] = offset;
-        Py_XSETREF(slot_defaults[slot_count], Py_XNewRef(SLOT(message, offset)));
-        slot_count++;
-        for (int i = 0; slot_names[i] != NULL; i++)
-            if (PyUnicode_CompareWithASCIIString(key, slot_names[i]) == 0)
-                offset_of[i] = offset, named++;
+    for (int i = 0; slot_names[i] != NULL; i++) {
+        descriptor = PyDict_GetItemString(Py_TYPE(message)->tp_dict, slot_names[i]);
+        if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+            return PyErr_Format(PyExc_TypeError, "%s is not a slot of a message", slot_names[i]);
+        offset_of[i] = ((PyMemberDescrObject *)descriptor)->d_member->offset;
     }
-    if (slot_names[named] != NULL)
-        return PyErr_Format(PyExc_TypeError, "the fields of a message must be slots");
+    slot_count = 0;
+    while (PyDict_Next(Py_TYPE(message)->tp_dict, &position, &key, &descriptor))
+        if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && slot_count < SLOTS_MAX) {
+            slot_offsets[slot_count] = ((PyMemberDescrObject *)descriptor)->d_member->offset;
+            Py_XSETREF(slot_defaults[slot_count], Py_XNewRef(SLOT(message, slot_offsets[slot_count])));
+            slot_count++;
+        }
     Py_XSETREF(message_type, (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(message)));
     Py_XSETREF(read_annotations, Py_NewRef(reader));
     Py_RETURN_NONE;
@@ -281,7 +279,8 @@ static PyObject *give_ids(PyObject *module, PyObject *args) {
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(messages); i++) {
         PyObject *message = PyList_GET_ITEM(messages, i);
-        if (prefix_size != 16 || !Py_IS_TYPE(message, message_type) || !PyBytes_CheckExact(FIELD(message, BODY)))
+        if (prefix_size != 16 || !Py_IS_TYPE(message, message_type) || FIELD(message, BODY) == NULL ||
+            !PyBytes_CheckExact(FIELD(message, BODY)))
             return PyErr_Format(PyExc_TypeError, "a prefix of 16 digits and messages with bodies are needed");
         PyObject *body = body_with_id(FIELD(message, BODY), prefix, number);
         number += body != NULL && set_field(message, BODY, body);
@@ -346,8 +345,11 @@ static uint8_t *write_head(uint8_t *p, const int64_t *field, const char *token, 
 static PyObject *head_of(PyObject *message, PyObject *token, int64_t locked_until_ms, int from_topic, int with_state) {
     int64_t field[sizeof slot_names / sizeof *slot_names] = {0};
     uint8_t head[HEAD_MAX_BYTES];
-    if (!Py_IS_TYPE(message, message_type) || FIELD(message, CHANGES) != Py_None ||
-        PyObject_IsTrue(FIELD(message, ANNOTATIONS)) || !PyBytes_CheckExact(FIELD(message, BODY)))
+    for (int i = 0; slot_names[i] != NULL; i++)
+        if (!Py_IS_TYPE(message, message_type) || FIELD(message, i) == NULL)
+            Py_RETURN_NONE;
+    if (FIELD(message, CHANGES) != Py_None || PyObject_IsTrue(FIELD(message, ANNOTATIONS)) ||
+        !PyBytes_CheckExact(FIELD(message, BODY)))
         Py_RETURN_NONE;
     for (int i = HEADER; slot_names[i] != NULL; i++)
         if (i != CHANGES)
