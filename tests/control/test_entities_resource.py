@@ -6,6 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from azure.servicebus import ServiceBusMessage
 
+from tests.control.client import ControlClient
+from tests.support.server import BrokerProcess
+
 COUNTS = ("active", "locked", "deferred", "scheduled", "dead_lettered")
 
 
@@ -27,6 +30,19 @@ def test_entities_are_listed_in_pages_ordered_by_path(api):
     kinds = {kind: api.get("/entities", kind=kind)["entities"] for kind in ("queue", "topic")}
     assert ["events"] == [one["path"] for one in kinds["topic"]]
     assert "orders/eu" in [one["path"] for one in kinds["queue"]]
+
+
+def test_more_entities_are_listed_than_one_turn_reads():
+    with BrokerProcess(config={"queues": {f"q{number}": {} for number in range(130)}}) as broker:
+        many = ControlClient(broker.http_port)
+        every = many.get("/entities", limit=1000)
+        assert ({f"q{number}" for number in range(130)}, None) == (
+            {one["path"] for one in every["entities"]},
+            every["next"],
+        )
+        assert every["entities"][:120] == many.get("/entities", limit=120)["entities"]
+        page = many.get("/entities", limit=130)
+        assert (130, None) == (len(page["entities"]), page["next"])
 
 
 def test_an_entity_has_its_properties_in_the_names_of_the_config_file(api):

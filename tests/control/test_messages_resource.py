@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+from azure.servicebus.exceptions import MessageLockLostError
 
 from tests.control.client import ControlClient
 from tests.control.conftest import CONFIG
@@ -87,6 +88,8 @@ def test_a_message_is_shown_with_all_its_properties(api, sdk, purged):
         (b"\xff\x00", None, "auto", "/wA=", "base64"),
         (b"\xff\x00", None, "json", "/wA=", "base64"),
         ("hello", None, "base64", "aGVsbG8=", "base64"),
+        ("[NaN]", "application/json", "auto", "[NaN]", "text"),
+        ('"\\ud800"', "application/json", "auto", "\ud800", "json"),
         ("hello", None, "none", None, "none"),
     ],
 )
@@ -323,8 +326,20 @@ def test_a_connection_shows_its_links_and_its_last_error(api, sdk, broker):
         assert ("receiver", "retries", 1, 1) in links
         receiver.complete_message(message)
     assert [] == ControlClient(broker.http_port, "team-b").get("/connections")["connections"]
-    with pytest.raises(Exception, match="nobody"):
-        sdk.get_queue_sender("nobody").send_messages(ServiceBusMessage("x"))
+
+
+def test_a_connection_shows_the_last_error_that_it_was_sent(api, sdk):
+    sdk.get_queue_sender("retries").send_messages(ServiceBusMessage("x"))
+    receiver = sdk.get_queue_receiver("retries")
+    [message] = receiver.receive_messages(max_wait_time=5)
+    api.post("/locks/expire", entity="retries")
+    with pytest.raises(MessageLockLostError):
+        receiver.complete_message(message)
+    errors = [one["last_error"] for one in api.get("/connections")["connections"]]
+    [error] = [one for one in errors if one is not None]
+    assert "com.microsoft:message-lock-lost" == error["condition"]
+    assert "TrackingId" in error["message"]
+    api.post("/purge", entity="retries")
 
 
 def test_bodies_that_only_the_store_has_are_read_from_it(tmp_path):

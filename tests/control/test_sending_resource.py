@@ -140,6 +140,18 @@ def test_a_topic_gives_messages_to_matching_subscriptions(api):
             "invalid_field",
             "messages[0].application_properties.a",
         ),
+        (
+            b'{"entity": "orders", "messages": [{"body": {"a": NaN}}]}',
+            400,
+            "invalid_field",
+            "messages[0].body",
+        ),
+        (
+            b'{"entity": "orders", "messages": [{"body": "\\ud800"}]}',
+            400,
+            "invalid_json",
+            None,
+        ),
         ({"entity": "carts", "messages": [{"body": "x"}]}, 400, "not_allowed", None),
         (
             {"entity": "events/subscriptions/red", "messages": [{}]},

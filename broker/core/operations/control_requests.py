@@ -106,12 +106,15 @@ class ControlRequests:
 def _totals(entities: Iterable[Entity]) -> control.Totals:
     main = control.QueueCounts()
     locked = session_locks = 0
-    for entity in entities:
-        counts = queue_counts(entity.main)
-        main = control.QueueCounts(*map(add, main, counts))
-        locked += sum(queue.live_lock_count for queue in entity.queues)
+    for entity in entities:  # there may be thousands, and most have no messages
+        if entity.main.count:
+            main = control.QueueCounts(*map(add, main, queue_counts(entity.main)))
+        for queue in entity.queues:
+            if queue.locks:
+                locked += queue.live_lock_count
         sessions = entity.main.sessions
-        session_locks += 0 if sessions is None else sessions.held_count
+        if sessions is not None:
+            session_locks += sessions.held_count
     return control.Totals(main, locked, session_locks)
 
 

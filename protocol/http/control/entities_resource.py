@@ -10,6 +10,7 @@ from pydantic import Field
 from broker.core.contract import control_operations as control
 from config.files.yaml_writer import entity_form
 from config.model.definitions import ENTITY_KINDS
+from protocol.http.control import pacing
 from protocol.http.control.request_models import AnswerModel, EntityPath, RequestModel
 from protocol.http.control.routes import Route
 from protocol.http.control.times import write_time
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from protocol.http.control.routes import Answer, Call
 
 LIST_MAX = 1000
+PART_ENTITIES = 50
+"""How many entities one turn reads: about three milliseconds of work."""
 
 
 class Kind(StrEnum):
@@ -89,13 +92,19 @@ async def list_entities(call: Call) -> Answer:
     """Lists entities with their counts."""
     query: EntitiesQuery = call.query
     kind = None if query.kind is None else query.kind.value
-    operation = control.ListEntityStates(kind, query.after.lower(), query.limit + 1)
-    found: list[control.EntityState] = await call.ask(operation)
-    page = found[: query.limit]
-    return {
-        "entities": [write_entity(state) for state in page],
-        "next": page[-1].view.path if len(found) > len(page) else None,
-    }
+    after = query.after.lower()
+    entities: list[dict[str, Any]] = []
+    while True:
+        limit = min(query.limit - len(entities), PART_ENTITIES)
+        part: list[control.EntityState] = await call.ask(
+            control.ListEntityStates(kind, after, limit + 1)
+        )
+        entities += await pacing.each(call, part[:limit], write_entity)
+        if len(part) <= limit:
+            return {"entities": entities, "next": None}
+        if len(entities) >= query.limit:
+            return {"entities": entities, "next": entities[-1]["path"]}
+        after = entities[-1]["path"].lower()
 
 
 async def get_entity(call: Call) -> Answer:

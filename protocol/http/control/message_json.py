@@ -258,7 +258,7 @@ def _write_bytes(
     is_json = isinstance(content_type, str) and "json" in content_type.lower()
     if body_format is BodyFormat.JSON or (body_format is BodyFormat.AUTO and is_json):
         try:
-            return json.loads(data), BodyFormat.JSON
+            return json.loads(data, parse_constant=_no_number), BodyFormat.JSON
         except (ValueError, RecursionError):
             pass
     if body_format is not BodyFormat.BASE64:
@@ -267,6 +267,11 @@ def _write_bytes(
         except ValueError:
             pass
     return b64encode(data).decode(), BodyFormat.BASE64
+
+
+def _no_number(name: str) -> None:
+    """Refuses NaN and Infinity, which Python reads and JSON does not have."""
+    raise ValueError(name)
 
 
 def json_value(value: Any) -> Any:

@@ -174,13 +174,18 @@ def _data(sent: SentMessage, field: str) -> tuple[bytes, bool]:
     if body_format is SentBodyFormat.AUTO:
         body_format = SentBodyFormat.TEXT if isinstance(body, str) else SentBodyFormat.JSON
     if body_format is SentBodyFormat.JSON:
-        return json.dumps(body, ensure_ascii=False).encode(errors="surrogatepass"), True
+        try:
+            return json.dumps(body, ensure_ascii=False, allow_nan=False).encode(), True
+        except ValueError:
+            raise control_errors.bad_field(
+                f"{field}.body", "The body must be valid JSON."
+            ) from None
     if not isinstance(body, str):
         raise control_errors.bad_field(
             f"{field}.body", f"The body must be a text if body_format is {body_format.value}."
         )
     if body_format is SentBodyFormat.TEXT:
-        return body.encode(errors="surrogatepass"), False
+        return body.encode(), False
     try:
         return b64decode(body, validate=True), False
     except ValueError:
