@@ -75,12 +75,10 @@ class Session:
         receiver = self.holder
         if receiver is None or self.queue.overdue_ms:
             return
-        while (room := receiver.room) > 0:
-            messages = self.ready.take(room, BURST_MAX_BYTES)
-            if not messages:
-                break
+        room = receiver.room
+        messages = self.ready.take(room, BURST_MAX_BYTES) if room > 0 else ()
+        if messages:
             receiver.load(messages, self.ready.taken_bytes)
-        if receiver.burst:
             self.queue.deliver(receiver, receiver.unload(), now_ms, turn)
         payloads = self.queue.context.payloads
         if payloads.any_paged:
