@@ -31,12 +31,15 @@ SMALL_BYTES = 64 * 1024
 """The limit of the bodies in a small batch."""
 QUICK_S = 0.002
 """Above this average the thread commits: then changing threads costs little in comparison."""
-NEWEST_SHARE = 1 / 8
-"""The share of the last commit in the average. Two commits of ten milliseconds are enough to change to the thread,
-and so is one of sixteen."""
-SLOW_FACTOR = 50
-"""After a slow inline commit the thread commits for so many times its duration. Hence slow commits do
-not stop the event loop for more than two percent of the time, however seldom or often the disk is slow."""
+NEWEST_SHARE = 1 / 16
+"""The share of the last commit in the average. Four commits of ten milliseconds are enough to change to the thread."""
+COUNTED_MAX_S = 8 * QUICK_S
+"""A commit counts as no longer than this: a process that waits for the processor does not have a slow disk."""
+STALL_S = 0.05
+"""A single inline commit that takes so long is enough to change to the thread."""
+SLOW_FACTOR = 20
+"""After slow inline commits the thread commits for so many times the duration of the last one. Hence stalls do not
+stop the event loop for more than a twentieth of the time, however seldom or often the disk stalls."""
 THREAD_MAX_S = 60.0
 """The longest time before inline commits are tried again."""
 
@@ -66,8 +69,8 @@ class InlineCommitPolicy:
 
     def note(self, seconds: float, *, inline: bool) -> None:
         """Records how long the commit of a small batch took."""
-        self._average_s += (seconds - self._average_s) * NEWEST_SHARE
-        if inline and self._average_s > QUICK_S:
+        self._average_s += (min(seconds, COUNTED_MAX_S) - self._average_s) * NEWEST_SHARE
+        if inline and (self._average_s > QUICK_S or seconds >= STALL_S):
             delay_s = min(seconds * SLOW_FACTOR, THREAD_MAX_S)
             self._thread_until_s = self._stopwatch_s() + delay_s
 
