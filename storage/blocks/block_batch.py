@@ -83,6 +83,8 @@ class BlockBatch:
         self._rewritten_rows: list[MessageRow] = []
         self._rewritten_payloads: list[PayloadRow] = []
         self._new: list[tuple[int, EncodedBlock]] = []
+        self._first_rewritten = 0
+        """The number of the first of these that has what was written again."""
 
     # --- records, in their order ---------------------------------------------------------------
 
@@ -211,6 +213,7 @@ class BlockBatch:
             if payloads and _longest_bytes(payloads) > LARGE_PAYLOAD_BYTES:
                 large, payloads = _divide_by_size(payloads)
             new = [encode_block(*part) for part in _cut(list(self._rows.values()), payloads)]
+        self._first_rewritten = self._index.next_number + len(new)
         if self._rewritten:
             self._rewritten_rows.sort(key=_ID)
             self._rewritten_payloads.sort(key=_ID)
@@ -248,8 +251,11 @@ class BlockBatch:
             index.rows.remove(self._dead_ids)
             index.payloads.remove(self._dead_payload_ids)
         for number, encoded in self._new:
-            index.add(number, encoded, len(encoded.payloads))
+            block = index.add(number, encoded, len(encoded.payloads))
             index.next_number = number + 1
+            if number >= self._first_rewritten and block in index.small:
+                # The next blocks are joined to it, so that the messages of a queue stay together.
+                index.small.move_to_end(block, last=False)
         for block, (rows, payloads) in self._dead.items():
             index.kill(block, rows, payloads)
         for block in self._gone:

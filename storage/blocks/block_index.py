@@ -5,6 +5,7 @@ Kept in memory, and built from the stored blocks at start. It is changed only af
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from broker.core.messages.packed_columns import unset_positions
@@ -111,7 +112,8 @@ class BlockIndex:
         """Where each body is, if it is in a block."""
         self.by_number: dict[int, Block] = {}
         """In the order in which they were written."""
-        self.small: dict[Block, None] = {}
+        self.small: OrderedDict[Block, None] = OrderedDict()
+        """Small blocks, in the order in which they are written again."""
         self.sparse: dict[Block, None] = {}
         self.next_number = 1
         self.highest_id = 0

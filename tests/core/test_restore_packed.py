@@ -4,6 +4,7 @@ visible difference."""
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -111,6 +112,40 @@ def test_messages_between_deleted_ones_are_packed(gone):
     left = [number + 1 for number in range(COUNT) if number not in gone]
     assert left == [one.sequence_number for one in queue_of(later).index.walk()]
     assert len(left) == queue_of(later).count
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_in_several_runs_are_restored(seed):
+    """A store that has written blocks again has gaps between the numbers in one section, and dead rows anywhere."""
+    chance = random.Random(seed)
+    before = CoreDialogue()
+    before.serve(send(*SENT))
+    rows = sorted(before.commit().load().messages)
+    sections, left = [], set(range(1, COUNT + 1))
+    cuts = sorted(chance.sample(range(1, COUNT), chance.randrange(4)))
+    runs = [rows[start:stop] for start, stop in pairwise([0, *cuts, COUNT])]
+    chance.shuffle(runs)
+    for group in (runs[::2], runs[1::2]):
+        section = [row for run in group for row in run]
+        dead = 0
+        for _ in range(chance.randrange(3)):
+            start = chance.randrange(COUNT)
+            dead |= ((1 << chance.randrange(1, 70)) - 1) << start
+        dead &= (1 << len(section)) - 1
+        if section:
+            sections.append((PackedRows(pack_rows(section)), dead))
+            left -= {row.sequence_number for at, row in enumerate(section) if dead >> at & 1}
+    later = CoreDialogue(budget_bytes=1 << 20, attach=False)
+    later.namespace = Namespace("ns", ids=later.ids, **later.options)
+    snapshot = before.commit().load()
+    snapshot.messages, snapshot.packed_messages = (), sections
+    later.namespace.restore(snapshot, later.now_ms)
+    queue = queue_of(later)
+    assert (len(left), sum(rows[number - 1].size for number in left)) == (
+        queue.count,
+        queue.size_bytes,
+    )
+    assert sorted(left) == [one.sequence_number for one in queue.index.walk()]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

@@ -273,18 +273,22 @@ class PackedRows:
             return None
         return entity_id.first, sub_queue.first
 
-    @property
-    def first_number(self) -> int | None:
-        """The first sequence number, if the messages are active, without a session, and in the order of consecutive
-        numbers."""
+    def waiting_runs(self) -> list[tuple[int, int, int]]:
+        """Returns the runs of consecutive sequence numbers: the first number, and from which position to which. Returns
+        none if the messages are not active or have sessions."""
         if (
             self._rows is not None
-            or not self._columns[_SEQUENCE_NUMBER].is_consecutive
             or not self._columns[_STATE].is_zero_or_none
             or not self._session_ids.is_none
         ):
-            return None
-        return self._columns[_SEQUENCE_NUMBER].first
+            return []
+        column = self._columns[_SEQUENCE_NUMBER]
+        if column.is_consecutive:
+            return [(column.first, 0, self.count)]
+        numbers = list(_integers(column, 0, self.count))
+        breaks = [at for at in range(1, self.count) if numbers[at] != numbers[at - 1] + 1]
+        bounds = pairwise([0, *breaks, self.count])
+        return [(numbers[start], start, stop) for start, stop in bounds]
 
     @property
     def earliest_ms(self) -> int:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from broker.core.queues.packed_messages import Piece
     from broker.core.queues.queue import Queue
 
+SHORT_RUN_ROWS = 32
+"""If runs of consecutive numbers are shorter than this on average, all messages are unpacked at once."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
@@ -76,21 +78,22 @@ class RestoredMessages:
 
     def add_packed(self, rows: PackedRows, dead: int) -> None:
         """Add the rows of this queue that are not set in `dead`. Full blocks stay packed."""
-        first_number = rows.first_number if self.may_pack else None
-        if first_number is None:
+        runs = _live_runs(rows.waiting_runs(), dead, rows.count) if self.may_pack else []
+        if not runs or (len(runs) > 1 and len(runs) * SHORT_RUN_ROWS > rows.count):
             self.add(rows.live_rows(dead))
             return
         assert self.queue is not None
         size = self.queue.index.block_size
-        for start, stop in _live_ranges(dead, rows.count):
+        for first_number, start, stop in runs:
+            number = first_number
             while start < stop:
-                number = first_number + start
                 offset = number & (size - 1)
                 end = min(stop, start + size - offset)
                 if end - start == size:
                     self._pack(number, [(rows, start, end)])
                 else:
                     self._add_piece(number, offset, (rows, start, end))
+                number += end - start
                 start = end
 
     def _add_piece(self, number: int, offset: int, piece: tuple[PackedRows, int, int]) -> None:
@@ -202,6 +205,26 @@ def _fill(
         queue.dispatcher.touch()
     else:
         queue.delivery.add_ready(active)
+
+
+def _live_runs(
+    runs: Sequence[tuple[int, int, int]], dead: int, count: int
+) -> list[tuple[int, int, int]]:
+    """Returns the parts of runs whose bits are not set: the first number, and from which position to which."""
+    if not dead or not runs:
+        return list(runs)
+    live = []
+    ranges = list(_live_ranges(dead, count))
+    position = 0
+    for number, start, stop in runs:
+        while position < len(ranges) and ranges[position][0] < stop:
+            first, last = max(start, ranges[position][0]), min(stop, ranges[position][1])
+            if first < last:
+                live.append((number + first - start, first, last))
+            if ranges[position][1] > stop:
+                break  # the next run has the rest of it
+            position += 1
+    return live
 
 
 def _live_ranges(dead: int, count: int) -> Iterator[tuple[int, int]]:

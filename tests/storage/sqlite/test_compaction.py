@@ -98,6 +98,18 @@ def test_messages_of_many_small_commits_are_brought_together(sqlite):
     assert {BODY} == {body for body, _ in sqlite.read_payloads(range(1, 1_001)).values()}
 
 
+def test_messages_that_are_brought_together_stay_in_order(sqlite):
+    """A start keeps runs of consecutive messages as they are, and unpacks others."""
+    for number in range(1, 3_001):
+        sqlite.commit([stored([number])])
+    runs = [
+        stop - start
+        for rows, _ in sqlite.load().packed_messages
+        for _, start, stop in rows.waiting_runs()
+    ]
+    assert sum(run for run in runs if run >= 256) >= 2_500
+
+
 def test_a_message_is_brought_together_once_or_twice(sqlite, monkeypatch):
     """Not again with every new message: the work for each stays the same, however many there are."""
     monkeypatch.setattr(compaction, "REWRITE_BLOCKS", 16)
