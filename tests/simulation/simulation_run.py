@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from config.settings.settings import Settings
+from tests.crash.client_workload import QUIET_S
 from tests.crash.ledgers.report import Report
 from tests.crash.workload import NO_RUN, Surroundings
 from tests.crash.workloads.deferral import Deferrals
@@ -332,6 +333,10 @@ class World:
         self._broker_run.set()
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*working)
+        # What a slow disk was asked to do is done one after the other, perhaps long after the fault: clients would
+        # take a queue for empty whose bodies are still being read.
+        while (busy_s := self.loop.threads_busy_s) > QUIET_S / 10:  # noqa: ASYNC110 -- nothing tells
+            await asyncio.sleep(busy_s)
         await self._until_up()
         await asyncio.sleep(SETTLED_S)  # until the last broken connection is noticed
         keeping.cancel()

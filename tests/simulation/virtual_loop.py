@@ -106,6 +106,11 @@ class VirtualLoop(asyncio.base_events.BaseEventLoop):
         self.call_at(run_at_s, run)
         return done
 
+    @property
+    def threads_busy_s(self) -> float:
+        """How long until the threads have done everything that they were given."""
+        return max(self._threads_free_s.values(), default=0.0) - self._now_s
+
     # ---- sockets --------------------------------------------------------------------------------
 
     def add_reader(  # type: ignore[override]
