@@ -381,7 +381,7 @@ class TurnLoop:
 
     def _set_timer(self, active: Iterable[Namespace]) -> None:
         """Sets one timer to the earliest deadline of all namespaces. Only those in which commands ran can have an
-        earlier one than before. When the timer fires, commands run in all."""
+        earlier one than before. When the timer fires, the deadlines of all are looked at."""
         earliest_ms = 0
         for namespace in active:
             deadline_ms = namespace.next_deadline_ms()
@@ -406,4 +406,14 @@ class TurnLoop:
             return
         self._timer = None
         self._tick_is_new = True
-        self.tick()
+        now_ms = self._clock.now_ms()
+        later: list[Namespace] = []
+        for namespace in self._namespaces.values():
+            deadline_ms = namespace.next_deadline_ms()
+            if deadline_ms is None or namespace in self.held:
+                continue
+            if deadline_ms <= now_ms:
+                self.submit(namespace, Tick())
+            else:
+                later.append(namespace)
+        self._set_timer(later)
