@@ -217,6 +217,21 @@ def test_an_entity_that_is_deleted_ends_a_wait(api, admin, waits):
     assert (404, "entity_not_found") == (answer.status, answer.error["code"])
 
 
+def test_a_namespace_that_is_deleted_or_restored_ends_a_wait(api, broker, waits):
+    api.post("/namespaces", name="brief", topology={"queues": {"orders": {}}})
+    brief = ControlClient(broker.http_port, "brief")
+    send(brief)
+    brief.post("/snapshots", name="one")
+    brief.post("/purge", entity="orders")
+    running = waits({"entity": "orders"}, client=brief)
+    brief.post("/snapshots/one/restore")
+    answered(running)
+    running = waits({"entity": "orders", "at_least": 2}, client=brief)
+    assert 200 == api.request("DELETE", "/namespaces/brief").status
+    answer = running.result(SOON_S)
+    assert (404, "namespace_not_found") == (answer.status, answer.error["code"])
+
+
 def test_a_wait_does_not_see_another_namespace(api, broker, waits):
     other = ControlClient(broker.http_port, "team-b")
     running = waits({"entity": "orders"}, client=other)

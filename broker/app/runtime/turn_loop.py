@@ -170,6 +170,8 @@ class TurnLoop:
             await asker.answer
         finally:
             self._asking.pop(asker, None)
+        if self.after_turn is not None:
+            self.after_turn(turn)  # it may have deleted or replaced a namespace
 
     async def ask(self, namespace: Namespace, build: Callable[[Peer, object], Command]) -> object:
         """Runs a request command and returns its answer. Raises its error."""
