@@ -69,6 +69,10 @@ def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
     return read_messages((data,), real_ms)[0]
 
 
+_SHORT_DATA = b"\x00\x53\x75\xa0"
+"""The beginning of a data section of less than 256 bytes."""
+
+
 class MessageBatch(NamedTuple):
     """The messages of a batch transfer."""
 
@@ -83,18 +87,37 @@ def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
 
     The other sections repeat those of the first message and are ignored.
     """
-    payloads = []
+    payloads: list[bytes] = []
     size_bytes = position = 0
-    for code, start, end in sections_of(data):
-        if code == DATA:
-            payloads.append(_binary(data, start, end))
-            size_bytes += end - position
-        elif code in (SEQUENCE, VALUE):
-            raise UndecodableMessage("a batch must consist of data sections")
+    while position < len(data):
+        end = _read_data_sections(data, position, payloads)
+        size_bytes += end - position
         position = end
+        for code, start, end in sections_of(data, position):
+            if code == DATA:
+                payloads.append(_binary(data, start, end))
+                size_bytes += end - position
+            elif code in (SEQUENCE, VALUE):
+                raise UndecodableMessage("a batch must consist of data sections")
+            position = end
+            if data.startswith(_SHORT_DATA, position):
+                break
     if not payloads:
         raise UndecodableMessage("a batch holds no message")
     return MessageBatch(read_messages(payloads, real_ms), size_bytes)
+
+
+def _read_data_sections(data: bytes, position: int, payloads: list[bytes]) -> int:
+    """Adds the content of data sections in a row, of less than 256 bytes each. Returns where the next section
+    begins. A batch may have a hundred thousand of them, and others are served only after the last."""
+    last = len(data)
+    while data.startswith(_SHORT_DATA, position) and position + 4 < last:
+        end = position + 5 + data[position + 4]
+        if end > last:
+            break  # `sections_of` says what is wrong
+        payloads.append(data[position + 5 : end])
+        position = end
+    return position
 
 
 def body_sections(body: bytes) -> tuple[int, int]:
@@ -138,12 +161,12 @@ def _leading_nulls(data: bytes, position: int, most: int) -> int:
 # --- any order, any descriptor -----------------------------------------------------------------
 
 
-def sections_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+def sections_of(data: bytes, position: int = 0) -> Iterator[tuple[int, int, int]]:
     """Yields the code of every section, where its value starts and where it ends.
 
     Sections may come in any order, with short, long or symbolic descriptors. Raises `UndecodableMessage`
     at the first that cannot be read; the sections before it have been yielded."""
-    position, size = 0, len(data)
+    size = len(data)
     while position < size:
         if data[position]:
             raise UndecodableMessage("a message section must be a described value")

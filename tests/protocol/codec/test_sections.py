@@ -454,3 +454,34 @@ def _refused_or_deliverable(data):
 def test_no_bytes_break_the_reader_of_batches(data):
     with suppress(UndecodableMessage):
         read_batch(encode(Described(ULong(0x75), data)))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("long_one", [0, 1, 2])
+def test_short_and_long_data_sections_of_a_batch_come_in_any_order(count, long_one):
+    """Short ones in a row are read without looking for other sections; others may be between them."""
+    message = encode(Described(ULong(0x75), b"body"))
+    large = encode(Described(ULong(0x75), b"x" * 300))
+    annotations = encode(Described(ULong(0x72), {Symbol("x-opt-partition-key"): "a"}))
+    short = encode(Described(ULong(0x75), message)) * count
+    long = encode(Described(ULong(0x75), large))
+    parts = [short, short]
+    parts.insert(long_one, long)
+    messages, size_bytes = read_batch(annotations + b"".join(parts))
+    bodies = [message] * count, [message] * count
+    expected = [
+        *([large] if long_one == 0 else []),
+        *bodies[0],
+        *([large] if long_one == 1 else []),
+    ]
+    expected += [*bodies[1], *([large] if long_one == 2 else [])]
+    assert expected == [one.body for one in messages]
+    assert sum(map(len, parts)) == size_bytes
+
+
+@pytest.mark.parametrize("missing", [1, 5, 12, 13])
+def test_a_batch_that_ends_inside_a_data_section_is_refused(missing):
+    """Also if complete ones precede it."""
+    one = encode(Described(ULong(0x75), encode(Described(ULong(0x75), b"body"))))
+    with pytest.raises(UndecodableMessage):
+        read_batch((one * 3)[:-missing])
