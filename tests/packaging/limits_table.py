@@ -67,6 +67,10 @@ def _range(lowest: str, highest: str) -> Callable[[Limits], str]:
 
 
 ROWS = (
+    Row("namespaces", _number("namespaces_max"), "1,000 for each subscription", "1"),
+    Row("snapshots", _number("snapshots_max"), "none", "none"),
+    Row("size of all snapshots", _size("snapshots_max_bytes"), "none", "none"),
+    Row("size of snapshots in memory", _size("snapshots_in_memory_max_bytes"), "none", "none"),
     Row(
         "queues and topics in a namespace",
         _number("entities_per_namespace_max"),
