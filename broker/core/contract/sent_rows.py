@@ -91,6 +91,8 @@ class SentRows(Sequence[MessageRow]):
 
     def rows(self) -> list[MessageRow]:
         """Returns the rows. They are made once."""
+        if self._rows is None and len(self.sizes) == 1:
+            self._rows = [self._only_row()]
         if self._rows is None:
             numbers = count(self.first_sequence_number)
             columns = zip(
@@ -114,6 +116,27 @@ class SentRows(Sequence[MessageRow]):
             )
             self._rows = list(map(tuple.__new__, repeat(MessageRow), columns))
         return self._rows
+
+    def _only_row(self) -> MessageRow:
+        """Returns the row of a single message. Making columns for it takes several times as long."""
+        return MessageRow(
+            self.first_id,
+            self.entity_id,
+            self.sub_queue,
+            self.first_sequence_number,
+            self.first_enqueue_sequence_number,
+            self.enqueued_time_ms,
+            self.time_to_live_ms,
+            self.expires_at_ms,
+            0,  # scheduled_enqueue_time_ms
+            0,  # delivery_count
+            0,  # state
+            self.headers[0],
+            self.sizes[0],
+            self.first_id,  # of the payload
+            None if self.session_ids is None else self.session_ids[0],
+            None,  # changes
+        )
 
 
 class SentPayloads(Sequence[PayloadRow]):

@@ -31,6 +31,8 @@ SESSIONS = QueueDefinition(requires_session=True)
     [
         (PLAIN, ["a", "bb", "ccc"], True),
         (PLAIN, ["a"], True),
+        (EXPIRING, ["a"], True),
+        (SESSIONS, [message("a", session="x")], True),
         (PLAIN, ["a", message("b", partition_key="p")], True),
         (PLAIN, [message("a", time_to_live_ms=5), message("b", time_to_live_ms=5)], True),
         (PLAIN, [message("a", time_to_live_ms=5), "b"], False),
