@@ -231,7 +231,11 @@ class Settings:
     quotas: Quotas = _setting(
         Quotas.RELAXED, choice_of(Quotas), "relaxed, or strict: Azure's quotas for the tier"
     )
-    testing_api: bool = _setting(False, SWITCH, "let tests move the broker's clock")
+    testing_api: bool = _setting(
+        False,
+        SWITCH,
+        "serve the older address /$peeklock/clock, with which tests move the broker's clock",
+    )
     # None: on in development, where every client may do everything, and off in strict authorization.
     control_api: bool | None = _setting(
         None,

@@ -60,11 +60,6 @@ class Block:
         self.dead_payloads = 0
 
     @property
-    def is_dead(self) -> bool:
-        """Whether nothing in it is alive."""
-        return not self.live_rows and not self.live_payloads
-
-    @property
     def live_bytes(self) -> int:
         """The size of what is alive. The size of rows is estimated."""
         return self.rows_bytes * self.live_rows // (self.row_count or 1) + self.live_payload_bytes
@@ -187,7 +182,7 @@ class BlockIndex:
         self._classify(block)
 
     def drop(self, block: Block) -> None:
-        """Removes a block in which nothing is alive."""
+        """Removes a block that is deleted: nothing in it is alive, or all that is alive was written again."""
         self.live_bytes -= block.live_bytes
         self.size_bytes -= block.size_bytes
         self.small.pop(block, None)

@@ -60,7 +60,6 @@ _BROKER_ANNOTATIONS = frozenset(
     }
 )
 """Annotations that the answer contains as properties of their own."""
-_DEAD_LETTER_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
 
 
 class BodyFormat(StrEnum):
