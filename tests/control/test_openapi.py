@@ -21,6 +21,13 @@ OPERATIONS = [
     for method, operation in methods.items()
 ]
 IDS = [operation["operationId"] for _, _, operation in OPERATIONS]
+ANSWERED = [
+    one
+    for one in OPERATIONS
+    if all("application/json" in answer["content"] for answer in one[2]["responses"].values())
+]
+"""Without the streams, whose answers do not end."""
+ANSWERED_IDS = [operation["operationId"] for _, _, operation in ANSWERED]
 EXAMPLES_PER_OPERATION = 15
 
 
@@ -111,7 +118,7 @@ def test_no_request_may_have_unknown_fields():
             assert schema["additionalProperties"] is False
 
 
-@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS, ids=IDS)
+@pytest.mark.parametrize(("path", "method", "operation"), ANSWERED, ids=ANSWERED_IDS)
 def test_every_answer_is_as_described(api, path, method, operation):
     """Requests that the description allows, and requests with anything. The broker answers each with a status and
     a body that the description names, and never with an internal error."""

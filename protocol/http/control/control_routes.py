@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from protocol.http.control import event_stream
+
 if TYPE_CHECKING:
     from protocol.http.control.control_api import ControlApi
     from protocol.http.control_services import ControlServices
@@ -21,6 +23,7 @@ IS_OFF = (
 def add_routes(application: web.Application, control: ControlServices | None) -> None:
     """Adds the control API. None: it is off."""
     loaded: list[ControlApi] = []
+    event_stream.prepare(application)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if control is None:

@@ -81,11 +81,14 @@ def _operation(
             "content": {"application/json": {"schema": named[route.body]}},
         }
     refusals = {**_COMMON_REFUSALS, **route.refusals}
+    if route.is_stream:
+        refusals[429] = "Too many streams are open."
     if route.scope is Scope.DESCRIPTION:
         del refusals[404]
     success: dict[str, Any] = {"description": "Done"}
     schema = {"type": "object"} if route.answer is None else named[route.answer]
-    success["content"] = {"application/json": {"schema": schema}}
+    form = "text/event-stream" if route.is_stream else "application/json"
+    success["content"] = {form: {"schema": {"type": "string"} if route.is_stream else schema}}
     operation["responses"] = {str(route.status): success} | {
         str(status): {
             "description": sentence,

@@ -47,11 +47,13 @@ class Route:
     summary: str
     handle: Handler
     answer: type[AnswerModel] | None
-    """None: the answer is described elsewhere, as JSON Schema or as a stream."""
+    """None: the answer is any JSON object, or a stream."""
     query: type[RequestModel] = NoFields
     body: type[RequestModel] | None = None
     scope: Scope = Scope.NAMESPACE
     status: int = 200
+    is_stream: bool = False
+    """Whether the answer is a stream of server-sent events (`event_stream.py`)."""
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Refusals besides those that every route has, by status: when they are answered."""
 
