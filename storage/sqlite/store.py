@@ -38,8 +38,12 @@ BUSY_TIMEOUT_MS = 10_000
 """How long to wait for another program, such as a shell, that reads the file."""
 LONGEST_LOG_BYTES = 64 << 20
 """A longer log is truncated even if payload reads must wait for it."""
+SHORT_LOG_BYTES = 256 << 10
+"""A shorter log is not truncated to free space."""
 EXAMINE_INTERVAL_S = 0.02
 """A commit examines the files and the disk if the last examination was this long ago."""
+EXAMINE_FRAMES = 256
+"""Or if the log has grown by so many pages: a fast client fills a small disk in less time."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is compacted when it is opened."""
 
@@ -101,6 +105,7 @@ class SqliteStore:
         self._file_ids: tuple[FileId, FileId] | None = None
         """The ids of the database file and its log after the first commit."""
         self._examine_from_s = 0.0
+        self._examine_from_frames = 0
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -212,20 +217,22 @@ class SqliteStore:
                 writer.execute("COMMIT")
             except BaseException as error:
                 self._blocks.forget()
-                self._undo(writer)
-                self._log.discard_uncommitted()
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                     self._may_rewrite = False
-                    self._reserve.release()
+                    self._reserve.release()  # copying the log needs space, too
+                self._undo(writer)
+                self._log.discard_uncommitted()
                 raise
         self._blocks.apply(batch)
         now_s = time.monotonic()
-        if now_s >= self._examine_from_s:
+        frames = self._log.uncopied_frames
+        if now_s >= self._examine_from_s or frames >= self._examine_from_frames:
             self._check_files()
             # The commit is durable. No error from here on may be reported as a failed commit.
             with suppress(OSError, sqlite3.Error):
                 self._measure_space(writer)
             self._examine_from_s = now_s + EXAMINE_INTERVAL_S
+            self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
 
     @property
     def maintenance_is_due(self) -> bool:
@@ -263,14 +270,18 @@ class SqliteStore:
 
     def _measure_space(self, writer: sqlite3.Connection) -> None:
         # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
-        # follow each other without a gap. If the disk fills up, the log is truncated while there is still
-        # space for its content.
+        # follow each other without a gap.
         log_bytes = self._log.size_bytes
         free_bytes = self._reserve.free_bytes
         if free_bytes < FREE_PLENTY_BYTES:
             self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
-        if log_bytes >= LONGEST_LOG_BYTES or log_bytes * 2 >= free_bytes:
+        if log_bytes >= LONGEST_LOG_BYTES:
             self._checkpoints.log_is_too_long = True
+        if log_bytes >= SHORT_LOG_BYTES and log_bytes * 2 >= free_bytes:
+            # The disk is filling up. The log is copied and truncated at once, while the database file can still
+            # grow by its content. Later there would be no space for it, and messages could not be completed.
+            self._checkpoints.log_is_too_long = True
+            self._checkpoints.run(self._reader_lock)
 
     # --- reading -------------------------------------------------------------------------------
 
