@@ -1,7 +1,7 @@
 """Writes a batch of records to SQLite with few statements.
 
-Orders the statements within a transaction, which `store.py` begins and commits. The result is the same as if the records
-were written one by one. Messages and bodies are written as blocks (`storage/blocks`), other records as rows.
+Writes within a transaction, which `store.py` begins and commits. `storage/record_batch.py` turns the records into rows
+and blocks.
 
 Few statements, because the driver releases the interpreter lock for each and has to get it back from a busy event loop,
 and because it binds integers and byte arrays much faster than other types.
@@ -10,36 +10,18 @@ and because it binds integers and byte arrays much faster than other types.
 from __future__ import annotations
 
 import json
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from broker.core.contract.records import (
-    EntityDeleted,
-    EntityStored,
-    MessageIdsForgotten,
-    MessageIdsSeen,
-    MessagesDeleted,
-    MessagesStored,
-    MessagesUpdated,
-    NamespaceDeleted,
-    NamespaceStored,
-    RulesDeleted,
-    RulesStored,
-    SequenceNumbersSkipped,
-    SessionStateSet,
-)
-from broker.core.contract.sent_rows import SentRows
-from storage.blocks.block_batch import BlockBatch
+from storage.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterator, Sequence
 
-    from broker.core.contract.records import MessageRow, PayloadRow, Record
+    from broker.core.contract.records import PayloadRow
+    from storage.blocks.block_batch import BlockChanges
     from storage.blocks.block_index import BlockIndex
-    from storage.sqlite.statements import Statements
+    from storage.statements import Statements
 
 LARGEST_STATEMENT_ROWS = 512
 LARGEST_STATEMENT_BYTES = 1 << 20
@@ -47,8 +29,6 @@ LARGEST_STATEMENT_BYTES = 1 << 20
 COPIED_MAX_BYTES = 64 << 10
 MOST_RANGES = 4
 """Limit of ranges. Deleting a range costs half of deleting its ids, but needs a statement of its own."""
-_QUEUE = itemgetter(1, 2)
-_SEQUENCE_NUMBER = itemgetter(3)
 
 
 def statement_size(count: int) -> int:
@@ -61,7 +41,7 @@ def padded(ids: Sequence[int]) -> list[int]:
     return [*ids, *[ids[-1]] * (statement_size(len(ids)) - len(ids))]
 
 
-class SqlBatch:
+class SqlBatch(RecordBatch):
     """Collects the records of one commit and writes them. Used once."""
 
     def __init__(
@@ -72,47 +52,19 @@ class SqlBatch:
         *,
         may_rewrite: bool = True,
     ) -> None:
+        super().__init__(index, may_rewrite=may_rewrite)
         self._execute = connection.execute
         self._statements = statements
-        self._blocks = BlockBatch(index)
-        self._may_rewrite = may_rewrite
-        """Whether there is space for blocks that are written again."""
-        self._sequence_numbers: dict[tuple[int, int], int] = {}
 
-    def write(self, records: Sequence[Record]) -> None:
-        """Writes the records to the tables."""
-        for kind, group in groupby(records, type):
-            self._TAKERS[kind](self, group)
-        self._write_blocks()
-        self._write_sequence_numbers()
+    # --- blocks --------------------------------------------------------------------------------
 
-    def apply(self) -> None:
-        """Changes the index of the blocks. Called after the transaction was committed."""
-        self._blocks.apply()
+    def _read_blocks(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes, bytes]]:
+        select = self._statements.one("block")
+        for number in numbers:
+            yield self._execute(select, (number,)).fetchone()
 
-    # --- messages ------------------------------------------------------------------------------
-
-    def _store(self, records: Iterator[MessagesStored]) -> None:
-        for record in records:
-            self._blocks.store(record)
-            self._note_sequence_numbers(record.rows)
-
-    def _update(self, records: Iterator[MessagesUpdated]) -> None:
-        for record in records:
-            self._blocks.update(record)
-            self._note_sequence_numbers(record.rows)
-
-    def _delete(self, records: Iterator[MessagesDeleted]) -> None:
-        for record in records:
-            self._blocks.delete(record)
-
-    def _write_blocks(self) -> None:
-        blocks, execute, one = self._blocks, self._execute, self._statements.one
-        blocks.find_dead()
-        if self._may_rewrite:
-            for number in blocks.blocks_to_rewrite():
-                blocks.rewrite(*execute(one("block"), (number,)).fetchone())
-        changes = blocks.changes()
+    def _write_blocks(self, changes: BlockChanges) -> None:
+        execute, one = self._execute, self._statements.one
         self._delete_ids("delete_block_range", "delete_blocks", changes.deleted_blocks)
         self._delete_ids("delete_dead_slot_range", "delete_dead_slots", changes.deleted_dead)
         self._delete_ids("delete_payload_range", "delete_payloads", changes.deleted_payloads)
@@ -158,101 +110,11 @@ class SqlBatch:
             chunk = padded(ordered[start : start + LARGEST_STATEMENT_ROWS])
             self._execute(self._statements.many(delete_many, len(chunk)), chunk)
 
-    def _note_sequence_numbers(self, rows: Sequence[MessageRow]) -> None:
-        highest = self._sequence_numbers
-        if type(rows) is SentRows:
-            queue = rows.entity_id, rows.sub_queue
-            highest[queue] = max(highest.get(queue, 0), rows.last_sequence_number)
-            return
-        queues = set(map(_QUEUE, rows))
-        if len(queues) == 1:
-            (queue,) = queues
-            highest[queue] = max(highest.get(queue, 0), *map(_SEQUENCE_NUMBER, rows))
-            return
-        for row in rows:
-            queue = row[1], row[2]
-            if row[3] > highest.get(queue, 0):
-                highest[queue] = row[3]
+    # --- rows and lists into statements ---------------------------------------------------------
 
-    def _skip_sequence_numbers(self, records: Iterator[SequenceNumbersSkipped]) -> None:
-        highest = self._sequence_numbers
-        for entity_id, sub_queue, number in (row for record in records for row in record.rows):
-            queue = entity_id, sub_queue
-            highest[queue] = max(number, highest.get(queue, 0))
-
-    def _write_sequence_numbers(self) -> None:
-        rows = [(*queue, number) for queue, number in self._sequence_numbers.items()]
-        self._write_rows("raise_sequence_numbers", rows)
-        self._sequence_numbers.clear()
-
-    # --- other records: rare, and in tables of their own ----------------------------------------------
-
-    def _set_session_states(self, records: Iterator[SessionStateSet]) -> None:
-        last = {(record.entity_id, record.session_id): record for record in records}
-        for session, record in last.items():
-            if record.state is None:
-                self._execute(self._statements.one("clear_session_state"), session)
-            else:
-                row = (*session, record.state, record.updated_time_ms)
-                self._write_rows("set_session_states", [row])
-
-    def _remember_message_ids(self, records: Iterator[MessageIdsSeen]) -> None:
-        rows = [
-            (record.entity_id, message_id, until_ms)
-            for record in records
-            for message_id, until_ms in record.seen
-        ]
-        self._write_rows("remember_message_ids", rows)
-
-    def _forget_message_ids(self, records: Iterator[MessageIdsForgotten]) -> None:
-        for record in records:
-            self._execute(
-                self._statements.one("forget_message_ids"), (record.entity_id, record.until_ms)
-            )
-
-    def _store_entities(self, records: Iterator[EntityStored]) -> None:
-        rows = [
-            (
-                record.entity_id,
-                record.namespace,
-                record.kind,
-                record.path,
-                record.definition,
-                record.created_time_ms,
-                record.updated_time_ms,
-            )
-            for record in records
-        ]
-        self._write_rows("set_entities", rows)
-
-    def _store_namespaces(self, records: Iterator[NamespaceStored]) -> None:
-        last = {record.name: record for record in records}
-        self._write_rows("set_namespaces", list(last.values()))
-
-    def _delete_namespaces(self, records: Iterator[NamespaceDeleted]) -> None:
-        names = json.dumps([record.name for record in records])
-        self._execute(self._statements.one("delete_namespaces"), (names,))
-
-    def _store_rules(self, records: Iterator[RulesStored]) -> None:
-        self._write_rows("set_rules", [row for record in records for row in record.rows])
-
-    def _delete_rules(self, records: Iterator[RulesDeleted]) -> None:
-        for record in records:
-            numbers = json.dumps(list(record.numbers))
-            self._execute(self._statements.one("delete_rules"), (record.entity_id, numbers))
-
-    def _delete_entities(self, records: Iterator[EntityDeleted]) -> None:
-        # Messages are deleted by separate records, before or after this one, because there may be many.
-        self._write_sequence_numbers()
-        entity_ids = {"entity_ids": json.dumps([record.entity_id for record in records])}
-        statements = self._statements
-        self._execute(statements.one("delete_sequence_numbers_of_entities"), entity_ids)
-        self._execute(statements.one("delete_session_states_of_entities"), entity_ids)
-        self._execute(statements.one("delete_message_ids_of_entities"), entity_ids)
-        self._execute(statements.one("delete_rules_of_entities"), entity_ids)
-        self._execute(statements.one("delete_entities"), entity_ids)
-
-    # --- rows into statements ------------------------------------------------------------------
+    def _run(self, name: str, *values: object) -> None:
+        bound = [json.dumps(value) if isinstance(value, list) else value for value in values]
+        self._execute(self._statements.one(name), bound)
 
     def _write_rows(self, name: str, rows: Sequence[tuple[object, ...]]) -> None:
         for start in range(0, len(rows), LARGEST_STATEMENT_ROWS):
@@ -265,23 +127,6 @@ class SqlBatch:
         values += [0] * (len(values) // count * (size - count))
         values.append(count)
         self._execute(self._statements.many(name, size), values)
-
-    _TAKERS: ClassVar[dict[type[Record], Callable[[SqlBatch, Any], None]]] = {
-        MessagesStored: _store,
-        MessagesUpdated: _update,
-        MessagesDeleted: _delete,
-        SessionStateSet: _set_session_states,
-        MessageIdsSeen: _remember_message_ids,
-        MessageIdsForgotten: _forget_message_ids,
-        EntityStored: _store_entities,
-        EntityDeleted: _delete_entities,
-        RulesStored: _store_rules,
-        RulesDeleted: _delete_rules,
-        SequenceNumbersSkipped: _skip_sequence_numbers,
-        NamespaceStored: _store_namespaces,
-        NamespaceDeleted: _delete_namespaces,
-    }
-    """What takes each kind of record. One table for all batches: building it takes as long as a small batch."""
 
 
 def unbroken_ranges(ordered: Sequence[int]) -> list[tuple[int, int]]:

@@ -7,8 +7,6 @@ schema.
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import MessageRow
@@ -17,31 +15,9 @@ from storage.blocks.block_format import encode_block
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
-    from importlib.resources.abc import Traversable
     from typing import Any
 
-_FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """The script that migrates from the previous version to this one."""
-
-    version: int
-    script: str
-
-
-def read_migrations(folder: Traversable) -> tuple[Migration, ...]:
-    """Returns the scripts of a folder in order, from `0001_….sql`, without a gap."""
-    found = sorted(
-        (int(match[1]), file)
-        for file in folder.iterdir()
-        if (match := _FILE_NAME.fullmatch(file.name))
-    )
-    versions = [version for version, _ in found]
-    if versions != list(range(1, len(found) + 1)):
-        raise ValueError(f"migrations are not numbered 1, 2, 3, …: {versions}")
-    return tuple(Migration(version, file.read_text("utf-8")) for version, file in found)
+    from storage.migration_scripts import Migration
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

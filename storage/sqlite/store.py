@@ -14,15 +14,17 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
+from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
+from storage.migration_scripts import read_migrations
 from storage.sqlite.batch import SqlBatch
+from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.checkpoints import Checkpoints
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
-from storage.sqlite.migrations import migrate, read_migrations, schema_version
-from storage.sqlite.statements import Statements, sql_folder
-from storage.sqlite.stored_blocks import StoredBlocks
+from storage.sqlite.migrations import migrate, schema_version
 from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
+from storage.statements import Statements, sql_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,10 +90,10 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
-        folder = sql_folder()
+        folder = sql_folder("storage.sqlite")
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
         self._migrations = read_migrations(folder / "migrations")
-        self._blocks = StoredBlocks(self._statements)
+        self._blocks = StoredBlocks()
         self._may_rewrite = True
         """Whether there is space for blocks that are written again."""
         self._writer: sqlite3.Connection | None = None
@@ -123,7 +125,7 @@ class SqliteStore:
                 self._shrink_if_drained(writer)
                 self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
                 self._reader = self._connect(_READING_PRAGMAS)
-                self._blocks.index(self._reader)
+                self._blocks.index(self._source(self._reader))
                 self._log.open_index()
                 self._checkpoints.open()
             self._reserve.reserve()
@@ -211,7 +213,7 @@ class SqliteStore:
         with self._explained():
             try:
                 writer.execute("BEGIN IMMEDIATE")
-                index = self._blocks.index(writer)
+                index = self._blocks.index(self._source(writer))
                 batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
                 batch.write(records)
                 writer.execute("COMMIT")
@@ -223,7 +225,7 @@ class SqliteStore:
                 self._undo(writer)
                 self._log.discard_uncommitted()
                 raise
-        self._blocks.apply(batch)
+        self._blocks.apply(batch.apply)
         now_s = time.monotonic()
         frames = self._log.uncopied_frames
         if now_s >= self._examine_from_s or frames >= self._examine_from_frames:
@@ -300,7 +302,7 @@ class SqliteStore:
                         one("sequence_numbers")
                     )
                 },
-                highest_message_id=self._blocks.highest_id(reader),
+                highest_message_id=self._blocks.highest_id(self._source(reader)),
                 packed_messages=self._packed_messages(),
                 session_states=[
                     SessionStateSet(*row) for row in reader.execute(one("session_states"))
@@ -310,7 +312,7 @@ class SqliteStore:
 
     def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
-            yield from self._blocks.packed_messages(reader)
+            yield from self._blocks.packed_messages(self._source(reader))
 
     def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
@@ -320,7 +322,10 @@ class SqliteStore:
         """Returns body and annotations of the payloads that exist, by id."""
         with self._reader_lock, self._explained():
             reader = self._open_connection(self._reader)
-            return self._blocks.read_payloads(reader, payload_ids)
+            return self._blocks.read_payloads(self._source(reader), payload_ids)
+
+    def _source(self, connection: sqlite3.Connection) -> SqliteBlockSource:
+        return SqliteBlockSource(connection, self._statements)
 
     # --- failures ------------------------------------------------------------------------------
 

@@ -25,12 +25,14 @@ from storage.blocks import compaction
 from storage.blocks.block_batch import BlockBatch
 from storage.blocks.block_index import BlockIndex
 from storage.blocks.locations import Locations
+from storage.blocks.stored_blocks import StoredBlocks
+from storage.record_batch import RecordBatch
 from storage.sqlite.batch import SqlBatch
+from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.disk_reserve import DiskReserve
-from storage.sqlite.statements import Statements
 from storage.sqlite.store import SqliteStore
-from storage.sqlite.stored_blocks import StoredBlocks
 from storage.sqlite.write_ahead_log import WriteAheadLog
+from storage.statements import Statements
 from tests.crash.injected_bugs import INJECTED_BUGS
 from tests.crash.injected_bugs import VARIABLE as BUG_VARIABLE
 
@@ -44,6 +46,8 @@ REWRITES = {"CRASH_REWRITES": "1"}
 CLASSES = (
     SqliteStore,
     SqlBatch,
+    RecordBatch,
+    SqliteBlockSource,
     StoredBlocks,
     BlockBatch,
     BlockIndex,

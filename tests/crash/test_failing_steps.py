@@ -13,7 +13,7 @@ from tests.crash.faults import FileFault, choose
 
 def test_every_part_of_a_commit_is_a_step():
     """A step that was renamed would no longer fail, and nobody would notice."""
-    named = {"SqliteStore.commit", "SqlBatch.write", "SqlBatch._write_blocks"}
+    named = {"SqliteStore.commit", "RecordBatch.write", "SqlBatch._write_blocks"}
     assert named <= set(failing_steps.steps())
     for kind, name in failing_steps.OTHER_STEPS:
         assert hasattr(kind, name), f"{kind.__name__} has no {name}"
@@ -22,7 +22,7 @@ def test_every_part_of_a_commit_is_a_step():
 @pytest.mark.parametrize("for_good", [True, False])
 def test_a_step_fails_after_its_calls(for_good: bool):
     """Once, or from then on."""
-    step = FailingStep("SqlBatch.write", "MemoryError", calls_before=2, for_good=for_good)
+    step = FailingStep("RecordBatch.write", "MemoryError", calls_before=2, for_good=for_good)
     failing = step._failing(lambda: None)
     outcomes = []
     for _ in range(4):

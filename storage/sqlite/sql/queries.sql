@@ -85,22 +85,22 @@ LIMIT ?
 -- name: delete_rules
 DELETE FROM rules WHERE entity_id = ? AND number IN (SELECT value FROM json_each(?))
 
--- What belongs to deleted entities; :entity_ids is a JSON array.
+-- What belongs to deleted entities; the value is a JSON array.
 
 -- name: delete_sequence_numbers_of_entities
-DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
+DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_session_states_of_entities
-DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
+DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_message_ids_of_entities
-DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
+DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_rules_of_entities
-DELETE FROM rules WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
+DELETE FROM rules WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_entities
-DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(:entity_ids))
+DELETE FROM entities WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- Reading.
 

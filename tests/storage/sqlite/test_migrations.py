@@ -7,12 +7,13 @@ from contextlib import closing
 
 import pytest
 
-from storage.sqlite.migrations import Migration, migrate, read_migrations, schema_version
-from storage.sqlite.statements import sql_folder
+from storage.migration_scripts import Migration, read_migrations
+from storage.sqlite.migrations import migrate, schema_version
 from storage.sqlite.store import APPLICATION_ID, SqliteStore
+from storage.statements import sql_folder
 from tests.storage.sample_records import entity, message_ids, stored
 
-SHIPPED = read_migrations(sql_folder() / "migrations")
+SHIPPED = read_migrations(sql_folder("storage.sqlite") / "migrations")
 NEXT = Migration(
     len(SHIPPED) + 1,
     """

@@ -12,16 +12,17 @@ from broker.core.contract.commands import GetEntity, ListRules
 from broker.core.contract.records import MessageRow, MessagesDeleted, MessagesUpdated
 from broker.core.contract.turn import Turn
 from broker.core.entities.stored_definitions import stored_definitions
-from storage.sqlite.migrations import read_migrations, schema_version
-from storage.sqlite.statements import sql_folder
+from storage.migration_scripts import read_migrations
+from storage.sqlite.migrations import schema_version
 from storage.sqlite.store import SqliteStore
+from storage.statements import sql_folder
 from tests.storage.make_old_file import ENTITIES, RULES, filled
 from tests.storage.sample_records import everything, message_ids, messages, row, stored
 from tests.storage.sqlite.test_store import keeper
 from tests.support.core_dialogue import CLIENT, CoreDialogue
 
 FOLDER = Path(__file__).parents[1] / "files"
-NEWEST = read_migrations(sql_folder() / "migrations")[-1].version
+NEWEST = read_migrations(sql_folder("storage.sqlite") / "migrations")[-1].version
 OLD_FILES = sorted(FOLDER.glob("schema_*.sql"))
 
 

@@ -1,4 +1,4 @@
-"""Reads named SQL statements from the files beside the package.
+"""Reads named SQL statements from the files beside the package of a store.
 
 Splits a `.sql` file into statements, and expands a statement for many rows. A statement has one text for each size, so
 that the database driver prepares each once.
@@ -19,9 +19,9 @@ _MANY = re.compile(r"\{many ([^}]*)\}")
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
 
-def sql_folder() -> Traversable:
-    """Returns the folder of the SQL files, in a work tree as in an installed package."""
-    return resources.files("storage.sqlite") / "sql"
+def sql_folder(package: str) -> Traversable:
+    """Returns the folder of the SQL files of a package, in a work tree as in an installed one."""
+    return resources.files(package) / "sql"
 
 
 class Statements:
