@@ -141,6 +141,11 @@ class Limits:
     """Bytes read from all AMQP connections together and not yet committed. Beyond it, each connection that sends
     pauses until the next commit."""
 
+    frames_recorded_max_bytes: int = 8 * MEBIBYTE
+    """The frames of one namespace that the control API records. Beyond it the oldest are dropped."""
+    frames_unread_max_bytes: int = 4 * MEBIBYTE
+    """Frames that one client of the control API has not read from a live view. Beyond it frames are dropped."""
+
     # --- transactions -----------------------------------------------------------------------
     transaction_max_operations: int = 10_000
     transaction_max_bytes: int = 128 * MEBIBYTE

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _SIZE = re.compile(r"(\d+)\s*(?:([KMGT])iB|B)?", re.ASCII | re.IGNORECASE)
 _SIZE_PREFIXES = "KMGT"
+_COUNT_MAX = 10_000_000
 _PORT_MAX = 65_535
 _SWITCH_WORDS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
@@ -123,6 +124,13 @@ def _bytes(text: str) -> int:
     return int(size[1]) << (10 * (_SIZE_PREFIXES.index(prefix) + 1) if prefix else 0)
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if not 0 <= count <= _COUNT_MAX:
+        raise ValueError
+    return count
+
+
 def _key(text: str) -> str:
     if not text or ";" in text:
         raise ValueError
@@ -165,6 +173,7 @@ PORT = SettingType(_port, "a port from 1 to 65535, or 0 for a free one")
 EXISTING_FILE = SettingType(_existing_file, "the path of a file that exists")
 FOLDER = SettingType(_folder, "the path of a folder")
 BYTES = SettingType(_bytes, "a size such as 512MiB or 2GiB")
+COUNT = SettingType(_count, f"a number from 0 to {_COUNT_MAX}")
 KEY = SettingType(_key, "text without semicolons, and not empty")
 """A key or its name: a part of connection strings, in which a semicolon ends it."""
 SWITCH = SettingType(_switch, "true or false")

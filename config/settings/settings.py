@@ -18,6 +18,7 @@ from config.model.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, re
 from config.model.storage_urls import format_sqlite_url
 from config.settings.setting_values import (
     BYTES,
+    COUNT,
     EXISTING_FILE,
     FOLDER,
     HOST,
@@ -242,6 +243,12 @@ class Settings:
         SWITCH,
         "serve the control API under /$peeklock/v1, with which tests look at the broker and change it: "
         "on (default in development) or off (default in strict authorization)",
+    )
+    frames: int = _setting(
+        0,
+        COUNT,
+        "number of AMQP frames that the control API keeps for each namespace from the start on; 0: none, until a "
+        "request asks for them",
     )
     hold_locks_after_connection_loss: bool = _setting(
         False, SWITCH, "keep the message locks of a lost connection until they expire"

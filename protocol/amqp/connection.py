@@ -165,6 +165,11 @@ class Connection:
         """Checks the idle timeouts. Returns when to call again, or 0 for never."""
         return self._engine.tick(now_ms)
 
+    @property
+    def incomplete_input(self) -> bytes:
+        """The beginning of a frame of which the rest has not arrived."""
+        return self._engine.incomplete_input if self._sasl is None else self._sasl.incomplete_input
+
     def output_written(self) -> None:
         """Called when output was written to the socket, and the socket is not full."""
         self._nodes.browsing.output_written()

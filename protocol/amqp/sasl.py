@@ -91,6 +91,11 @@ class SaslServer:
             output = _SASL_HEADER + _MECHANISMS_FRAME
         return self._take_init(output)
 
+    @property
+    def incomplete_input(self) -> bytes:
+        """The beginning of a frame of which the rest has not arrived."""
+        return self._buffer
+
     def _take_init(self, output: bytes) -> SaslStep:
         if len(self._buffer) < _frame_header.size:
             return SaslStep(output, None, False)

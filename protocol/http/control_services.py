@@ -160,6 +160,51 @@ class NamespaceControl(Protocol):
         """Moves the clock of one namespace ahead."""
 
 
+class FrameWatch(Protocol):
+    """A live view of frames, in a `with` block."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    def end(self) -> None:
+        """Ends the view after the frames that wait."""
+
+    async def taken(self) -> tuple[int, Sequence[Any]]:
+        """Waits for frames. Returns how many were dropped before them, and the frames. No frames: there will be no
+        more."""
+
+
+class FrameControl(Protocol):
+    """The AMQP frames of connections. `FrameAnswer` describes a frame."""
+
+    def record(self, namespace: str, last: int) -> None:
+        """Records the last frames of a namespace from now on. 0: records nothing any more."""
+
+    def recorded_last(self, namespace: str) -> int:
+        """Returns how many frames of a namespace are recorded at most; 0 if none."""
+
+    def frames(
+        self,
+        namespace: str,
+        connection_id: str | None,
+        container_id: str | None,
+        after: int,
+        last: int,
+    ) -> Sequence[Any]:
+        """Returns the last of the recorded frames after a number, the oldest first."""
+
+    def watch(
+        self, namespace: str, connection_id: str | None, container_id: str | None
+    ) -> FrameWatch:
+        """Returns a live view."""
+
+    def is_connected(self, namespace: str, connection_id: str) -> bool:
+        """Returns whether there is such a connection."""
+
+    def describe(self, seen: Any) -> dict[str, Any]:
+        """Returns a frame as plain data."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControlServices:
     """The functions and values that the handlers of the control API use."""
@@ -181,6 +226,7 @@ class ControlServices:
     """Returns who holds a lock."""
     connections: Callable[[str], Sequence[Mapping[str, Any]]]
     """Returns the AMQP connections of a namespace as plain data: see `ConnectionAnswer`."""
+    frames: FrameControl
     declared: Callable[[str], Mapping[str, EntityDefinition]]
     """Returns the entities that the configuration declares in a namespace."""
     clock: ControlledClock

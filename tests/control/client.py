@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BASE = "/$peeklock/v1"
 
@@ -22,6 +25,29 @@ class Answer(NamedTuple):
         assert self.content["error"]["message"].endswith(".")
         found: dict[str, Any] = self.content["error"]
         return found
+
+
+class EventReader:
+    """Reads server-sent events, in a `with` block."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._response = connection.getresponse()
+        assert 200 == self._response.status, self._response.read()
+        assert self._response.readline().startswith(b":")  # nothing is missed from now on
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        self._response.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the data of each event until the stream ends."""
+        for line in self._response:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
 
 
 class ControlClient:
@@ -62,6 +88,13 @@ class ControlClient:
         answer = self.request("POST", path, body)
         assert answer.status in {200, 201}, answer
         return answer.content
+
+    def stream(self, path: str, **query: Any) -> EventReader:
+        """Returns a stream of server-sent events, which is open."""
+        target = self._base + path + (f"?{urlencode(query)}" if query else "")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.request("GET", target, headers=self._headers)
+        return EventReader(connection)
 
     def refused(self, method: str, path: str, body: object = None, **query: Any) -> Answer:
         """Returns the answer to a request that must be refused."""

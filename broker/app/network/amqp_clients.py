@@ -25,6 +25,7 @@ from protocol.repeated_events import repeated_events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.app.network.frame_views import FrameViews
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
     from broker.core.contract.effects import Peer
@@ -73,6 +74,10 @@ class AmqpClients:
         self._bytes_taken_in = 0
         self._last_connection_id = 0
         self.connections_total = 0
+        self._frame_views: FrameViews | None = None
+        """None until somebody wants to look at frames."""
+        if settings.frames:
+            self._frame_views = self.frame_views(settings.frames)
 
     # --- new connections --------------------------------------------------------------------------------
 
@@ -99,7 +104,7 @@ class AmqpClients:
             )
             return None
         self._last_connection_id += 1
-        return Connection(
+        connection = Connection(
             ConnectionServices(
                 enter=self._core.enter,
                 touch=lambda: self._core.turns.touch(transport),
@@ -119,6 +124,9 @@ class AmqpClients:
                 connection_id=f"{self._container_id}-{self._last_connection_id}",
             )
         )
+        if self._frame_views is not None and self._frame_views.is_looking:
+            self._frame_views.tap(transport, connection)
+        return connection
 
     # --- open connections -------------------------------------------------------------------
 
@@ -159,6 +167,21 @@ class AmqpClients:
         found = [transport.connection for transport in self._transports]
         return [one for one in found if one is not None and one.opened]
 
+    def frame_views(self, last: int = 0) -> FrameViews:
+        """Returns the views of frames. They are loaded when they are first used. `last` frames of every namespace
+        are recorded from the beginning."""
+        if self._frame_views is None:
+            from broker.app.network.frame_views import FrameViews
+
+            self._frame_views = FrameViews(
+                self._transports,
+                self._limits,
+                self._sources.real_ms,
+                is_strict=self._access.identity.strict,
+                last=last,
+            )
+        return self._frame_views
+
     @property
     def connection_count(self) -> int:
         """Connections at present."""
@@ -183,6 +206,9 @@ class AmqpClients:
 
     def transport_closed(self, transport: AmqpTransport) -> None:
         """Removes a transport whose socket is closed."""
+        if transport.tap is not None:
+            transport.tap.closed()
+            transport.tap = None
         self._transports.pop(transport, None)
         self._unread.note(transport, 0)
         if not self._transports:

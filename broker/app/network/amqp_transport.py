@@ -62,6 +62,14 @@ class ByteStream(Protocol):
     def write_eof(self) -> None: ...
 
 
+class WireTap(Protocol):
+    """Looks at the bytes of a connection, for the control API (`frame_views.py`)."""
+
+    def received(self, data: bytes) -> None: ...
+    def sent(self, data: bytes) -> None: ...
+    def closed(self) -> None: ...
+
+
 class TransportOwner(Protocol):
     """What a transport needs from the owner of all transports."""
 
@@ -110,6 +118,8 @@ class AmqpTransport(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._authorization_timer: asyncio.TimerHandle | None = None
         self.connection: Connection | None = None
+        self.tap: WireTap | None = None
+        """None while nobody looks at the frames of this connection."""
 
     # --- asyncio.Protocol ----------------------------------------------------------------------
 
@@ -132,6 +142,8 @@ class AmqpTransport(asyncio.Protocol):
         """Processes bytes from the client."""
         if self.connection is None or self._stream is None:
             return
+        if self.tap is not None:
+            self.tap.received(data)
         is_waiting = bool(self._unprocessed)
         if is_waiting:
             self._unprocessed += data  # they were on their way when reading was paused
@@ -234,6 +246,8 @@ class AmqpTransport(asyncio.Protocol):
             return
         output = connection.take_output()
         if output:
+            if self.tap is not None:
+                self.tap.sent(output)
             stream.write(output)
             if self._is_full:
                 self._owner.note_unread_bytes(self, stream.get_write_buffer_size())
@@ -318,6 +332,12 @@ class AmqpTransport(asyncio.Protocol):
             self.connection.check_authorization()
 
     # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def unprocessed_input(self) -> bytes:
+        """What was read since the end of the last complete frame that was processed."""
+        held = b"" if self.connection is None else self.connection.incomplete_input
+        return held + self._unprocessed
 
     @property
     def _may_read(self) -> bool:

@@ -32,14 +32,15 @@ def connection_view(connection: Connection) -> dict[str, Any]:
         "container_id": client.container_id,
         "product": client.product,
         "host": client.host,
-        "opened_at": _real_time(client.opened_ms),
+        "opened_at": real_time(client.opened_ms),
         "links": [link._asdict() for link in connection.link_views()],
         "last_error": None
         if error is None
-        else {"at": _real_time(error[0]), "condition": error[1], "message": error[2]},
+        else {"at": real_time(error[0]), "condition": error[1], "message": error[2]},
     }
 
 
-def _real_time(milliseconds: int) -> str:
+def real_time(milliseconds: int) -> str:
+    """Returns a time of the real clock as text."""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -52,9 +52,12 @@ def control_services(
         connections=lambda namespace: [
             connection_view(one) for one in clients.connections() if one.namespace == namespace
         ],
+        frames=clients.frame_views(),
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         clock=ClockControl(clock, clock_moved),
-        namespace_control=NamespaceOperations(lifecycle, core, clock),
+        namespace_control=NamespaceOperations(
+            lifecycle, core, clock, deleted=clients.frame_views().forget
+        ),
         limits=settings.limits,
         sources=sources,
         version=__version__,

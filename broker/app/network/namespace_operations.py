@@ -11,7 +11,7 @@ from broker.core.contract.errors import NamespaceNotFound
 from protocol.http.control_services import ClockState, NamespaceView, SnapshotView
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
@@ -25,10 +25,19 @@ _T = TypeVar("_T")
 class NamespaceOperations:
     """Implements `NamespaceControl`."""
 
-    def __init__(self, lifecycle: NamespaceLifecycle, core: DurableCore, clock: Clock) -> None:
+    def __init__(
+        self,
+        lifecycle: NamespaceLifecycle,
+        core: DurableCore,
+        clock: Clock,
+        *,
+        deleted: Callable[[str], None],
+    ) -> None:
+        """`deleted` is called with the name of a namespace that was deleted."""
         self._lifecycle = lifecycle
         self._registry = core.registry
         self._clock = clock
+        self._deleted = deleted
         self._running: set[asyncio.Task[Any]] = set()
 
     async def _finish(self, operation: Coroutine[Any, Any, _T]) -> _T:
@@ -93,6 +102,7 @@ class NamespaceOperations:
     async def delete(self, name: str) -> None:
         """Deletes a namespace."""
         await self._finish(self._lifecycle.delete(name))
+        self._deleted(name)
 
     def snapshots(self, namespace: str) -> list[SnapshotView]:
         """Returns the snapshots of a namespace."""

@@ -179,6 +179,11 @@ class Engine:
         lifecycle = self._lifecycle
         return self._output_ended or lifecycle.is_failed or lifecycle.is_lost
 
+    @property
+    def incomplete_input(self) -> bytes:
+        """The beginning of a frame of which the rest has not arrived."""
+        return self._scan.incomplete_input
+
     def take_output(self) -> bytes:
         """Returns all bytes that are to be written."""
         self._collect_output()

@@ -138,6 +138,11 @@ class FrameScan:
             self._held_bytes = len(data) - end
         return pieces.made(end)
 
+    @property
+    def incomplete_input(self) -> bytes:
+        """The beginning of a frame of which the rest has not arrived."""
+        return b"".join(self._held)
+
     def _scan(self, data: bytes, pieces: InputRewriter) -> int:
         """Inspects every complete frame. Returns where they end."""
         largest = self._max_frame_size_bytes

@@ -10,6 +10,7 @@ from protocol.http.control import (
     clock_resource,
     connections_resource,
     entities_resource,
+    frames_resource,
     messages_resource,
     namespaces_resource,
     sending_resource,
@@ -30,6 +31,7 @@ ROUTES: tuple[Route, ...] = (
     *changes_resource.ROUTES,
     *sessions_resource.ROUTES,
     *connections_resource.ROUTES,
+    *frames_resource.ROUTES,
     *wait_resource.ROUTES,
     *clock_resource.ROUTES,
 )
