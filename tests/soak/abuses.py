@@ -235,7 +235,7 @@ def _begin_everywhere(broker: BrokerProcess, prepared: Any) -> None:
     del prepared
     begins = b"".join(
         amqp_frames.begin_frame(channel)
-        + amqp_frames.attach_sender("to", 0, "$cbs", channel=channel)
+        + amqp_frames.attach_receiver("from", 0, "$cbs", channel=channel)
         for channel in range(1, 8_000)
     )
     _say_on_many(broker, begins)

@@ -266,7 +266,7 @@ def many_sessions(abuse: Abuse) -> None:
             for channel in range(1, 8_000):
                 client.write(
                     amqp_frames.begin_frame(channel),
-                    amqp_frames.attach_sender("l", 0, "$cbs", channel=channel),
+                    amqp_frames.attach_receiver("l", 0, "$cbs", channel=channel),
                 )
     abuse.settle()
 

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from broker.core.contract.commands import AttachReceiver, AttachSender, SessionRequest
-from broker.core.contract.errors import EntityNotFound, InvalidField, NotImplementedHere
+from broker.core.contract.errors import (
+    EntityNotFound,
+    InvalidField,
+    NotAllowed,
+    NotImplementedHere,
+)
 from broker.core.contract.settlement_values import ReceiveMode
 from protocol.addresses import Address, NodeKind, parse
 from protocol.amqp.links.browsing_link import BrowsingLink, BrowsingTurns
@@ -94,6 +99,8 @@ class LinkFactory:
         self._spells_session_ids = False
         """The client compares session ids by case, see `session_filters.py`. Known from its open on."""
         self._management: dict[str, ManagementNode] = {}
+        self._token_link: RequestLink | None = None
+        """The link on which the client sends tokens."""
         self._cbs = CbsNode(
             authorization, grants_changed, has_entity, self._respond, context.sources.refusals
         )
@@ -107,6 +114,8 @@ class LinkFactory:
         """Forgets a link."""
         if isinstance(peer, ResponseLink):
             self._responses.remove(peer)
+        elif peer is self._token_link:
+            self._token_link = None
 
     def clear(self) -> None:
         """Forgets all links."""
@@ -114,6 +123,7 @@ class LinkFactory:
         self.browsing.clear()
         self._responses.clear()
         self._management.clear()
+        self._token_link = None
 
     def connection_lost(self) -> None:
         """Breaks reference cycles, so that the memory of the connection is freed at once."""
@@ -149,7 +159,7 @@ class LinkFactory:
         if not attach.is_receiver:
             return self._attach_responses(link, attach, address)
         if address.kind is NodeKind.CBS:
-            return self._attach_requests(link, address, self._cbs, CBS_REQUEST_MAX_BYTES)
+            return self._attach_tokens(link, address)
         limit_bytes = min(self._context.limits.message_max_bytes, MANAGEMENT_REQUEST_MAX_BYTES)
         node = self._management_node(address.path)
         return self._attach_requests(link, address, node, limit_bytes)
@@ -226,6 +236,14 @@ class LinkFactory:
         link.session.has_coordinator = True
         peer.attach(COORDINATOR_REQUEST_MAX_BYTES)
         return peer
+
+    def _attach_tokens(self, link: EngineLink, node: Address) -> RequestLink:
+        """Returns the link for tokens. A connection has one, as in the service: the Go SDK relies on the refusal to
+        find out that an interrupted request left its link open, and then connects again."""
+        if self._token_link is not None:
+            raise NotAllowed("This connection has a sender to $cbs already: use it, or detach it.")
+        self._token_link = self._attach_requests(link, node, self._cbs, CBS_REQUEST_MAX_BYTES)
+        return self._token_link
 
     def _attach_requests(
         self, link: EngineLink, node: Address, answerer: RequestNode, limit_bytes: int
