@@ -2,13 +2,13 @@
 
 Methods block: the server calls those of a `blocking` store in threads, at most one `commit` at a time, and
 `read_payloads` and `maintain` beside it. A small commit may be called on the event loop, so `commit` has to leave to
-`maintain` what can wait. The same tests run for every store.
+`maintain` what can wait. A `SharedStore` has an owner as well. The same tests run for every store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +34,26 @@ class StorageFull(StorageError):
 
 class StoreUnusable(StorageError):
     """The store cannot be opened: another process has it, it is corrupt or newer, or access is denied."""
+
+
+class StoreUnavailable(StorageError):
+    """The store cannot be reached, is read-only or did not answer in time. Nobody knows whether the batch was written
+    until the store is loaded again. It may work later."""
+
+
+class OwnershipLost(StorageError):
+    """Another process owns the store, or none. Nothing of the batch was written."""
+
+
+class Lease(NamedTuple):
+    """Who owns a store that several processes share."""
+
+    epoch: int
+    """Rises with each change of the owner."""
+    heartbeat: int
+    """Rises while the owner is alive. It never goes back, also not when the owner changes."""
+    owner_text: str
+    """The host and the process of the owner; empty if it has released the store."""
 
 
 @dataclass(slots=True)
@@ -63,6 +83,11 @@ class Store(Protocol):
     """If False, every method returns at once and may be called on the event loop."""
     keeps_payloads_in_memory: bool
     """If True, removing bodies from the broker's memory frees nothing."""
+    commits_inline: bool
+    """If True, the event loop itself may call `commit` for small batches while that is quick."""
+    shares_ownership: bool
+    """If True, the store is a `SharedStore`: several processes can open it, and one of them owns it. If False, who has
+    opened it owns it."""
 
     @property
     def has_room(self) -> bool:
@@ -94,3 +119,35 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Closes the store. What was committed stays."""
+
+
+class SharedStore(Store, Protocol):
+    """A store that several processes can open at the same time. Only its owner loads and commits.
+
+    `open` does not take the ownership. Each owner has an epoch, and every commit checks it within its transaction. So
+    no clock decides who may commit. Methods are called in threads, and may be called beside `commit`. All raise
+    `StoreUnavailable`.
+    """
+
+    def try_acquire(self) -> bool:
+        """Takes the ownership if no process has it. Returns whether this store has it now."""
+
+    def take_over(self, seen_heartbeat: int) -> bool:
+        """Takes the ownership although another process has it, if the heartbeat is still `seen_heartbeat`.
+
+        The caller has waited for the lease time since it saw this heartbeat. Returns whether this store is the owner.
+        """
+
+    def heartbeat(self) -> None:
+        """Shows other processes that the owner is alive. Raises `OwnershipLost`."""
+
+    def read_lease(self) -> Lease:
+        """Returns who owns the store. Needs no ownership."""
+
+    def release(self) -> None:
+        """Gives the ownership up, so that another process can acquire it at once."""
+
+
+def as_shared(store: Store) -> SharedStore | None:
+    """Returns the store if several processes can share it."""
+    return cast("SharedStore", store) if store.shares_ownership else None

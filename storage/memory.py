@@ -45,6 +45,8 @@ class MemoryStore:
 
     blocking = False
     keeps_payloads_in_memory = True
+    commits_inline = True
+    shares_ownership = False
     has_room = True
     maintenance_is_due = False
 

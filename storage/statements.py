@@ -33,6 +33,7 @@ class Statements:
         self._texts = {
             name: _COMMENT.sub("", body).strip() for name, body in zip(names, bodies, strict=True)
         }
+        self.names = tuple(names)
         self.one = self._texts.__getitem__
         """Returns the text of a statement for one row."""
         self.many = cache(self._widen)

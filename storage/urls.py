@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.model.storage_urls import SQLITE, parse_storage_url
+from config.model.storage_urls import POSTGRESQL, SQLITE, parse_storage_url
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ def store_for(url: str) -> Store:
         )
 
         return SqliteStore(Path(parsed.path))
+    if parsed.scheme == POSTGRESQL:
+        try:
+            from storage.postgres.store import PostgresStore
+        except ImportError as error:
+            raise StorageError(
+                "the storage postgresql needs the package psycopg; run pip install "
+                f"'peeklock[postgresql]' ({error})"
+            ) from None
+        return PostgresStore(parsed.database, parsed.schema)
     from storage.memory import MemoryStore
 
     return MemoryStore()

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from types import ModuleType
+
+    from tests.support.postgres_server import PostgresServer
 
 UNAVAILABLE = "not available here: "
 """A reason that begins so is accepted in CI too: what it names cannot be installed with pip."""
@@ -83,3 +85,15 @@ def pytest_collection_finish() -> None:
     """Shortens the SDK's sleeps, if a test that was collected has imported it."""
     if (client := sys.modules.get(SDK_CLIENT)) is not None:
         client.time = ShortSleeps(time)  # type: ignore[attr-defined]
+
+
+# ---- PostgreSQL ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server for the tests of one process, started by the first test that needs it."""
+    from tests.support.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server

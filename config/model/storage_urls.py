@@ -1,28 +1,38 @@
-"""The grammar of storage URLs: `memory:`, `sqlite:///relative/path` and `sqlite:////absolute/path`.
+"""The grammar of storage URLs: `memory:`, `sqlite:///relative/path`, `sqlite:////absolute/path` and `postgresql://…`.
 
-The forms are those of SQLAlchemy. Settings, the `export` command and `storage/urls.py` all use this module.
+The forms are those of SQLAlchemy and of libpq. Settings, the `export` command and `storage/urls.py` all use this module.
 """
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, quote, unquote
 
-MEMORY, SQLITE = "memory", "sqlite"
-FORMS = "memory:, sqlite:///relative/path or sqlite:////absolute/path"
+MEMORY, SQLITE, POSTGRESQL = "memory", "sqlite", "postgresql"
+FORMS = (
+    "memory:, sqlite:///relative/path, sqlite:////absolute/path or postgresql://user@host/database"
+)
+DEFAULT_SCHEMA = "peeklock"
 
 _SQLITE_PREFIX = f"{SQLITE}:///"
 _USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
+_PASSWORD_PARAMETER = re.compile(r"\b((?:ssl)?password)=[^&\s]*", re.IGNORECASE)
+_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+_SCHEMA_PARAMETER = "schema"
 
 
 class StorageUrl(NamedTuple):
     """The parts of a storage URL."""
 
     scheme: str
-    """`MEMORY` or `SQLITE`."""
+    """`MEMORY`, `SQLITE` or `POSTGRESQL`."""
     path: str = ""
-    """Path of the file; empty for memory."""
+    """Path of the file; empty for other stores."""
+    database: str = ""
+    """The URL for libpq; empty for other stores."""
+    schema: str = ""
+    """The schema in that database."""
 
 
 def parse_storage_url(url: str) -> StorageUrl:
@@ -38,8 +48,30 @@ def parse_storage_url(url: str) -> StorageUrl:
             if not rest.startswith("///") or not path.strip("/") or path.endswith("/"):
                 raise ValueError(f"storage URL '{url}' names no file; write {FORMS}")
             return StorageUrl(SQLITE, path)
+        case "postgresql" | "postgres":
+            return _parse_postgresql_url(url, rest)
         case _:
             raise ValueError(f"storage URL '{mask_password(url)}' is not understood; write {FORMS}")
+
+
+def _parse_postgresql_url(url: str, rest: str) -> StorageUrl:
+    """Libpq does not know the parameter `schema`, and refuses unknown ones."""
+    if not rest.startswith("//"):
+        raise ValueError(f"storage URL '{mask_password(url)}' names no database; write {FORMS}")
+    address, _, query = rest.partition("?")
+    parameters = parse_qsl(query, keep_blank_values=True)
+    schemas = [value for name, value in parameters if name == _SCHEMA_PARAMETER]
+    schema = schemas[-1] if schemas else DEFAULT_SCHEMA
+    if not _SCHEMA.fullmatch(schema) or schema.lower().startswith("pg_"):
+        raise ValueError(
+            f"storage URL '{mask_password(url)}': the schema is up to 63 letters, digits and underscores, "
+            "and does not begin with pg_"
+        )
+    others = "&".join(
+        f"{quote(name)}={quote(value)}" for name, value in parameters if name != _SCHEMA_PARAMETER
+    )
+    database = f"{POSTGRESQL}:{address}{'?' if others else ''}{others}"
+    return StorageUrl(POSTGRESQL, database=database, schema=schema)
 
 
 def format_sqlite_url(path: str) -> str:
@@ -48,5 +80,5 @@ def format_sqlite_url(path: str) -> str:
 
 
 def mask_password(text: str) -> str:
-    """Returns the text with `***` in place of the user and password of each URL in it."""
-    return _USER_AND_PASSWORD.sub("//***@", text)
+    """Returns the text with `***` in place of the user and the passwords of each URL in it."""
+    return _PASSWORD_PARAMETER.sub(r"\1=***", _USER_AND_PASSWORD.sub("//***@", text))

@@ -86,6 +86,8 @@ class SqliteStore:
 
     blocking = True
     keeps_payloads_in_memory = False
+    commits_inline = True
+    shares_ownership = False
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()

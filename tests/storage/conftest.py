@@ -6,23 +6,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.memory import MemoryStore
+from storage.postgres.store import PostgresStore
 from storage.sqlite.store import SqliteStore
+from storage.urls import store_for
+from tests.support.owned_stores import open_as_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from storage.contract import Store
+    from tests.support.postgres_server import PostgresServer
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def store(request, tmp_path: Path) -> Iterator[Store]:
-    """An open, empty store of each backend."""
-    store: Store = (
-        MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "peeklock.db")
+    """An open, empty store of each backend, which the test owns."""
+    url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path / 'peeklock.db'}"}.get(
+        request.param
     )
-    store.open()
+    store = store_for(url or request.getfixturevalue("postgres_server").url())
+    open_as_owner(store)
     yield store
     store.close()
 
@@ -38,5 +42,15 @@ def sqlite(path: Path) -> Iterator[SqliteStore]:
     """An open, empty file."""
     store = SqliteStore(path)
     store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> Iterator[PostgresStore]:
+    """An open, empty schema, which the test owns."""
+    store = store_for(postgres_server.url())
+    open_as_owner(store)
+    assert isinstance(store, PostgresStore)
     yield store
     store.close()

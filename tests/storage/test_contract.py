@@ -31,6 +31,7 @@ from tests.storage.sample_records import (
     rules,
     stored,
 )
+from tests.support.owned_stores import open_as_owner
 
 if TYPE_CHECKING:
     from broker.core.contract.records import Record
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 def reopen(store) -> None:
     store.close()
-    store.open()
+    open_as_owner(store)
 
 
 # --- messages ---------------------------------------------------------------------------------

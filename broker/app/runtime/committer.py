@@ -134,7 +134,9 @@ class Committer:
 
     def _is_quick(self, turn: Turn) -> bool:
         """Returns whether this batch can be committed on the event loop."""
-        return not turn.records or self._thread is None or self._policy.allows(turn)
+        if not turn.records or self._thread is None:
+            return True
+        return self._store.commits_inline and self._policy.allows(turn)
 
     def _commit_at_once(self, turn: Turn) -> None:
         self._is_inside_submit = True

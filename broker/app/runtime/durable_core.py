@@ -26,7 +26,7 @@ from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import lock_tokens
 from broker.core.namespace import Namespace
 from protocol.codec import Reader
-from storage.contract import StorageError, StorageFull
+from storage.contract import StorageError, StorageFull, StoreUnusable, as_shared
 from storage.urls import store_for
 
 if TYPE_CHECKING:
@@ -127,8 +127,15 @@ class DurableCore:
     # --- start and stop ----------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Opens the store. Raises `StoreUnusable`."""
-        await asyncio.get_running_loop().run_in_executor(self._reads, self._store.open)
+        """Opens the store, and takes its ownership. Raises `StoreUnusable`."""
+        await asyncio.get_running_loop().run_in_executor(self._reads, self._open_store)
+
+    def _open_store(self) -> None:
+        self._store.open()
+        shared = as_shared(self._store)
+        if shared is not None and not shared.try_acquire():
+            owner = shared.read_lease().owner_text or "another session"
+            raise StoreUnusable(f"the storage is owned by {owner}; stop that one or choose another")
 
     async def begin(self) -> None:
         """Restores the namespaces from the store, and stores what the configuration declares."""
