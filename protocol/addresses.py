@@ -13,6 +13,7 @@ from urllib.parse import unquote
 CBS_NODE = "$cbs"
 MANAGEMENT_SUFFIX = "/$management"
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
+TRANSFER_SUFFIX = "/$transfer"
 
 
 class NodeKind(Enum):
@@ -39,6 +40,16 @@ def is_subscription(path: str) -> bool:
 def is_receive_only(path: str) -> bool:
     """Whether a path is that of a subscription or a sub-queue, to which nothing can be sent."""
     return is_subscription(path) or path.lower().endswith(DEAD_LETTER_SUFFIX)
+
+
+def split_sub_queue(path: str) -> tuple[str, str]:
+    """Returns the entity of a path, and its queue: `main`, `dead_letter` or `transfer_dead_letter`."""
+    if not path.lower().endswith(DEAD_LETTER_SUFFIX):
+        return path, "main"
+    entity = path[: -len(DEAD_LETTER_SUFFIX)]
+    if entity.lower().endswith(TRANSFER_SUFFIX):
+        return entity[: -len(TRANSFER_SUFFIX)], "transfer_dead_letter"
+    return entity, "dead_letter"
 
 
 def parse(text: str) -> Address:

@@ -153,6 +153,8 @@ class Limits:
     transactions_per_connection_max: int = 1_000
     transactions_without_token_max: int = 10
     """Transactions that a connection may declare before its token, in strict authorization."""
+    faults_per_namespace_max: int = 1_000
+    """Fault rules of the control API."""
     transactions_max_bytes: int = 128 * MEBIBYTE
     """Memory of all open transactions of a namespace. More is refused as busy."""
     transactions_reserve_bytes: int = 32 * MEBIBYTE

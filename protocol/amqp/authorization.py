@@ -89,6 +89,37 @@ class ConnectionAuthorization:
         """Removes the grant of a token."""
         self._grants.drop(path_of(audience))
 
+    def expire_tokens(self) -> None:
+        """Removes the grants of all tokens."""
+        self._grants.drop_tokens()
+
+    @property
+    def key_names(self) -> set[str]:
+        """The names of the rules whose keys the client has used."""
+        return self._grants.key_names
+
+    def namespace_and_key_of(self, token: str, audience: str) -> tuple[str, str | None] | None:
+        """Returns the namespace that the connection would be in with a token, and the name of the token's key. None if
+        the token would be refused."""
+        try:
+            grant = self._identity.verify_token(
+                token, audience, self._now_ms(), self.namespace, host=self.hostname
+            )
+        except TokenRefused:
+            return None
+        namespace = self.namespace or grant.namespace or self._identity.default_namespace
+        return namespace, None if grant.key_rule is None else grant.key_rule.rule.name
+
+    @property
+    def is_namespace_known(self) -> bool:
+        """Whether the namespace is selected, or there is only one."""
+        return self.namespace is not None or self._identity.has_one_namespace
+
+    @property
+    def default_namespace(self) -> str:
+        """The namespace of clients that select no other."""
+        return self._identity.default_namespace
+
     @property
     def expected_namespace(self) -> str:
         """The namespace that is used if nothing else selects one."""

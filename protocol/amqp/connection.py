@@ -18,11 +18,14 @@ from broker.core.contract.errors import (
     QuotaExceeded,
     Unauthorized,
 )
+from protocol.addresses import NodeKind, parse
 from protocol.amqp.authorization import ConnectionAuthorization
 from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
+from protocol.amqp.faults.connection_faults import ConnectionFaults
 from protocol.amqp.held_memory import HeldMemory
+from protocol.amqp.links.browsing_link import BrowsingLink
 from protocol.amqp.links.link_context import ClientView, LinkContext
 from protocol.amqp.links.receiving_link import ReceivingLink
 from protocol.amqp.links.sending_link import SendingLink
@@ -32,16 +35,20 @@ from protocol.amqp.nodes.link_factory import LinkFactory
 from protocol.amqp.nodes.management import ManagementNode
 from protocol.amqp.nodes.request_response import ResponseLink
 from protocol.amqp.sasl import SaslServer
+from protocol.faults.conditions import ExpiredToken
+from protocol.faults.fault_kinds import FaultKind, Operation
 from protocol.identity import NEVER_MS
 from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from protocol.addresses import Address
     from protocol.amqp.connection_services import ConnectionServices
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
     from protocol.amqp.engine.outcomes import Outcome
+    from protocol.faults.fault_rule import FaultAction
 
 log = structlog.get_logger("peeklock.amqp")
 
@@ -52,6 +59,10 @@ KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
 BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
 """How much larger than the largest message a transfer may be. This only bounds memory: entities check the exact
 size of a message. The Python SDK fills a batch to the limit and then puts an envelope around it."""
+
+
+FROZEN_MAX_BYTES = 1024 * 1024
+"""How much a client may send while a fault lets it wait for the answer to its open."""
 
 
 class LinkView(NamedTuple):
@@ -97,6 +108,15 @@ class Connection:
             authorization_timeout_ms=self._limits.authorization_timeout_ms,
         )
         self._commands = NamespaceCommands(services.enter, self._authorization, self._limits)
+        self._faults = ConnectionFaults(
+            services.faults, self._authorization, services.drop, self._expire_tokens
+        )
+        self._is_new = True
+        """No bytes have arrived."""
+        self._is_open_counted = False
+        """Fault rules have been asked about the open, or nobody had made one."""
+        self._frozen: list[bytes] | None = None
+        """Bytes of a client that a fault lets wait. Its output waits, too. None: nothing waits."""
         self._peers: dict[EngineLink, Any] = {}
         self._detached: WeakSet[ReceivingLink] = WeakSet()
         """Receivers that are detached. The core refers to them as long as they have locks."""
@@ -108,6 +128,7 @@ class Connection:
             self._limits,
             services.sources,
             self.client,
+            self._faults,
         )
         self._nodes = LinkFactory(
             self._context,
@@ -126,6 +147,15 @@ class Connection:
         """Takes bytes from the client."""
         if self._lifecycle.is_failed:
             return
+        if self._is_new:
+            self._is_new = False
+            if self._faults.registry.is_used:
+                self._act(self._faults.decide_connect())
+        if self._frozen is not None:
+            self._frozen.append(data)
+            if sum(map(len, self._frozen)) > FROZEN_MAX_BYTES:
+                self._faults.drop()
+            return
         if self._sasl is not None:
             step = self._sasl.feed(data)
             self._output += step.output
@@ -141,6 +171,8 @@ class Connection:
 
     def take_output(self) -> bytes:
         """Returns the bytes to write to the client."""
+        if self._frozen is not None:
+            return b""
         if self._output:
             output, self._output = self._output, b""
             return output + (b"" if self._sasl else self._engine.take_output())
@@ -230,6 +262,7 @@ class Connection:
         self._engine.connection_lost()
         # Break reference cycles: the garbage collector runs rarely, and clients may be many.
         self._nodes.connection_lost()
+        self._faults.connection_lost()
         self._memory.end()
         self._sasl = None
 
@@ -276,6 +309,7 @@ class Connection:
     def _grants_changed(self, fewer: bool) -> None:
         if self._authorization.is_authenticated:
             self._memory.use_authenticated_budget()
+        self._count_open(is_known=self._authorization.is_namespace_known)
         if fewer:
             self.check_authorization()
         else:
@@ -303,6 +337,7 @@ class Connection:
         self._container_id = container_id
         client = self.client
         client.container_id = container_id
+        self._faults.container_id = container_id
         client.host = hostname
         product = properties.get("product")
         client.product = None if product is None else str(product)
@@ -321,26 +356,47 @@ class Connection:
                 self._memory.use_authenticated_budget()
         except BrokerError as error:
             self.close(error)
+        else:
+            self._count_open(is_known=self._authorization.is_namespace_known)
         self._schedule_authorization_check()
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
-        """Attaches a link to the node that it names, or refuses it."""
+        """Attaches a link, or does to it what fault rules say."""
         link.host = self._authorization.hostname
         link.container_id = self._container_id
+        if self._faults.registry.is_used or not self._is_open_counted:
+            node = _node_of(attach)
+            if node is not None and node.kind is not NodeKind.CBS:
+                self._count_open(is_known=True)
+                action = None
+                if node.kind is NodeKind.ENTITY:
+                    action = self._faults.decide(Operation.ATTACH, node.path)
+                if action is not None:
+                    self._act_on_attach(action, link, attach)
+                    return
+        self._attach(link, attach)
+
+    def _attach(self, link: EngineLink, attach: Attach) -> None:
+        """Attaches a link to the node that it names, or refuses it."""
+        if link.closed:
+            return  # it was delayed, and the client has not waited
         try:
             if len(self._peers) >= self._limits.links_per_connection_max:
                 raise QuotaExceeded("This connection has too many links.")
             peer = self._nodes.attach(link, attach)
         except BrokerError as error:
-            address = attach.target_address if attach.is_receiver else attach.source_address
-            refusal = self._context.refuse(
-                error, entity=address or "", operation="attach", host=link.host
-            )
-            self._engine.refuse(link, refusal)
+            self._refuse_attach(link, attach, error)
         else:
             link.context = peer
             self._peers[link] = peer
         self._services.touch()
+
+    def _refuse_attach(self, link: EngineLink, attach: Attach, error: BrokerError) -> None:
+        address = attach.target_address if attach.is_receiver else attach.source_address
+        refusal = self._context.refuse(
+            error, entity=address or "", operation="attach", host=link.host
+        )
+        self._engine.refuse(link, refusal)
 
     def on_transfers(
         self,
@@ -429,6 +485,66 @@ class Connection:
             reason=description,
         )
 
+    # --- faults ----------------------------------------------------------------------------------
+
+    def _count_open(self, *, is_known: bool) -> None:
+        """Lets fault rules act on the open, once, as soon as the namespace of the client is known: by its host name,
+        by its token, or by its first link."""
+        if self._is_open_counted or not is_known:
+            return
+        self._is_open_counted = True
+        if self._faults.registry.is_used:
+            self._act(self._faults.decide(Operation.OPEN))
+
+    def _act(self, action: FaultAction | None) -> None:
+        """Does to the connection what a fault rule says."""
+        if action is None:
+            return
+        if action.kind is FaultKind.DROP_CONNECTION:
+            self._faults.drop()
+        if action.kind in (FaultKind.REFUSE, FaultKind.SERVER_BUSY):
+            self.close(action.error())
+        else:
+            self._frozen = []
+        if action.kind is FaultKind.DELAY:
+            self._faults.later(action.seconds, self._thaw)
+
+    def _thaw(self) -> None:
+        """Continues after a delay."""
+        data = b"".join(self._frozen or ())
+        self._frozen = None
+        if data:
+            self.receive_data(data)
+        self._services.touch()
+
+    def _act_on_attach(self, action: FaultAction, link: EngineLink, attach: Attach) -> None:
+        """Does to an attach what a fault rule says."""
+        if action.kind in (FaultKind.REFUSE, FaultKind.SERVER_BUSY):
+            self._refuse_attach(link, attach, action.error())
+        elif action.kind is FaultKind.EXPIRE_TOKEN:
+            self._refuse_attach(link, attach, ExpiredToken())
+            self._expire_tokens()
+        elif action.kind is FaultKind.DELAY:
+            self._faults.later(action.seconds, lambda: self._attach(link, attach))
+        elif action.kind is FaultKind.DROP_CONNECTION:
+            if action.is_after:
+                from protocol.amqp.faults.after_answers import FaultPeer, after_answers
+
+                self._attach(link, attach)
+                submit = self._commands.submit
+                after_answers(submit, FaultPeer(self._engine), self._faults.drop)
+            else:
+                self._faults.drop()
+        self._services.touch()
+
+    def _expire_tokens(self) -> None:
+        """Drops the tokens of the client and detaches its links to entities, as if the tokens had expired."""
+        self._authorization.expire_tokens()
+        for link, peer in list(self._peers.items()):
+            if isinstance(peer, SendingLink | ReceivingLink | BrowsingLink):
+                self._end(link, ExpiredToken())
+        self._services.touch()
+
     # --- links -----------------------------------------------------------------------------------
 
     def _end(self, link: EngineLink, error: BrokerError) -> None:
@@ -451,6 +567,7 @@ class Connection:
 
     def _drop_everything(self, *, connection_lost: bool) -> None:
         """Detaches all links from the core. Locks are released only if the connection is lost."""
+        self._faults.is_ended = True
         requesters = self._nodes.requesters if self._commands.has_entered else ()
         gone = [*self._peers.values(), *self._detached, *requesters]
         self._drop(gone, connection_lost=connection_lost)
@@ -465,3 +582,9 @@ class Connection:
         gone = [peer for peer in peers if isinstance(peer, KNOWN_TO_CORE)]
         if gone:
             self._commands.submit(Detach(gone, connection_lost))
+
+
+def _node_of(attach: Attach) -> Address | None:
+    """Returns the node that a link names, or None for the coordinator and for a link without address."""
+    text = attach.target_address if attach.is_receiver else attach.source_address
+    return parse(text) if text and not attach.target_is_coordinator else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from config.model.limits import RELAXED
 from protocol.amqp.browsing_slots import BrowsingSlots, unshared_slots
 from protocol.amqp.held_memory import MemoryBudgets
+from protocol.faults.fault_registry import FaultRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,3 +44,6 @@ class ConnectionServices:
     memory: MemoryBudgets = field(default_factory=lambda: MemoryBudgets(RELAXED))
     """How much memory this connection, and all connections together, may make the broker hold."""
     browsing_slots: BrowsingSlots = field(default_factory=unshared_slots)
+    faults: FaultRegistry = field(default_factory=FaultRegistry)
+    drop: Callable[[], None] = lambda: None
+    """Closes the socket after the output so far, without an AMQP close."""

@@ -6,10 +6,11 @@ where the time comes from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from config.model.limits import RELAXED, Limits, Tier
+from protocol.faults.fault_registry import FaultRegistry
 
 if TYPE_CHECKING:
     import asyncio
@@ -88,6 +89,7 @@ class BrokerServices:
     """Returns a token of the managed identity. Raises `Unauthorized`. None if no tokens are issued."""
     control: ControlServices | None = None
     """What the control API needs. None if it is off."""
+    faults: FaultRegistry = field(default_factory=FaultRegistry)
     has_namespace: Callable[[str], bool] = lambda _name: True
     """Whether a namespace exists: it may have been deleted."""
     in_namespace: Callable[[str], BrokerServices] | None = None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from config.files.namespace_topology import NamespaceTopology
     from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
+    from protocol.faults.fault_registry import FaultRegistry
     from protocol.sources import ProtocolSources
 
 
@@ -231,6 +232,7 @@ class ControlServices:
     """Returns the entities that the configuration declares in a namespace."""
     clock: ControlledClock
     namespace_control: NamespaceControl
+    faults: FaultRegistry
     limits: Limits
     sources: ProtocolSources
     version: str

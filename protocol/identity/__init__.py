@@ -20,7 +20,7 @@ from protocol.identity.grants import (
     missing_claim,
     path_of,
 )
-from protocol.identity.sas import is_sas
+from protocol.identity.sas import is_sas, key_name_of
 from protocol.identity.verification import Identity, KeyRuleSource
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "case_preserving_path_of",
     "covers",
     "is_sas",
+    "key_name_of",
     "missing_claim",
     "path_of",
 ]

@@ -107,6 +107,16 @@ class Grants:
         self._tokens[grant.path] = grant
         return replaced
 
+    def drop_tokens(self) -> None:
+        """Removes all tokens."""
+        self._tokens.clear()
+
+    @property
+    def key_names(self) -> set[str]:
+        """The names of the rules whose keys were used."""
+        used = (*self._connection_grants, *self._tokens.values())
+        return {grant.key_rule.rule.name for grant in used if grant.key_rule is not None}
+
     def drop(self, path: str) -> None:
         """Removes the token for this path."""
         self._tokens.pop(path, None)

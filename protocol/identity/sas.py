@@ -77,6 +77,16 @@ def read(token: str) -> SasToken:
     return read_token
 
 
+def key_name_of(header: str | None) -> str | None:
+    """Returns the name of the key of an Authorization header, without checking it. None if it names no key."""
+    if header is None or not is_sas(header):
+        return None
+    try:
+        return read(header).key_name
+    except TokenRefused:
+        return None
+
+
 def make(resource: str, key_name: str, key: str, expires_at_s: int) -> str:
     """Returns a token as SDKs make it."""
     encoded, expiry = quote_plus(resource), str(expires_at_s)

@@ -62,6 +62,11 @@ class Identity:
             bearer_tokens.refuse_bearer if strict else bearer_tokens.accept_unverified
         )
 
+    @property
+    def has_one_namespace(self) -> bool:
+        """Whether every client is in the same namespace."""
+        return len(self._namespaces) <= 1
+
     def namespace_of_host(self, hostname: str) -> str | None:
         """Returns the namespace with the name of a host or of its first label, or None."""
         host = hostname.partition(":")[0].lower()

@@ -21,6 +21,7 @@ CONFIG: dict[str, Any] = {
         "orders/eu": {},
         "retries": {},
         "carts": {"requires_session": True},
+        "once": {"requires_duplicate_detection": True},
         "short": {"lock_duration": "PT5S", "dead_lettering_on_message_expiration": True},
     },
     "topics": {

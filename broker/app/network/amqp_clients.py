@@ -20,6 +20,7 @@ from protocol.amqp.browsing_slots import BrowsingSlots
 from protocol.amqp.connection import Connection
 from protocol.amqp.connection_services import ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
+from protocol.faults.fault_registry import FaultRegistry
 from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class AmqpClients:
         loop = asyncio.get_running_loop()
         self._unread = UnreadOutput(settings.limits.unread_max_bytes, loop.time, loop.call_later)
         self._browsing_slots = BrowsingSlots(loop.call_later)
+        self.faults = FaultRegistry(loop.call_later)
         self._paused: list[AmqpTransport] = []
         self._bytes_taken_in = 0
         self._last_connection_id = 0
@@ -120,6 +122,8 @@ class AmqpClients:
                 sources=self._sources,
                 memory=self._memory,
                 browsing_slots=self._browsing_slots,
+                faults=self.faults,
+                drop=transport.drop,
                 peer_name=peer_name,
                 connection_id=f"{self._container_id}-{self._last_connection_id}",
             )
@@ -181,6 +185,12 @@ class AmqpClients:
                 last=last,
             )
         return self._frame_views
+
+    def forget_namespace(self, name: str) -> None:
+        """Forgets what is kept beside a namespace that was deleted: its fault rules and frames."""
+        self.faults.clear(name)
+        if self._frame_views is not None:
+            self._frame_views.forget(name)
 
     @property
     def connection_count(self) -> int:

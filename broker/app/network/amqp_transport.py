@@ -318,6 +318,16 @@ class AmqpTransport(asyncio.Protocol):
         if self._stream is not None:
             self._stream.abort()
 
+    def drop(self) -> None:
+        """Closes the socket after the output so far, without an AMQP close. Not at once: the connection may be
+        processing bytes."""
+        asyncio.get_running_loop().call_soon(self._drop)
+
+    def _drop(self) -> None:
+        self.flush()
+        if self._stream is not None:
+            self._stream.close()
+
     def check_authorization_in(self, delay_ms: int) -> None:
         """Checks the client's permissions after this long. Replaces an earlier call."""
         if self._authorization_timer is not None:

@@ -56,8 +56,9 @@ def control_services(
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         clock=ClockControl(clock, clock_moved),
         namespace_control=NamespaceOperations(
-            lifecycle, core, clock, deleted=clients.frame_views().forget
+            lifecycle, core, clock, deleted=clients.forget_namespace
         ),
+        faults=clients.faults,
         limits=settings.limits,
         sources=sources,
         version=__version__,

@@ -145,6 +145,7 @@ class HttpServer:
             is_strict=self._access.identity.strict,
             topology=self._export,
             control=self._control(),
+            faults=self._clients.faults,
             identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
             has_namespace=self._core.namespaces.__contains__,
             in_namespace=lambda name: replace(

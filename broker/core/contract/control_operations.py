@@ -230,6 +230,8 @@ class ExpireLocks(NamedTuple):
     """None: the locks of all messages."""
     session_id: str | None = None
     """End the lock of this session, and of its messages."""
+    lock_tokens: Sequence[bytes] | None = None
+    """End the locks with these tokens. Those that have ended are skipped."""
 
 
 class Resubmit(NamedTuple):

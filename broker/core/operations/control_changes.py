@@ -143,7 +143,10 @@ class ControlChanges:
         queue = self._directory.queue(operation.path)
         if operation.session_id is not None:
             return _expire_session(queue, operation.session_id, now_ms, turn)
-        if operation.sequence_numbers is None:
+        if operation.lock_tokens is not None:
+            found = map(queue.locks.get, queue.live_tokens(operation.lock_tokens))
+            messages = [message for message in found if message is not None]
+        elif operation.sequence_numbers is None:
             messages = list(queue.locks.values())
         else:
             messages = numbered(queue, operation.sequence_numbers)

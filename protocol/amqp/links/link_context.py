@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.core.contract.errors import BrokerError
     from config.model.limits import Limits
     from protocol.amqp.engine.engine import Engine, EngineLink, WireError
+    from protocol.amqp.faults.connection_faults import ConnectionFaults
     from protocol.sources import ProtocolSources
 
 
@@ -46,6 +47,7 @@ class LinkContext:
     limits: Limits
     sources: ProtocolSources
     client: ClientView
+    faults: ConnectionFaults
 
     def refuse(
         self, error: BrokerError, *, entity: str = "", operation: str = "", host: str = ""

@@ -17,6 +17,7 @@ from broker.core.contract.effects import (
     Drained,
     Effect,
     ReceiverAttached,
+    Reply,
     Settled,
     SettlementHeld,
     SettleRefused,
@@ -41,7 +42,9 @@ from protocol.codec import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.core.contract.errors import BrokerError
     from protocol.amqp.engine.engine import Delivery, EngineLink
+    from protocol.amqp.faults.receiving_faults import ReceivingFaults
     from protocol.amqp.links.link_context import LinkContext
 
 UNIX_EPOCH_TICKS = 621_355_968_000_000_000
@@ -81,10 +84,35 @@ class ReceivingLink:
         self._paused = False
         """The write buffer of the socket is full. Not a state of the link: it belongs to the connection, and changes
         while links are attached."""
+        self.credit_offset = 0
+        """How many more messages the core has delivered than this link has sent, because of faults."""
+        self._fault_registry = context.faults.registry
+        self._faults: ReceivingFaults | None = None
+        """None before there is a fault rule."""
 
     # --- from the client -----------------------------------------------------------------------
 
     def on_outcomes(
+        self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
+    ) -> None:
+        """Submits the settlement of deliveries, or does to it what fault rules say."""
+        if self._fault_registry.is_used and self._injected.take_outcomes(
+            deliveries, outcome, settled
+        ):
+            return
+        self.process_outcomes(deliveries, outcome, settled)
+
+    @property
+    def _injected(self) -> ReceivingFaults:
+        if self._faults is None:
+            from protocol.amqp.faults.receiving_faults import ReceivingFaults
+
+            self._faults = ReceivingFaults(
+                self, self._context.faults, self._submit, presettled=self._presettled
+            )
+        return self._faults
+
+    def process_outcomes(
         self, deliveries: list[Delivery], outcome: Outcome | None, settled: bool
     ) -> None:
         """Submits the settlement of deliveries."""
@@ -143,12 +171,45 @@ class ReceivingLink:
         """Detaches the link from the core. Its locks stay until they expire."""
         self._unsettled.clear()
         self._held.clear()
+        if self._faults is not None:
+            self._faults.clear()
         self._submit(Detach([self]))
+
+    def end(self, error: BrokerError) -> None:
+        """Detaches the link with an error."""
+        refusal = self._context.refuse(error, entity=self.path, operation="receive")
+        self._engine.detach(self._link, refusal)
+        self.on_detach()
+        self._touch()
+
+    def token_of(self, delivery: Delivery) -> bytes | None:
+        """Returns the lock token of a delivery that the client may still settle."""
+        return self._unsettled.get(delivery)
+
+    def forget_token(self, delivery: Delivery) -> None:
+        """Forgets the lock token of a delivery."""
+        self._unsettled.pop(delivery, None)
+
+    def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
+        """Settles a delivery without the core."""
+        self._engine.settle(self._link, [delivery], outcome)
+        self._touch()
+
+    def refuse_settlement(self, delivery: Delivery, error: BrokerError, *, settled: bool) -> None:
+        """Answers a settlement with an error, or drops it if the client expects no answer. The lock stays."""
+        refusal = self._context.refuse(error, entity=self.path, operation="settle")
+        self._unsettled.pop(delivery, None)
+        self._held.pop(delivery, None)
+        if settled:
+            self._engine.settle(self._link, [delivery], None)
+        else:
+            self._engine.settle_refused(self._link, [delivery], refusal)
+        self._touch()
 
     def pause(self) -> None:
         """Withdraws the credit, because the write buffer of the socket is full."""
         self._paused = True
-        self._submit(Credit(self, self._link.sent))
+        self._submit(Credit(self, self._link.sent + self.credit_offset))
 
     def resume(self) -> None:
         """Submits the credit again."""
@@ -162,11 +223,18 @@ class ReceivingLink:
         if self._paused or engine.queued(link):
             # Proton scans all queued deliveries at every write, so they must stay few.
             return
-        self._submit(Credit(self, link.sent + engine.credit(link), drain))
+        total = link.sent + engine.credit(link) + self.credit_offset
+        self._submit(Credit(self, total, drain))
 
     # --- from the core -------------------------------------------------------------------------
 
     def receive(self, effect: Effect) -> None:
+        """Applies an effect of the core, or does to it what fault rules say."""
+        if self._fault_registry.is_used and self._injected.take_effect(effect):
+            return
+        self.apply_effect(effect)
+
+    def apply_effect(self, effect: Effect) -> None:
         """Applies an effect of the core."""
         _RECEIVER_EFFECTS[type(effect)](self, effect)
         self._touch()
@@ -226,6 +294,11 @@ class ReceivingLink:
                 self._held.pop(handle, None)
                 self._unsettled.pop(handle, None)
 
+    def _replied(self, effect: Reply) -> None:
+        """Continues with a fault. Links send no other requests."""
+        if effect.request is not None:
+            effect.request.answered()  # type: ignore[attr-defined]  # `AfterAnswers`
+
     def _transaction_refused(self, effect: TransactionRefused) -> None:
         """Detaches the link with the error, because the client settled deliveries in an unknown transaction and a
         settled disposition has no answer. What the client has sent meanwhile for other transactions still counts;
@@ -274,4 +347,5 @@ _RECEIVER_EFFECTS: dict[type, Callable[[ReceivingLink, Any], None]] = {
     SettlementHeld: ReceivingLink._settlement_held,
     SettleRefused: ReceivingLink._settle_refused,
     TransactionRefused: ReceivingLink._transaction_refused,
+    Reply: ReceivingLink._replied,
 }

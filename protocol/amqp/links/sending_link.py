@@ -12,6 +12,7 @@ from broker.core.contract.effects import (
     AttachRefused,
     Detached,
     Effect,
+    Reply,
     SendAccepted,
     SenderAttached,
     SendRefused,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message
     from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
+    from protocol.amqp.faults.sending_faults import SendingFaults
     from protocol.amqp.links.link_context import LinkContext
 
 
@@ -62,10 +64,30 @@ class SendingLink:
         self._answered = 0
         self._transactions: dict[Delivery, bytes] = {}
         self._max_message_size_bytes = 0
+        self._fault_registry = context.faults.registry
+        self._faults: SendingFaults | None = None
+        """None before there is a fault rule."""
 
     # --- from the client -----------------------------------------------------------------------
 
     def on_transfers(
+        self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
+    ) -> None:
+        """Submits messages that arrived, or does to them what fault rules say."""
+        if self._fault_registry.is_used and self._injected.take(deliveries, payloads, kind):
+            return
+        self.process_transfers(deliveries, payloads, kind)
+
+    @property
+    def _injected(self) -> SendingFaults:
+        if self._faults is None:
+            from protocol.amqp.faults.sending_faults import SendingFaults
+
+            context = self._context
+            self._faults = SendingFaults(self, context.faults, self._submit, context.sources)
+        return self._faults
+
+    def process_transfers(
         self, deliveries: list[Delivery], payloads: list[bytes], kind: TransferKind
     ) -> None:
         """Submits messages that arrived. Refuses those that cannot be decoded."""
@@ -80,7 +102,7 @@ class SendingLink:
             messages, handles = self._readable(deliveries, payloads, kind)
         if kind.settled:
             handles = [None] * len(messages)
-            self._settle_presettled(deliveries)
+            self.settle_presettled(deliveries)
         elif kind.transaction_id is not None:
             self._transactions.update(dict.fromkeys(handles, kind.transaction_id))
         if messages:
@@ -100,13 +122,21 @@ class SendingLink:
         if settled:
             # Only logged: the client has settled the message.
             self._context.refuse(error, entity=self.path, operation="send")
-            self._settle_presettled([delivery])
+            self.settle_presettled([delivery])
         else:
-            self._refuse(delivery, error)
+            self.refuse(delivery, error)
 
     def on_detach(self) -> None:
         """Detaches the link from the core."""
+        if self._faults is not None:
+            self._faults.clear()
         self._submit(Detach([self]))
+
+    def end(self, error: BrokerError) -> None:
+        """Detaches the link with an error."""
+        refusal = self._context.refuse(error, entity=self.path, operation="send")
+        self._engine.detach(self._link, refusal)
+        self.on_detach()
 
     def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
         try:
@@ -115,14 +145,14 @@ class SendingLink:
             self._fail_transaction(kind, error)
             if kind.settled:
                 self._context.refuse(error, entity=self.path, operation="send")
-                self._settle_presettled([delivery])
+                self.settle_presettled([delivery])
             else:
-                self._refuse(delivery, error)
+                self.refuse(delivery, error)
             return
         handle = delivery
         if kind.settled:
             handle = None
-            self._settle_presettled([delivery])
+            self.settle_presettled([delivery])
         elif kind.transaction_id is not None:
             self._transactions[delivery] = kind.transaction_id
         self._submit(
@@ -151,7 +181,7 @@ class SendingLink:
                 if kind.settled:
                     self._context.refuse(error, entity=self.path, operation="send")
                 else:
-                    self._refuse(delivery, error)
+                    self.refuse(delivery, error)
         return messages, handles
 
     def _fail_transaction(self, kind: TransferKind, error: BrokerError) -> None:
@@ -208,23 +238,28 @@ class SendingLink:
             )  # only logged: the client settled the message
             return
         self._transactions.pop(effect.handle, None)
-        self._refuse(effect.handle, effect.error)
+        self.refuse(effect.handle, effect.error)
 
     def _transaction_refused(self, effect: TransactionRefused) -> None:
         """Detaches the link, because the client sent settled messages in an unknown transaction. There is no other
         way to report that they are lost."""
-        error = self._context.refuse(effect.error, entity=self.path, operation="send")
-        self._engine.detach(self._link, error)
-        self.on_detach()
+        self.end(effect.error)
 
-    def _refuse(self, delivery: Delivery, error: BrokerError) -> None:
+    def _replied(self, effect: Reply) -> None:
+        """Continues with a fault. Links send no other requests."""
+        if effect.request is not None:
+            effect.request.answered()  # type: ignore[attr-defined]  # `AfterAnswers`
+
+    def refuse(self, delivery: Delivery, error: BrokerError) -> None:
+        """Rejects a message with an error."""
         refusal = self._context.refuse(
             error, entity=self.path, operation="send", host=self._link.host
         )
         self._engine.settle_refused(self._link, [delivery], refusal)
         self._replenish(1)
 
-    def _settle_presettled(self, deliveries: Sequence[Delivery]) -> None:
+    def settle_presettled(self, deliveries: Sequence[Delivery]) -> None:
+        """Forgets messages that the client has settled as it sent them."""
         self._engine.settle(self._link, deliveries, None)
         self._replenish(len(deliveries))
 
@@ -243,4 +278,5 @@ _SENDER_EFFECTS: dict[type, Callable[[SendingLink, Any], None]] = {
     SendAccepted: SendingLink._accepted,
     SendRefused: SendingLink._send_refused,
     TransactionRefused: SendingLink._transaction_refused,
+    Reply: SendingLink._replied,
 }

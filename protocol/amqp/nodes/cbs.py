@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from protocol.amqp.authorization import ConnectionAuthorization
+    from protocol.amqp.faults.connection_faults import ConnectionFaults
     from protocol.refusals import Refusals
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
@@ -43,12 +44,14 @@ class CbsNode:
         has_entity: Callable[[str, str], bool],
         respond: Callable[[Request, bytes], None],
         refusals: Refusals,
+        faults: ConnectionFaults,
     ) -> None:
         self._authorization = authorization
         self._grants_changed = grants_changed
         self._has_entity = has_entity
         self._respond = respond
         self._refusals = refusals
+        self._faults = faults
         self._is_python_sdk = False
         self._is_java_sdk = False
         """Two facts about the client's software, known from its open on. See `_check_entity`."""
@@ -60,7 +63,31 @@ class CbsNode:
         self._is_java_sdk = any(JAVA_SDK in str(name) for name in names)
 
     def handle(self, request: Request) -> None:
-        """Verifies a token and answers whether it is valid."""
+        """Verifies a token and answers whether it is valid, or does to the request what fault rules say."""
+        if self._faults.registry.is_used and self._inject(request):
+            return
+        self._handle(request)
+
+    def _inject(self, request: Request) -> bool:
+        """Does what a fault rule says. Returns False if none acts."""
+        if request.properties.get("operation") != PUT_TOKEN:
+            return False
+        audience = str(request.properties.get("name") or "")
+        action = self._faults.decide_token(str(request.body), audience)
+        if action is None:
+            return False
+        from protocol.amqp.faults.request_faults import carry_out
+
+        carry_out(
+            action,
+            request,
+            self._faults,
+            lambda: self._handle(request),
+            lambda error: self.refuse(request, error),
+        )
+        return True
+
+    def _handle(self, request: Request) -> None:
         audience = str(request.properties.get("name") or "")
         try:
             self._run(request, audience)

@@ -102,7 +102,12 @@ class LinkFactory:
         self._token_link: RequestLink | None = None
         """The link on which the client sends tokens."""
         self._cbs = CbsNode(
-            authorization, grants_changed, has_entity, self._respond, context.sources.refusals
+            authorization,
+            grants_changed,
+            has_entity,
+            self._respond,
+            context.sources.refusals,
+            context.faults,
         )
 
     def open(self, properties: Mapping[str, object]) -> None:
@@ -283,6 +288,10 @@ class LinkFactory:
 
         `reply-to` alone does not identify the link: clients omit it, reuse it, or write a link name in it.
         """
+        if request.instead_of_answer is not None:
+            request.drop()
+            request.instead_of_answer()
+            return
         node = request.link.node
         candidates = [link for link in self._responses if link.node == node]
         in_session = [link for link in candidates if link.link.session is request.link.link.session]

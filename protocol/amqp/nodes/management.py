@@ -90,8 +90,34 @@ class ManagementNode:
         self._submit = context.submit
         self._respond = respond
         self._authorize = authorize
+        self._faults = context.faults
 
     def handle(self, request: Request) -> None:
+        """Executes a request, or does to it what fault rules say."""
+        if self._faults.registry.is_used and self._inject(request):
+            return
+        self._handle(request)
+
+    def _inject(self, request: Request) -> bool:
+        """Does what a fault rule says. Returns False if none acts."""
+        from protocol.amqp.faults import request_faults
+
+        name = str(request.properties.get("operation") or "").removeprefix(PREFIX)
+        tokens, session_id = arguments.locks_of(request.body)
+        action = request_faults.decide_management(self._faults, self, name, tokens, session_id)
+        if action is None:
+            return False
+        request_faults.end_locks(action, self._submit, self, tokens, session_id)
+        request_faults.carry_out(
+            action,
+            request,
+            self._faults,
+            lambda: self._handle(request),
+            lambda error: self.refuse(request, error),
+        )
+        return True
+
+    def _handle(self, request: Request) -> None:
         """Submits the command of a request. The answer follows when the result is durable."""
         name = str(request.properties.get("operation") or "")
         operation = _operation(request)

@@ -91,6 +91,18 @@ def tokens(body: dict[str, Any]) -> list[bytes]:
     return found
 
 
+def locks_of(body: object) -> tuple[list[bytes], str | None]:
+    """Returns the lock tokens and the session that a request names, as far as it does."""
+    if not isinstance(body, dict):
+        return [], None
+    session_id = body.get("session-id")
+    named = str(session_id) if isinstance(session_id, str) else None
+    try:
+        return tokens(body), named
+    except ArgumentError:
+        return [], named
+
+
 def message(entry: object, sources: ProtocolSources) -> Message:
     """Returns the message of an entry in the list of messages to schedule."""
     data = entry.get("message") if isinstance(entry, dict) else None

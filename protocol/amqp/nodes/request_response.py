@@ -28,7 +28,7 @@ from protocol.codec import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from broker.core.contract.errors import BrokerError
     from protocol.addresses import Address
@@ -57,6 +57,16 @@ class Request:
     """The size of the answer, or its maximum while it is not known."""
     extra: dict[str, object] = field(default_factory=dict)
     """Values that the node needs for the answer."""
+    instead_of_answer: Callable[[], None] | None = None
+    """Called instead of sending the answer, because of a fault."""
+
+    def drop(self) -> None:
+        """Forgets the request. It gets no answer."""
+        self.link.drop(self)
+
+    def end_link(self, error: BrokerError) -> None:
+        """Detaches the link of the request."""
+        self.link.end(error)
 
 
 class RequestNode(Protocol):
@@ -183,6 +193,10 @@ class RequestLink:
         self._engine.detach(self.link, refusal)
         self._intake.forget(self)
         self._touch()
+
+    def drop(self, request: Request) -> None:
+        """Forgets a request that gets no answer."""
+        self._intake.answer_sent(request)
 
     def return_credit(self, count: int) -> None:
         """Returns the credit of requests whose answers were sent, many at a time."""

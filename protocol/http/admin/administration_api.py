@@ -23,7 +23,7 @@ from config.model.definitions import (
 )
 from config.model.limits import Tier
 from protocol.http import atom, request_bodies, request_paths
-from protocol.http.admin import description_reader, descriptions, rules_xml
+from protocol.http.admin import administration_faults, description_reader, descriptions, rules_xml
 from protocol.http.admin.administration_request import AdministrationRequest
 from protocol.http.error_responses import InvalidVerb, MethodNotAllowed
 from protocol.identity import SEND
@@ -81,7 +81,12 @@ class AdministrationApi:
         operation = self._operations.get((type(resource), request.method))
         if operation is None:
             raise MethodNotAllowed(f"{request.method} cannot be used on '{request.path}'.")
-        return await operation(AdministrationRequest.of(request), resource)
+        call = AdministrationRequest.of(request)
+        if self._services.faults.is_used:
+            return await administration_faults.inject(
+                self._services, request, resource, lambda: operation(call, resource)
+            )
+        return await operation(call, resource)
 
     async def _ask(self, answer: type[Answer], build: Callable[[Peer, object], Command]) -> Answer:
         value = await self._services.ask(build)

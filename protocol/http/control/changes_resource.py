@@ -209,6 +209,7 @@ async def purge(call: Call) -> Answer:
 
 async def reset(call: Call) -> Answer:
     """Makes a namespace as it is declared."""
+    call.services.faults.clear(call.namespace)
     definitions = call.services.declared(call.namespace)
     count = 0
     # First before session locks end, so that receivers which wait for a session do not get one whose messages go.

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from config.model.names import SUBSCRIPTIONS
+from protocol.addresses import DEAD_LETTER_SUFFIX, split_sub_queue
 from protocol.http.control import control_errors
 from protocol.http.control.control_errors import ControlError
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Mapping
-
-DEAD_LETTER_SUFFIX = "/$deadletterqueue"
-TRANSFER_SUFFIX = "/$transfer"
 
 
 class RequestModel(BaseModel):
@@ -91,13 +89,8 @@ def queue_path(entity: str, sub_queue: SubQueue) -> str:
 
 def split_queue_path(path: str) -> tuple[str, SubQueue]:
     """Returns the entity and the sub-queue of a path."""
-    lowered = path.lower()
-    if not lowered.endswith(DEAD_LETTER_SUFFIX):
-        return path, SubQueue.MAIN
-    entity = path[: -len(DEAD_LETTER_SUFFIX)]
-    if entity.lower().endswith(TRANSFER_SUFFIX):
-        return entity[: -len(TRANSFER_SUFFIX)], SubQueue.TRANSFER_DEAD_LETTER
-    return entity, SubQueue.DEAD_LETTER
+    entity, sub_queue = split_sub_queue(path)
+    return entity, SubQueue(sub_queue)
 
 
 def is_subscription(path: str) -> bool:

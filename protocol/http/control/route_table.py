@@ -10,6 +10,7 @@ from protocol.http.control import (
     clock_resource,
     connections_resource,
     entities_resource,
+    faults_resource,
     frames_resource,
     messages_resource,
     namespaces_resource,
@@ -33,6 +34,7 @@ ROUTES: tuple[Route, ...] = (
     *connections_resource.ROUTES,
     *frames_resource.ROUTES,
     *wait_resource.ROUTES,
+    *faults_resource.ROUTES,
     *clock_resource.ROUTES,
 )
 

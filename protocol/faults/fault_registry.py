@@ -1,0 +1,90 @@
+"""The fault rules of all namespaces.
+
+The protocols look at `is_used` for each batch of operations, and at the rules only if it is set. Rules are in memory,
+and end with their namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.faults.fault_rule import FaultRule, OperationOfClient
+
+
+class Timer(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None: ...
+
+
+class NamespaceFaults:
+    """The rules of one namespace, in the order in which they were made."""
+
+    __slots__ = ("redelivered", "rules", "twice")
+
+    def __init__(self) -> None:
+        self.rules: dict[str, FaultRule] = {}
+        self.twice: dict[bytes, int] = {}
+        """Sequence numbers of messages that are to be delivered again when they are completed, by lock token."""
+        self.redelivered: set[tuple[str, int]] = set()
+        """Paths in lower case and sequence numbers of messages that are delivered for the second time."""
+
+    def about(self, one: OperationOfClient) -> list[FaultRule]:
+        """Returns the rules that an operation fits, apart from the message."""
+        return [rule for rule in self.rules.values() if rule.is_about(one)]
+
+
+class FaultRegistry:
+    """All fault rules of a broker."""
+
+    __slots__ = ("_call_later", "_namespaces", "is_used")
+
+    def __init__(
+        self, call_later: Callable[[float, Callable[[], None]], Timer] | None = None
+    ) -> None:
+        self.is_used = False
+        """Whether a rule was made since the broker started. Once it is set it stays so: operations may still be
+        delayed when the last rule is removed."""
+        self._namespaces: dict[str, NamespaceFaults] = {}
+        self._call_later = call_later
+
+    def of(self, namespace: str) -> NamespaceFaults | None:
+        """Returns the rules of a namespace, or None if it has never had one."""
+        return self._namespaces.get(namespace)
+
+    def rules(self, namespace: str) -> list[FaultRule]:
+        """Returns the rules of a namespace in the order in which they were made."""
+        found = self._namespaces.get(namespace)
+        return [] if found is None else list(found.rules.values())
+
+    def find(self, namespace: str, name: str) -> FaultRule | None:
+        """Returns one rule."""
+        found = self._namespaces.get(namespace)
+        return None if found is None else found.rules.get(name)
+
+    def add(self, namespace: str, rule: FaultRule) -> None:
+        """Adds a rule. Its name must be free."""
+        faults = self._namespaces.setdefault(namespace, NamespaceFaults())
+        assert rule.name not in faults.rules, "the caller checks the name"
+        faults.rules[rule.name] = rule
+        self.is_used = True
+
+    def remove(self, namespace: str, name: str) -> FaultRule | None:
+        """Removes a rule and returns it, or None if there is none."""
+        found = self._namespaces.get(namespace)
+        return None if found is None else found.rules.pop(name, None)
+
+    def clear(self, namespace: str) -> int:
+        """Removes all rules of a namespace and returns their number. What a rule has begun goes on."""
+        found = self._namespaces.pop(namespace, None)
+        return 0 if found is None else len(found.rules)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        """Calls after a time by the event loop's clock: a test that moves the broker's clock does not move the time
+        that its client waits."""
+        later = self._call_later or asyncio.get_running_loop().call_later
+        return later(seconds, call)
