@@ -219,6 +219,7 @@ class Namespace:
     def close(self, error: BrokerError, turn: Turn) -> list[Work]:
         """End the namespace: detach all links and refuse all waiting requests with this error, and delete
         its entities. Returns the work that deletes its messages; another namespace has to do it."""
+        self._context.history = None  # it ends with the namespace
         waiting = (*self._awaiting_bodies, *self._awaiting_queue)
         return close_namespace(self._directory, self._context, waiting, error, turn)
 
@@ -237,8 +238,11 @@ class Namespace:
         """Carry out what is due, and then the command."""
         self._now_ms = now_ms = now_ms + self.clock_offset_ms
         earliest_ms = self._context.deadlines.earliest_ms()
+        history = self._context.history
         if earliest_ms is not None and earliest_ms <= now_ms:
             self._due.act(now_ms, turn)
+        if history is not None:
+            history.begin(getattr(command, "peer", None), now_ms)
         self._handlers[type(command)](command, now_ms, turn)
 
     def parts(self, command: Command) -> Sequence[ask.Send | ask.Settle] | None:
@@ -259,6 +263,8 @@ class Namespace:
         now_ms += self.clock_offset_ms
         context = self._context
         context.backlog.new_turn()
+        if context.history is not None:
+            context.history.begin(None, now_ms)
         while touched := context.touched:
             context.touched = {}
             for dispatcher in touched:

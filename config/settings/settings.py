@@ -250,6 +250,13 @@ class Settings:
         "number of AMQP frames that the control API keeps for each namespace from the start on; 0: none, until a "
         "request asks for them",
     )
+    # None: 100,000, and only namespaces that the control API creates are recorded from the beginning.
+    history: int | None = _setting(
+        None,
+        COUNT,
+        "record what happens to messages in all namespaces, and keep so many transitions of each in memory; without it, "
+        "100000 where the control API asks for it and in namespaces that it creates; 0: never",
+    )
     hold_locks_after_connection_loss: bool = _setting(
         False, SWITCH, "keep the message locks of a lost connection until they expire"
     )
@@ -269,6 +276,13 @@ class Settings:
         "how long a stop waits for clients to close their connections, such as 5s",
         name="shutdown_grace",
     )
+
+    @property
+    def serves_control_api(self) -> bool:
+        """Whether the control API is served."""
+        if self.control_api is None:
+            return self.authorization is not Authorization.STRICT
+        return self.control_api
 
     @property
     def limits(self) -> Limits:

@@ -42,6 +42,8 @@ class ConnectionAuthorization:
         self._token_due_ms = NEVER_MS
         self.is_authenticated = False
         """The client has shown a valid key or token."""
+        self.key_name: str | None = None
+        """The name of the key that was used last. None for a bearer token."""
         self.namespace: str | None = None
         """The namespace that the host name or a key selected. None if none is selected yet."""
 
@@ -132,6 +134,7 @@ class ConnectionAuthorization:
         return self.namespace
 
     def _select(self, grant: Grant) -> None:
+        self.key_name = None if grant.key_rule is None else grant.key_rule.rule.name
         if self.namespace is None:
             self.namespace = grant.namespace
 

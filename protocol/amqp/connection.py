@@ -307,6 +307,7 @@ class Connection:
         return False
 
     def _grants_changed(self, fewer: bool) -> None:
+        self.client.key_name = self._authorization.key_name
         if self._authorization.is_authenticated:
             self._memory.use_authenticated_budget()
         self._count_open(is_known=self._authorization.is_namespace_known)
@@ -352,6 +353,7 @@ class Connection:
         try:
             self._nodes.open(properties)
             self._authorization.open(hostname)
+            client.key_name = self._authorization.key_name
             if self._authorization.is_authenticated:
                 self._memory.use_authenticated_budget()
         except BrokerError as error:

@@ -38,6 +38,7 @@ from protocol.codec.value_types import (
     Timestamp,
     ULong,
 )
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from broker.core.contract.message import Message, PropertyValue
@@ -53,6 +54,10 @@ _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
 _ONLY_GROUP_ID = b"\x40" * 9 + b"\xa1"
 """Nulls for the fields between message id and group id, and a short string."""
+
+
+HEAD_MAX_BYTES = 4_096
+"""The longest head of a message that the history keeps."""
 
 
 class Reader:
@@ -72,6 +77,11 @@ class Reader:
     def message_id(self, body: bytes) -> str | None:
         """The id as text: SDKs forward a received id as another AMQP type (see `_text`)."""
         return _text_field(body, MESSAGE_ID)
+
+    def heads(self, bodies: list[bytes | None]) -> list[bytes | None]:
+        """The properties and application properties of canonical bodies: bodies without content. A message with very
+        long ones has only its properties, or nothing."""
+        return compiled.read_heads(bodies, HEAD_MAX_BYTES)
 
     def partition_key(self, annotations: bytes) -> str | None:
         """`x-opt-partition-key`, or None."""

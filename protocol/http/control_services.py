@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
+    from broker.core.contract.transitions import Transitions
     from config.files.namespace_topology import NamespaceTopology
     from config.model.definitions import EntityDefinition
     from config.model.limits import Limits
@@ -72,6 +73,43 @@ class ChangeWait(Protocol):
 
     async def changed(self) -> None:
         """Waits for a change since the last `clear`."""
+
+
+class HistoryReader(Protocol):
+    """The transitions of one namespace."""
+
+    last_number: int
+    """The number of the last transition."""
+
+    @property
+    def first_number(self) -> int:
+        """The number of the oldest transition that is kept."""
+
+    def after(self, number: int, batches_max: int, /) -> Sequence[Transitions]:
+        """Returns batches with transitions after this number, in order. The first may also have earlier ones."""
+
+    async def changed(self, number: int, /) -> bool:
+        """Waits for transitions after this number. Returns False if the namespace was deleted."""
+
+    def wake(self) -> None:
+        """Ends all waits, though nothing may have changed."""
+
+
+class HistoryControl(Protocol):
+    """The histories of all namespaces."""
+
+    @property
+    def can_record(self) -> bool:
+        """Whether transitions can be kept."""
+
+    def is_recording(self, name: str) -> bool:
+        """Returns whether the transitions of a namespace are kept."""
+
+    def set_recording(self, name: str, *, recording: bool) -> None:
+        """Begins or ends recording. What was recorded stays."""
+
+    def of(self, name: str) -> HistoryReader | None:
+        """Returns the history of a namespace."""
 
 
 class NamespaceAuthorization(Protocol):
@@ -233,6 +271,7 @@ class ControlServices:
     clock: ControlledClock
     namespace_control: NamespaceControl
     faults: FaultRegistry
+    history: HistoryControl
     limits: Limits
     sources: ProtocolSources
     version: str

@@ -22,6 +22,7 @@ def write_heads(
     with_state: bool,
     /,
 ) -> list[bytes | None]: ...
+def read_heads(bodies: list[bytes | None], max_bytes: int, /) -> list[bytes | None]: ...
 
 # --- deliveries.c
 

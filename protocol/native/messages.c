@@ -394,8 +394,46 @@ static PyObject *write_heads(PyObject *module, PyObject *args) {
     return heads;
 }
 
+/* --- heads for the history ------------------------------------------------------------------ */
+
+/* read_heads(bodies, max_bytes): returns the properties and application properties of stored bodies, as bytes. A section
+   that ends after max_bytes is left out, with what follows. None for a body that is None. */
+static PyObject *read_heads(PyObject *module, PyObject *args) {
+    static const uint8_t sections[] = {0x73, 0x74}, codes[] = {0xc0, 0xc1};
+    PyObject *bodies, *heads;
+    Py_ssize_t max_bytes;
+    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &bodies, &max_bytes))
+        return NULL;
+    heads = PyList_New(PyList_GET_SIZE(bodies));
+    for (Py_ssize_t i = 0; heads != NULL && i < PyList_GET_SIZE(heads); i++) {
+        PyObject *body = PyList_GET_ITEM(bodies, i), *head = Py_None;
+        if (PyBytes_CheckExact(body)) {
+            const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body), *p = start;
+            for (int k = 0; k < 2; k++) {
+                Compound compound = {.end = p};
+                if (!is_section(p, end, sections[k]))
+                    continue;
+                if (p[3] == 0x45)
+                    compound.end = p + 4;
+                else if (!read_compound(p + 3, end, codes[k], &compound))
+                    break;
+                if (compound.end - start > max_bytes)
+                    break;
+                p = compound.end;
+            }
+            head = PyBytes_FromStringAndSize((char *)start, p - start);
+        } else
+            Py_INCREF(head);
+        PyList_SET_ITEM(heads, i, head);
+        if (head == NULL)
+            Py_CLEAR(heads);
+    }
+    return heads;
+}
+
 PyMethodDef message_methods[] = {{"set_message_type", set_message_type, METH_VARARGS, NULL},
                                  {"read_messages", read_messages, METH_O, NULL},
                                  {"give_ids", give_ids, METH_VARARGS, NULL},
                                  {"write_heads", write_heads, METH_VARARGS, NULL},
+                                 {"read_heads", read_heads, METH_VARARGS, NULL},
                                  {NULL, NULL, 0, NULL}};

@@ -111,6 +111,9 @@ class PlainReader:
     def message_id(self, body: bytes) -> str | None:
         return self.fields(body).get("id")
 
+    def heads(self, bodies: list[bytes | None]) -> list[bytes | None]:
+        return bodies
+
     def partition_key(self, annotations: bytes) -> str | None:
         return annotations.decode() or None
 

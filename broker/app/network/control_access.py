@@ -59,6 +59,7 @@ def control_services(
             lifecycle, core, clock, deleted=clients.forget_namespace
         ),
         faults=clients.faults,
+        history=core.histories,
         limits=settings.limits,
         sources=sources,
         version=__version__,

@@ -195,10 +195,7 @@ class HttpServer:
 
     def _control(self) -> ControlServices | None:
         """Returns what the control API needs, or None if it is off."""
-        is_on = self._settings.control_api
-        if is_on is None:
-            is_on = not self._access.identity.strict
-        if not is_on:
+        if not self._settings.serves_control_api:
             return None
         from broker.app.network.control_access import control_services
 

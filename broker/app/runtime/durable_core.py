@@ -16,6 +16,7 @@ import structlog
 
 from broker.app.runtime import undeclared_entities
 from broker.app.runtime.committer import Committer
+from broker.app.runtime.history import Histories
 from broker.app.runtime.namespace_registry import NamespaceRegistry
 from broker.app.runtime.restored_namespaces import restored_namespaces
 from broker.app.runtime.rule_compiler import RuleCompiler
@@ -109,6 +110,12 @@ class DurableCore:
         """Restorations since a turn was last released."""
         self.registry = NamespaceRegistry(topology.authorization_rules)
         self.namespaces = self.registry.live
+        self.histories = Histories(
+            settings.history,
+            self.namespaces,
+            self.registry.definitions,
+            can_be_read=settings.serves_control_api,
+        )
         self.default_namespace = next(iter(topology.namespaces))
         self._rule_compiler = RuleCompiler(settings.limits)
         self.turns = TurnLoop(
@@ -255,7 +262,12 @@ class DurableCore:
     def added(self, namespace: Namespace) -> None:
         """A namespace was added while the broker runs. Does what is due in it."""
         namespace.refuse_sends(self._sends_refused)
+        self.histories.attach(namespace)
         self.turns.submit(namespace, Tick())
+
+    def removed(self, name: str) -> None:
+        """A namespace was deleted while the broker runs."""
+        self.histories.forget(name)
 
     def do_in_background(self, works: Sequence[Work]) -> None:
         """Does work of namespaces that are closed, in parts."""
@@ -285,6 +297,9 @@ class DurableCore:
                 RESTARTING_TEXT
             )  # commands that came meanwhile were for the old namespaces
             self.registry.replace(restored)
+            self.histories.retain(self.namespaces)
+            for namespace in self.namespaces.values():
+                self.histories.attach(namespace)
             now_ms = self._clock.now_ms()
             turn = Turn()
             turn.records += restored.deletions
@@ -313,6 +328,8 @@ class DurableCore:
         if not self._restoring:
             self._failed_restarts = 0
         self.turns.release(turn.effects)
+        if turn.transitions:
+            self.histories.publish(turn.transitions)
         self._observer.released(turn)
 
     def _read_payloads(self, payload_ids: Sequence[int]) -> None:

@@ -172,6 +172,7 @@ class NamespaceLifecycle:
             works = namespace.close(error, turn)
             turn.records.append(NamespaceDeleted(name))
             self._registry.remove(name)
+            self._core.removed(name)
             self._core.turns.held.drop(namespace, str(error))
             self._core.do_in_background(works)
             await self._core.turns.commit(turn)

@@ -182,6 +182,9 @@ class MessageReader(Protocol):
     def message_id(self, body: bytes) -> str | None:
         """Returns the message id as text for every AMQP type, or None."""
 
+    def heads(self, bodies: list[bytes | None]) -> list[bytes | None]:
+        """Returns the first sections of bodies, from which ids and properties can be read."""
+
     def partition_key(self, annotations: bytes) -> str | None:
         """Returns `x-opt-partition-key`, or None."""
 

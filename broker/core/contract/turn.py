@@ -1,4 +1,4 @@
-"""A turn: the records, effects, counts and log entries of the commands that ran together.
+"""A turn: the records, effects, counts, log entries and transitions of the commands that ran together.
 
 Memory changes at once. The records are committed, and everything else waits for the commit.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.core.contract.counting import Counted, Counts
     from broker.core.contract.effects import Effect
     from broker.core.contract.records import Record
+    from broker.core.contract.transitions import Transitions
 
 
 class DeadLetter(NamedTuple):
@@ -38,7 +39,7 @@ class DeadLettered(NamedTuple):
 class Turn:
     """Records and effects in order."""
 
-    __slots__ = ("counts", "dead_lettered", "effects", "records")
+    __slots__ = ("counts", "dead_lettered", "effects", "records", "transitions")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -46,6 +47,8 @@ class Turn:
         self.counts: list[tuple[Counts, Counted, int]] = []
         """Counts to increase after the commit: the counts, the key and the number."""
         self.dead_lettered: list[DeadLettered] = []
+        self.transitions: list[Transitions] = []
+        """What happened to messages, in order, if the history is recorded."""
 
     def __bool__(self) -> bool:
         return bool(self.records or self.effects or self.counts)
@@ -69,3 +72,4 @@ class Turn:
         self.effects += later.effects
         self.counts += later.counts
         self.dead_lettered += later.dead_lettered
+        self.transitions += later.transitions

@@ -17,6 +17,7 @@ from broker.core.contract.errors import (
     QuotaExceeded,
 )
 from broker.core.contract.records import EntityStored, MessagesUpdated
+from broker.core.contract.transitions import TransitionKind
 from broker.core.entities.stored_definitions import definition_to_json
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.arrival import activate, enqueue, store
@@ -214,6 +215,8 @@ class Entity:
     def accept(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Store new messages."""
         store(self.main, messages, now_ms, turn)
+        if self.context.history is not None:
+            self.context.history.accepted(self.main, messages, turn)
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take messages that are stored already and are in no queue now."""
@@ -222,7 +225,11 @@ class Entity:
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Activate scheduled messages of its queue, in the order of their numbers."""
+        numbers = [message.sequence_number for message in messages]
         activate(self.main, messages, now_ms, turn)
+        if self.context.history is not None:
+            kind = TransitionKind.ACTIVATED
+            self.context.history.moved(kind, self.main, numbers, self.main, messages, turn)
 
     def attach_sender(self, peer: Peer) -> None:
         """A sender is attached."""

@@ -20,6 +20,7 @@ from broker.core.contract.records import (
     MessagesUpdated,
     PayloadRow,
 )
+from broker.core.contract.transitions import TransitionKind
 from broker.core.entities.entity import Entity
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.arrival import enqueue, enqueue_dead_letters, store
@@ -155,19 +156,27 @@ class Topic(Entity):
         """See `Entity.accept`. Stores a copy for each matching subscription. A scheduled message is
         kept until its time."""
         scheduled = [m for m in messages if m.scheduled_enqueue_time_ms > now_ms]
+        history = self.context.history
         if scheduled:
             store(self.main, scheduled, now_ms, turn)
+            if history is not None:
+                history.accepted(self.main, scheduled, turn)
             messages = [m for m in messages if m.scheduled_enqueue_time_ms <= now_ms]
         only = self._only_subscription(messages)
         if only is not None:
             self._number_all(messages)
             store(only.main, messages, now_ms, turn)
+            if history is not None:
+                history.accepted_by_topic(self.main, messages, turn)
+                rules = self._rules.plain[0].rules * len(messages)
+                history.fanned_out(self.main, messages, rules, turn)
             return
         copies = _Copies()
         payloads: list[PayloadRow] = []
         context = self.context
         routed: Sequence[RoutedCopies[Entity]] = ()
-        count = unmatched = 0
+        unmatched: list[Message] = []
+        count = 0
         for message in messages:
             self._number(message)
             before = routed
@@ -175,7 +184,7 @@ class Topic(Entity):
             if routed is not before:  # without selective rules it is always the same list
                 count = sum(_copies_of(one) for one in routed)
             if not count:
-                unmatched += 1
+                unmatched.append(message)
                 continue
             first_id = context.ids.take_messages(count + (count > 1))
             message.id = message.payload_id = first_id
@@ -184,9 +193,9 @@ class Topic(Entity):
             context.payloads.add_bodies(message.size * count)
             payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
             copies.make(message, routed, first_id + (count > 1), is_new=True)
-        copies.place(now_ms, turn)
-        if unmatched:
-            turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
+        if history is not None and messages:
+            history.accepted_by_topic(self.main, messages, turn)
+        self._place(copies, unmatched, now_ms, turn)
         if payloads:
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
 
@@ -209,7 +218,7 @@ class Topic(Entity):
         moved: list[Message] = []
         copied: list[Message] = []
         gone: list[Message] = []
-        unmatched = 0
+        unmatched: list[Message] = []
         for message in messages:
             if not message.enqueue_sequence_number:
                 self._number(message)
@@ -232,10 +241,8 @@ class Topic(Entity):
                 copies.make(message, routed, first_id)
                 copied += copies.all[made:]
             else:
-                unmatched += 1
-        copies.place(now_ms, turn)
-        if unmatched:
-            turn.count(self.main.counts, Outcome.UNMATCHED, unmatched)
+                unmatched.append(message)
+        self._place(copies, unmatched, now_ms, turn)
         if moved:
             turn.records.append(MessagesUpdated(rows_of(moved)))
         if copied:
@@ -243,6 +250,19 @@ class Topic(Entity):
         if gone:
             unreferenced = payloads.release(gone)
             turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))
+
+    def _place(
+        self, copies: _Copies, unmatched: Sequence[Message], now_ms: int, turn: Turn
+    ) -> None:
+        """Add copies to their queues, and count the messages of which there is none."""
+        copies.place(now_ms, turn)
+        history = self.context.history
+        if history is not None and copies.all:
+            history.fanned_out(self.main, copies.all, copies.rules, turn)
+        if unmatched:
+            turn.count(self.main.counts, Outcome.UNMATCHED, len(unmatched))
+            if history is not None:
+                history.unmatched(self.main, unmatched, turn)
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.activate`. Rules look into messages, so messages whose bodies are in the store
@@ -257,7 +277,20 @@ class Topic(Entity):
             if message.session_id is None and message.body is not None:
                 # Perhaps no subscription had sessions when it was sent.
                 message.session_id = context.reader.session_id(message.body)
+        numbers = [message.sequence_number for message in due]
+        recorded = len(turn.transitions)
         self.republish(due, now_ms, turn)
+        if context.history is not None:
+            context.history.moved(
+                TransitionKind.ACTIVATED,
+                self.main,
+                numbers,
+                self.main,
+                due,
+                turn,
+                at=recorded,
+                to_topic=True,
+            )
 
     def _number(self, message: Message) -> None:
         message.enqueue_sequence_number = self.main.reserve_number()
@@ -303,10 +336,12 @@ class Topic(Entity):
 class _Copies:
     """New copies, collected for each queue."""
 
-    __slots__ = ("_causes", "_dead", "_live", "all")
+    __slots__ = ("_causes", "_dead", "_live", "all", "rules")
 
     def __init__(self) -> None:
         self.all: list[Message] = []
+        self.rules: list[str | None] = []
+        """The rule that made each copy. None if a rule failed."""
         self._live: dict[Queue, list[Message]] = {}
         self._dead: dict[Queue, list[Message]] = {}
         self._causes: dict[tuple[Queue, str, DeadLetterCause], list[Message]] = {}
@@ -323,8 +358,9 @@ class _Copies:
         it is used as the first copy."""
         next_id = first_id
         own_changes = message.changes
-        for subscription, message_changes, error in routed:
+        for subscription, message_changes, error, rules in routed:
             main = subscription.main
+            self.rules += rules
             for changes in message_changes:
                 copy = message if is_new and next_id == first_id else message.copy()
                 copy.id = next_id
@@ -346,6 +382,7 @@ class _Copies:
                 next_id += 1
                 copy.changes = own_changes
                 cause = DeadLetterCause.FILTER
+                self.rules.append(None)
                 self._dead_letter(copy, subscription, error.reason, str(error), cause)
                 self.all.append(copy)
 

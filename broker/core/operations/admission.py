@@ -168,6 +168,9 @@ class Admission:
         new = [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
         if repeated := len(messages) - len(new):
             turn.count(entity.main.counts, Outcome.DEDUPLICATED, repeated)
+            if self._context.history is not None:
+                dropped = [m for m, is_new in zip(messages, fresh, strict=True) if not is_new]
+                self._context.history.deduplicated(entity.main, dropped, turn)
         return new
 
     def _within_partition(self, message: Message, message_id: str | None) -> str | None:

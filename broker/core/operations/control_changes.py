@@ -15,6 +15,7 @@ from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import ArgumentError, NotAllowed
 from broker.core.contract.message import MessageState
 from broker.core.contract.records import MessagesUpdated
+from broker.core.contract.transitions import TransitionKind
 from broker.core.messages.message_rows import rows_of
 from broker.core.operations.control_reading import numbered, sessions_of
 from broker.core.operations.link_operations import sendable
@@ -94,6 +95,8 @@ class ControlChanges:
         if not messages:
             return
         ready = _take_from_receivers(queue, messages)
+        if queue.context.history is not None:
+            queue.context.history.record(TransitionKind.DELETED, queue, messages, turn)
         queue.delete(messages, turn)
         queue.discard_ready(ready)
         turn.count(queue.counts, Outcome.DELETED, len(messages))
@@ -180,8 +183,21 @@ class ControlChanges:
         copies = list(map(_never_delivered, messages))
         queue.discard_ready(ready)
         turn.count(queue.counts, Outcome.FORWARDED, len(copies))
+        recorded = len(turn.transitions)
         # Not through duplicate detection: it knows the ids of these messages, and would drop them.
         entity.republish(copies, now_ms, turn)
+        if self._context.history is not None:
+            self._context.history.moved(
+                TransitionKind.RESUBMITTED,
+                queue,
+                [message.sequence_number for message in messages],
+                entity.main,
+                copies,
+                turn,
+                at=recorded,
+                to_topic=isinstance(entity.definition, TopicDefinition),
+                delivery_counts=[message.delivery_count for message in messages],
+            )
         return len(copies)
 
     def _check_destination(
@@ -239,6 +255,8 @@ def _return_deferred(queue: Queue, messages: Sequence[Message], turn: Turn) -> N
     queue.deferred_count -= len(messages)
     turn.records.append(MessagesUpdated(rows_of(messages)))
     turn.count(queue.counts, Outcome.RELEASED, len(messages))
+    if queue.context.history is not None:
+        queue.context.history.record(TransitionKind.RELEASED, queue, messages, turn)
     queue.delivery.put_back(messages)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import ArgumentError, BrokerError, UndecodableMessage
 from broker.core.contract.message_changes import EMPTY
+from broker.core.contract.transitions import TransitionKind
 from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from broker.core.queues.dead_lettering import dead_letter
 from broker.core.queues.queue import MAIN
@@ -150,7 +151,21 @@ class Forwarder:
         if moving:
             turn.count(self._queue.counts, Outcome.FORWARDED, len(moving))
             self._queue.remove(moving)
-            self._admission.accept_forwarded(destination, self._moved(moving), now_ms, turn)
+            recorded = len(turn.transitions)
+            copies = self._moved(moving)
+            self._admission.accept_forwarded(destination, copies, now_ms, turn)
+            if self._queue.context.history is not None:
+                self._queue.context.history.moved(
+                    TransitionKind.FORWARDED,
+                    self._queue,
+                    [message.sequence_number for message in moving],
+                    destination.main,
+                    copies,
+                    turn,
+                    at=recorded,
+                    to_topic=isinstance(destination.definition, TopicDefinition),
+                    delivery_counts=[message.delivery_count for message in moving],
+                )
         kept: list[Message] = []
         for (name, description), group in stuck.items():
             kept += self._refuse(group, name, description, turn)

@@ -190,7 +190,7 @@ class LinkOperations:
             self._receivers.pop(peer, None)
             self.detach_receiver(receiver, now_ms, turn)
             if connection_lost and receiver.lock_groups and not self._holds_locks:
-                release_locks(receiver, now_ms, turn, failed=True)
+                release_locks(receiver, now_ms, turn, failed=True, connection_lost=True)
             elif receiver.lock_groups:
                 self._detached[peer] = receiver
 

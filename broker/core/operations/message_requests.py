@@ -20,6 +20,7 @@ from broker.core.contract.errors import (
 )
 from broker.core.contract.message import MessageState
 from broker.core.contract.settlement_values import ReceiveMode
+from broker.core.contract.transitions import TransitionKind
 from broker.core.messages.session_ids import session_key
 from broker.core.operations.link_operations import receivable
 from broker.core.operations.settle import return_mismatched
@@ -74,9 +75,15 @@ class MessageRequests:
 
     def renew_locks(self, command: ask.RenewLocks, now_ms: int, turn: Turn) -> list[int]:
         """Renew message locks. Returns their new ends."""
-        del turn
         _, queue = self._receivable(command.path, now_ms)
-        return queue.renew(command.tokens, now_ms)
+        ends_ms = queue.renew(command.tokens, now_ms)
+        if self._context.history is not None and ends_ms:
+            messages = queue.locks.messages(command.tokens)
+            kind = TransitionKind.LOCK_RENEWED
+            batch = self._context.history.record(kind, queue, messages, turn)
+            if batch is not None:
+                batch.locked_until_ms = ends_ms[0]
+        return ends_ms
 
     def settle_by_token(self, command: ask.SettleByToken, now_ms: int, turn: Turn) -> None:
         """Settle messages that were locked through any link."""
@@ -140,10 +147,15 @@ class MessageRequests:
             raise _not_found()
         self._need_bodies(messages, turn)
         turn.count(queue.counts, Outcome.DELIVERED, len(messages))
+        history = self._context.history
         if command.mode is ReceiveMode.RECEIVE_AND_DELETE:
+            if history is not None:
+                history.record(TransitionKind.RECEIVED, queue, messages, turn)
             queue.delete(messages, turn)
             return [(message, None) for message in messages]
         tokens = queue.lock(holder, messages, now_ms)
+        if history is not None:
+            history.delivered(queue, holder, messages, turn)
         return list(zip(_copies_as_now(messages), tokens, strict=True))
 
     @staticmethod
@@ -188,6 +200,8 @@ class MessageRequests:
         )
         if chosen:
             queue.delivery.touch_for(chosen)
+            if self._context.history is not None:
+                self._context.history.record(TransitionKind.DELETED, queue, chosen, turn)
             queue.delete(chosen, turn)
             queue.discard_ready(chosen)
             turn.count(queue.counts, Outcome.DELETED, len(chosen))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import MessageNotFound
 from broker.core.contract.message import MessageState
+from broker.core.contract.transitions import TransitionKind
 from broker.core.operations.link_operations import sendable
 from broker.core.operations.partition_keys import partition_keys
 from broker.core.queues.arrival import renumber
@@ -94,6 +95,7 @@ class TransactionalSchedule:
     def run(self, now_ms: int, turn: Turn) -> None:
         """Store the messages with the reserved numbers."""
         numbers = [message.sequence_number for message in self._messages]
+        recorded = len(turn.transitions)
         self._admission.accept(self._entity, self._messages, now_ms, turn)
         reserved = dict(zip(self._messages, numbers, strict=True))
         renumber(
@@ -101,6 +103,9 @@ class TransactionalSchedule:
             {m: n for m, n in reserved.items() if m.state is MessageState.SCHEDULED},
             turn,
         )
+        history = self._entity.context.history
+        if history is not None:
+            history.renumbered(self._messages, turn, recorded)
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """Nothing to undo: the reserved numbers stay unused."""
@@ -133,6 +138,12 @@ class TransactionalCancellation:
         found = [self._scheduled(number) for number in self._numbers]
         messages = [message for message in found if message is not None]
         if messages:
+            history = self._queue.context.history
+            if history is not None:
+                description = "The schedule was cancelled."
+                history.record(
+                    TransitionKind.DELETED, self._queue, messages, turn, description=description
+                )
             self._queue.delete(messages, turn)
             turn.count(self._queue.counts, Outcome.CANCELLED, len(messages))
 

@@ -159,6 +159,9 @@ class SendHandler:
                 via.transfer_dead_letters, messages, reason, description, now_ms, turn
             )
             count_dead_letters(via.main, messages, reason, turn, DeadLetterCause.FORWARDING)
+            history = via.context.history
+            if history is not None:
+                history.refused_transfer(via.main, via.transfer_dead_letters, messages, turn)
         else:
             self._admission.accept(destination, messages, now_ms, turn)
 

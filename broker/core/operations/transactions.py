@@ -246,10 +246,15 @@ class Transactions:
             error = unknown.as_value()
         else:
             self._close(transaction)
+            history = self._context.history
+            if history is not None:
+                history.transaction_id = transaction.id
             if not command.fail:
                 error = _run(transaction, now_ms, turn)
             if command.fail or error is not None:
                 _undo(transaction, now_ms, turn)
+            if history is not None:
+                history.transaction_id = None
         turn.effects.append(Reply(command.peer, command.request, error=error))
 
     def roll_back(self, transaction: Transaction, now_ms: int, turn: Turn) -> None:

@@ -13,6 +13,7 @@ from broker.core.contract.counting import DeadLetterCause, Outcome
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import MessagesUpdated
+from broker.core.contract.transitions import TransitionKind
 from broker.core.contract.turn import DeadLetter, DeadLettered
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.arrival import enqueue_dead_letters, store_as_dead_letters
@@ -55,6 +56,17 @@ def dead_letter(
         moved.append(copy)
     enqueue_dead_letters(queue.dead_letters, moved)
     turn.records.append(MessagesUpdated(rows_of(moved)))
+    if queue.context.history is not None:
+        queue.context.history.moved(
+            TransitionKind.DEAD_LETTERED,
+            queue,
+            [message.sequence_number for message in messages],
+            queue.dead_letters,
+            moved,
+            turn,
+            reason=reason,
+            description=description,
+        )
 
 
 def store_dead_letters(
@@ -96,6 +108,8 @@ def count_dead_letters(
 def expire(queue: Queue, messages: Sequence[Message], turn: Turn) -> None:
     """Dead-letter or delete messages whose time to live has ended."""
     turn.count(queue.counts, Outcome.EXPIRED, len(messages))
+    if queue.context.history is not None:
+        queue.context.history.record(TransitionKind.EXPIRED, queue, messages, turn)
     if queue.dead_letters_expired:
         description = "The message expired and was dead lettered."
         cause = DeadLetterCause.TIME_TO_LIVE

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.core.messages.identifiers import MessageIds
     from broker.core.messages.payloads import Payloads
     from broker.core.queues.dispatcher import Dispatcher
+    from broker.core.queues.history_recorder import HistoryRecorder
     from broker.core.queues.session import Session
     from broker.core.queues.sessions import Sessions
     from config.model.limits import Limits
@@ -55,3 +56,5 @@ class NamespaceContext:
     """How often a session got a holder or lost it."""
     sends_refused: BrokerError | None = None
     """The error for all sends, while nothing can be stored."""
+    history: HistoryRecorder | None = None
+    """Records transitions of messages. None while nobody wants them."""

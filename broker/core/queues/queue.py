@@ -14,6 +14,7 @@ from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import CreditNeeded, Deliver
 from broker.core.contract.message import MessageState, contents_of
 from broker.core.contract.records import MessagesDeleted
+from broker.core.contract.transitions import TransitionKind
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks, group_of
 from broker.core.queues.message_deadlines import forget_expiry, forget_schedule, watch_expiry
@@ -244,6 +245,8 @@ class Queue:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
         turn.count(self.counts, Outcome.DELIVERED, len(messages))
+        if self.context.history is not None:
+            self.context.history.delivered(self, receiver, messages, turn)
         if receiver.paused and receiver.limit > receiver.delivered:
             turn.effects.append(CreditNeeded(receiver.peer))
 
@@ -321,6 +324,10 @@ class Queue:
         is left."""
         messages = list(islice(self.index.walk(), count))
         self.locks.end([message.lock_token for message in messages if message.lock_token])
+        if self.context.history is not None:
+            self.context.history.record(
+                TransitionKind.DELETED, self, messages, turn, description="The entity was deleted."
+            )
         self.delete(messages, turn)
         self.discard_ready(messages)
         return bool(self.count)

@@ -14,6 +14,7 @@ from broker.core.contract.message import MessageState
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import MessagesUpdated
 from broker.core.contract.settlement_values import SettlementKind
+from broker.core.contract.transitions import TransitionKind
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.dead_lettering import dead_letter, expire
 
@@ -34,6 +35,13 @@ _OUTCOMES = {
     SettlementKind.RELEASE: Outcome.RELEASED,
 }
 """`dead_lettering.py` counts dead letters."""
+_TRANSITIONS = {
+    SettlementKind.COMPLETE: TransitionKind.COMPLETED,
+    SettlementKind.ABANDON: TransitionKind.ABANDONED,
+    SettlementKind.DEFER: TransitionKind.DEFERRED,
+    SettlementKind.RELEASE: TransitionKind.RELEASED,
+}
+"""`dead_lettering.py` records dead letters."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
@@ -57,7 +65,11 @@ def settle_unlocked(
     kind = settlement.kind
     if (outcome := _OUTCOMES.get(kind)) is not None:
         turn.count(queue.counts, outcome, len(messages))
+    history = queue.context.history
+    recorded = len(turn.transitions)
     if kind is SettlementKind.COMPLETE:
+        if history is not None:
+            history.record(TransitionKind.COMPLETED, queue, messages, turn)
         queue.delete(messages, turn)
         return
     if settlement.properties:
@@ -84,29 +96,63 @@ def settle_unlocked(
             turn.records.append(MessagesUpdated(rows_of(kept)))
             _make_ready(queue, kept, now_ms, turn)
             queue.offer_for_eviction(kept)
+    if history is not None and kind is not SettlementKind.DEAD_LETTER:
+        history.record(_TRANSITIONS[kind], queue, messages, turn, at=recorded)
 
 
 def return_locked(
-    queue: Queue, messages: Iterable[Message], now_ms: int, turn: Turn, *, failed: bool
+    queue: Queue,
+    messages: Iterable[Message],
+    now_ms: int,
+    turn: Turn,
+    *,
+    failed: bool,
+    connection_lost: bool = False,
 ) -> None:
     """End locks without a settlement: they expired or the connection was lost (`failed`), or their
     session was closed. If there are many messages, the last are returned in later ticks.
     `Queue.live_tokens` does not count their locks any more."""
     locked = sorted(messages, key=_SEQUENCE_NUMBER)
     act = _return_failed if failed else _return_without_failure
+    if connection_lost and failed:
+        act = _return_lost
     queue.context.backlog.act(act, queue, locked, now_ms, turn)
 
 
-def release_locks(holder: Receiver, now_ms: int, turn: Turn, *, failed: bool) -> None:
+def release_locks(
+    holder: Receiver, now_ms: int, turn: Turn, *, failed: bool, connection_lost: bool = False
+) -> None:
     """End all locks of a receiver."""
     if holder.lock_groups:
         holder.lost_locks = True
-        return_locked(holder.queue, holder.locked, now_ms, turn, failed=failed)
+        return_locked(
+            holder.queue,
+            holder.locked,
+            now_ms,
+            turn,
+            failed=failed,
+            connection_lost=connection_lost,
+        )
 
 
-def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+def _return_lost(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """Return messages whose receiver has lost its connection."""
+    _return_failed(queue, messages, now_ms, turn, "The connection was lost.")
+
+
+def _return_failed(
+    queue: Queue,
+    messages: Sequence[Message],
+    now_ms: int,
+    turn: Turn,
+    description: str | None = None,
+) -> None:
     """Return messages whose delivery failed."""
-    back: Sequence[Message] = queue.locks.end(_still_locked(queue, messages))
+    tokens = _still_locked(queue, messages)
+    history = queue.context.history
+    recorded = len(turn.transitions)
+    holders = {} if history is None else history.locks_ending(messages, tokens)
+    back: Sequence[Message] = queue.locks.end(tokens)
     turn.count(queue.counts, Outcome.LOCK_LOST, len(back))
     if queue.counts_failures:
         back = _count_failure(queue, back, turn)
@@ -114,13 +160,22 @@ def _return_failed(queue: Queue, messages: Sequence[Message], now_ms: int, turn:
             turn.records.append(MessagesUpdated(rows_of(back)))
     _make_ready(queue, back, now_ms, turn)
     queue.offer_for_eviction(back)
+    if history is not None:
+        expired = TransitionKind.LOCK_EXPIRED
+        history.locks_ended(expired, queue, holders, turn, recorded, description)
 
 
 def _return_without_failure(
     queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn
 ) -> None:
     """Return messages without a failed delivery."""
-    back = queue.locks.end(_still_locked(queue, messages))
+    tokens = _still_locked(queue, messages)
+    history = queue.context.history
+    if history is not None:
+        holders = history.locks_ending(messages, tokens)
+        recorded = len(turn.transitions)
+        history.locks_ended(TransitionKind.RELEASED, queue, holders, turn, recorded, None)
+    back = queue.locks.end(tokens)
     turn.count(queue.counts, Outcome.RELEASED, len(back))
     _make_ready(queue, back, now_ms, turn)
     queue.offer_for_eviction(back)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from broker.core.contract.message_changes import EMPTY, MessageChanges
@@ -40,6 +41,8 @@ class RoutedCopies(NamedTuple, Generic[SubscriptionT]):
     """The changes of each copy. None for an unchanged copy."""
     error: FilterError | None = None
     """The error of a filter or action, if the message also goes to the dead-letter queue."""
+    rules: tuple[str, ...] = ()
+    """The name of the rule that made each copy. Of several that made it together, one is named."""
 
 
 class _SubscriptionRules(Generic[SubscriptionT]):
@@ -48,9 +51,8 @@ class _SubscriptionRules(Generic[SubscriptionT]):
     __slots__ = (
         "acting_count",
         "by_name",
-        "everything_count",
+        "everything",
         "next_order",
-        "routed",
         "scanned",
         "scanned_acting",
         "selective_count",
@@ -62,8 +64,8 @@ class _SubscriptionRules(Generic[SubscriptionT]):
         self.by_name: dict[str, _IndexedRule[SubscriptionT]] = {}
         """By name in lower case."""
         self.next_order = 0
-        self.everything_count = 0
-        """The number of rules without an action that match every message. If there is one, other
+        self.everything: dict[str, None] = {}
+        """The names of the rules without an action that match every message. If there is one, other
         rules without an action make no difference and are not evaluated."""
         self.acting_count = 0
         """The number of rules with an action."""
@@ -72,8 +74,6 @@ class _SubscriptionRules(Generic[SubscriptionT]):
         self.scanned: dict[_IndexedRule[SubscriptionT], Condition] = {}
         """Rules of those that must be evaluated."""
         self.scanned_acting: dict[_IndexedRule[SubscriptionT], Condition] = {}
-        self.routed = RoutedCopies(subscription, (None,))
-        """The result if no rule with an action matches."""
 
 
 class _IndexedRule(Generic[SubscriptionT]):
@@ -87,6 +87,7 @@ class _IndexedRule(Generic[SubscriptionT]):
         "keys",
         "name",
         "order",
+        "routed",
         "rules",
         "selection",
         "subscription",
@@ -98,6 +99,8 @@ class _IndexedRule(Generic[SubscriptionT]):
         self.rules = rules
         self.subscription = rules.subscription
         self.name = rule.definition.name
+        self.routed = RoutedCopies(rules.subscription, (None,), rules=(self.name,))
+        """The result if it matches, and no rule with an action does."""
         self.is_correlation = isinstance(rule.definition.filter, CorrelationFilter)
         self.action = rule.action
         self.order = order
@@ -208,8 +211,10 @@ class TopicRules(Generic[SubscriptionT]):
         rules = rule.rules
         self.rule_count += change
         self.correlation_filter_count += change * rule.is_correlation
-        if rule.is_everything:
-            rules.everything_count += change
+        if rule.is_everything and change > 0:
+            rules.everything[rule.name] = None
+        elif rule.is_everything:
+            del rules.everything[rule.name]
         elif rule.selection is not None and rule.action is not None:
             rules.acting_count += change
         elif rule.selection is not None:
@@ -223,11 +228,13 @@ class TopicRules(Generic[SubscriptionT]):
 
     def _update_evaluated_rules(self, rules: _SubscriptionRules[SubscriptionT]) -> None:
         subscription = rules.subscription
-        takes_everything = rules.everything_count > 0
-        if takes_everything is not (subscription in self._plain):
+        takes_everything = bool(rules.everything)
+        plain = self._plain.get(subscription)
+        names = tuple(islice(rules.everything, 1))
+        if names != (() if plain is None else plain.rules):
             self._plain_list = None
             if takes_everything:
-                self._plain[subscription] = rules.routed
+                self._plain[subscription] = RoutedCopies(subscription, (None,), rules=names)
             else:
                 del self._plain[subscription]
         for acts, scanned in ((False, rules.scanned), (True, rules.scanned_acting)):
@@ -271,7 +278,7 @@ class TopicRules(Generic[SubscriptionT]):
         if failed or any(rule.action is not None for rule in matched):
             return list(self._copies(message, view, matched, failed))
         # All matching rules without an action make one copy together.
-        return [*plain, *{rule.subscription: rule.rules.routed for rule in matched}.values()]
+        return [*plain, *{rule.subscription: rule.routed for rule in matched}.values()]
 
     def _look_up(self, view: MessageProperties) -> list[_IndexedRule[SubscriptionT]]:
         """Returns the indexed rules that match."""
@@ -286,7 +293,7 @@ class TopicRules(Generic[SubscriptionT]):
                 keys.append(key)
             else:
                 for rule in group.get(tuple(keys), ()):
-                    if rule.action is None and rule.rules.everything_count:
+                    if rule.action is None and rule.rules.everything:
                         continue
                     if rule.condition is None or rule.condition(view):
                         matched.append(rule)
@@ -317,7 +324,7 @@ class TopicRules(Generic[SubscriptionT]):
         """Returns one copy for all matching rules without an action, and one for each with an
         action."""
         routed = dict(self._plain)
-        routed.update((rule.subscription, rule.rules.routed) for rule in matched if not rule.action)
+        routed.update((rule.subscription, rule.routed) for rule in matched if not rule.action)
         acting = [rule for rule in matched if rule.action is not None]
         for rule in sorted(acting, key=lambda rule: rule.order):
             subscription = rule.subscription
@@ -326,11 +333,12 @@ class TopicRules(Generic[SubscriptionT]):
             except FilterError as error:
                 failed.setdefault(subscription, error)
                 continue
-            copies = routed[subscription].copies if subscription in routed else ()
-            routed[subscription] = RoutedCopies(subscription, (*copies, changes))
+            _, copies, _, names = routed.get(subscription) or RoutedCopies(subscription, ())
+            copies, names = (*copies, changes), (*names, rule.name)
+            routed[subscription] = RoutedCopies(subscription, copies, rules=names)
         for subscription, failure in failed.items():
-            copies = routed[subscription].copies if subscription in routed else ()
-            routed[subscription] = RoutedCopies(subscription, copies, failure)
+            made = routed.get(subscription) or RoutedCopies(subscription, ())
+            routed[subscription] = made._replace(error=failure)
         return routed.values()
 
     def _act(

@@ -26,6 +26,8 @@ class ClientView:
     address: str = ""
     """Its network address."""
     container_id: str = ""
+    key_name: str | None = None
+    """The name of the key that it used last. None: it used none, or a bearer token."""
     host: str = ""
     """The host name that it asked for."""
     product: str | None = None

@@ -52,6 +52,7 @@ class SendingLink:
         path: str,
     ) -> None:
         self._context = context
+        self.client = context.client
         self._engine = self.connection = context.engine
         self._link = link
         self.path = path

@@ -47,6 +47,7 @@ class CoordinatorLink:
         rejects: bool = True,
     ) -> None:
         self._context = context
+        self.client = context.client
         self._engine = self.connection = context.engine
         self._link = link
         self._submit = context.submit

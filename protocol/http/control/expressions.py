@@ -52,13 +52,16 @@ class MessageFilter:
         self._new_id = new_id
         self._reader = Reader()
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: Message, further: Mapping[str, PropertyValue] | None = None) -> bool:
         """Whether the expression is true for a message, which must have its body. An expression that cannot be
-        evaluated on a message does not match it."""
+        evaluated on a message does not match it. The expression can also name `further` values, unless the sender set
+        properties of these names."""
         properties: MessageProperties = MessageProperties(message, self._reader, self._new_id)
         try:
             if message.changes is not None:
                 _add_reason(properties, message)
+            if further is not None:
+                properties.user = {**further, **properties.user}
             return self._condition(properties) is True
         except (FilterError, UndecodableMessage):
             return False

@@ -12,6 +12,7 @@ from protocol.http.control import (
     entities_resource,
     faults_resource,
     frames_resource,
+    history_resource,
     messages_resource,
     namespaces_resource,
     sending_resource,
@@ -35,6 +36,7 @@ ROUTES: tuple[Route, ...] = (
     *frames_resource.ROUTES,
     *wait_resource.ROUTES,
     *faults_resource.ROUTES,
+    *history_resource.ROUTES,
     *clock_resource.ROUTES,
 )
 

@@ -59,7 +59,12 @@ def route(rules: TopicRules[str], reader: Any, message: Message | None = None) -
     """What each subscription takes: its copies, and its failure if there is one."""
     routed = rules.route(message or Message(b""), reader)
     assert len(routed) == len({one.subscription for one in routed})
-    return {one.subscription: one for one in routed}
+    return {one.subscription: one._replace(rules=()) for one in routed}
+
+
+def rule_names(rules: TopicRules[str], reader: Any) -> dict[str, tuple[str, ...]]:
+    """The rule of each copy."""
+    return {one.subscription: one.rules for one in rules.route(Message(b""), reader)}
 
 
 def takes(rule_filter: Any, reader: Any) -> bool:
@@ -85,6 +90,21 @@ def test_a_new_subscription_takes_everything():
     rules = topic_rules()
     rules.set("a", [RuleDefinition("$Default")])
     assert {"a": RoutedCopies("a", (None,))} == route(rules, GivenProperties())
+
+
+def test_each_copy_names_its_rule():
+    """Of rules that make one copy together, one is named: a rule for everything, if there is one."""
+    rules = topic_rules()
+    rules.set("a", [RuleDefinition("$Default"), acting("act", "1=1", "SET x = 1")])
+    rules.set("b", [RuleDefinition("red", SqlFilter("color = 'red'"))])
+    red = GivenProperties({"color": "red"})
+    assert {"a": ("$Default", "act"), "b": ("red",)} == rule_names(rules, red)
+    rules.put("a", compile_rule(RuleDefinition("all")))
+    rules.remove_rule("a", "$default")
+    rules.remove_rule("a", "act")
+    assert {"a": ("all",), "b": ("red",)} == rule_names(rules, red)
+    rules.remove_rule("a", "all")
+    assert {"b": ("red",)} == rule_names(rules, red)
 
 
 def test_a_subscription_without_rules_takes_nothing():

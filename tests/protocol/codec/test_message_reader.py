@@ -63,6 +63,31 @@ def test_it_is_what_the_core_expects():
     assert reader.session_id(b"") is None
 
 
+def test_the_head_of_a_body_has_its_properties():
+    """Without what follows them, and without sections that are too long."""
+    properties = encoded(Described(ULong(0x73), ["id"]))
+    application = encoded(Described(ULong(0x74), {"color": "red"}))
+    long = encoded(Described(ULong(0x74), {"text": "x" * 5000}))
+    empty = b"\x00\x53\x73\x45"
+    content = encoded(DATA)
+    bodies = [
+        properties + application + content,
+        application + content,
+        properties + long + content,
+        empty + application + content,
+        content,
+        b"",
+        None,
+    ]
+    heads = [properties + application, application, properties, empty + application, b"", b"", None]
+    assert heads == READER.heads(bodies)
+    for body in (bodies[0], application[:-1], properties[:3], b"\x00\x53\x73\xd0\xff\xff\xff\xff"):
+        for end in range(len(body)):  # cut anywhere, nothing is read behind the end
+            (head,) = READER.heads([body[:end]])
+            assert head is not None
+            assert head == body[: len(head)]
+
+
 # --- ids ----------------------------------------------------------------------------------------
 
 
