@@ -20,7 +20,7 @@ from tests.bench.cases.sdk import THROUGH_SDK
 from tests.bench.cases.sessions import SESSIONS_AGAINST_PLAIN
 from tests.bench.cases.single import BARE_APPEND, ONE_IN_FLIGHT, STEADY
 from tests.bench.cases.throughput import case_name
-from tests.bench.systems import ARTEMIS, DISK, MEMORY, RABBITMQ, SQLITE
+from tests.bench.systems import ARTEMIS, DISK, MEMORY, POSTGRESQL, RABBITMQ, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.bench.rows import Row
 
 THROUGH_256 = case_name("both", 256)
+THROUGH_1024 = case_name("both", 1024)
 P50, P99, CPU, RATE = "ack_p50_us", "ack_p99_us", "broker_cpu_us", "messages_per_s"
 VICTIM_P99_MS = 50.0
 LARGE_APPENDS_MAX = 3.0
@@ -128,6 +129,20 @@ BOUNDS = (
         lambda of: 2.5 * of(THROUGH_256, RABBITMQ, RATE),
         "rate ≥ 2.5 x RabbitMQ's",
         is_least=True,
+    ),
+    *(
+        bound
+        for case in (THROUGH_256, THROUGH_1024)
+        for bound in (
+            Bound(case, POSTGRESQL, RATE, lambda _: 15_000, "rate ≥ 15,000 /s", is_least=True),
+            Bound(
+                case,
+                POSTGRESQL,
+                CPU,
+                lambda of, case=case: 1.5 * of(case, SQLITE, CPU),
+                "≤ 1.5 x sqlite's µs",
+            ),
+        )
     ),
     _most(SESSIONS_AGAINST_PLAIN, SQLITE, "cpu_ratio", 1.3, "x plain"),
     _most(READY_EMPTY, MEMORY, "start_s", 0.3, "s"),

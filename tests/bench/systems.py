@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from tests.bench.roles import Load
     from tests.support.server import BrokerProcess
 
-MEMORY, SQLITE, RABBITMQ, ARTEMIS, DISK = "memory", "sqlite", "RabbitMQ", "Artemis", "disk"
-STORAGES = (MEMORY, SQLITE)
+MEMORY, SQLITE, POSTGRESQL = "memory", "sqlite", "postgresql"
+RABBITMQ, ARTEMIS, DISK = "RabbitMQ", "Artemis", "disk"
+STORAGES = (MEMORY, SQLITE, POSTGRESQL)
+LOCAL = (MEMORY, SQLITE)
 TITLES = {
     MEMORY: "Peeklock, memory",
     SQLITE: "Peeklock, SQLite",
+    POSTGRESQL: "Peeklock, PostgreSQL",
     RABBITMQ: "RabbitMQ, quorum queue",
     ARTEMIS: "Artemis, journal synced",
     DISK: "disk",

@@ -14,7 +14,7 @@ from tests.bench.cases.sdk import through_sdk
 from tests.bench.cases.sessions import sessions
 from tests.bench.cases.single import one_at_a_time, steady
 from tests.bench.cases.throughput import throughput
-from tests.bench.systems import MEMORY, SQLITE, STORAGES, Target
+from tests.bench.systems import LOCAL, MEMORY, SQLITE, STORAGES, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def on_targets(
 def on_storages(
     name: str,
     run: Callable[[Setting, str], Iterator[Row]],
-    storages: tuple[str, ...] = STORAGES,
+    storages: tuple[str, ...] = LOCAL,
     group: str = DEFAULT,
 ) -> Case:
     """A case that needs Peeklock, once for each storage."""
@@ -72,8 +72,8 @@ CASES = (
     on_targets("throughput 1 KiB", throughput(1024)),
     Case("SDK", through_sdk, storages=(SQLITE,)),
     on_storages("1,000 sessions, 256 B", sessions, (SQLITE,)),
-    on_storages("ready empty", empty),
-    on_storages("waiting 100,000", waiting(100_000)),
+    on_storages("ready empty", empty, STORAGES),
+    on_storages("waiting 100,000", waiting(100_000), STORAGES),
     on_storages("waiting 1,000,000", waiting(1_000_000), (SQLITE,)),
     on_storages(
         "waiting 10,000,000", waiting(10_000_000, SMALL_BODY_BYTES), (SQLITE,), TEN_MILLION

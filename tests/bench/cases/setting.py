@@ -5,16 +5,21 @@ What the figures mean is said by their names; whether the messages came through 
 
 from __future__ import annotations
 
+import atexit
 import statistics
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.rows import Row
+from tests.bench.systems import MEMORY, POSTGRESQL
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from tests.support.postgres_server import PostgresServer
 
 LOCK = {"lock_duration": "PT5M"}
 """So that no lock runs out on a slow machine, which would look like a duplicate."""
@@ -27,6 +32,17 @@ QUEUES = {
 IN_FLIGHT = 1000
 """Unsettled sends, and link credit, over all links of a role."""
 FULL_COUNT = 100_000
+
+
+@cache
+def postgres_server() -> PostgresServer:
+    """The server for all measurements, which syncs every commit. It is started by the first that needs it."""
+    from tests.support.postgres_server import PostgresServer
+
+    server = PostgresServer(durable=True, settings={"shared_buffers": "256MB"})
+    atexit.register(server.close)
+    server.__enter__()
+    return server
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,9 @@ class Setting:
         self, config: Mapping[str, Any] | None = None, *, movable_clock: bool = False
     ) -> BrokerProcess:
         """A broker on a store that is empty; the folder is this case's own."""
-        url = "memory:" if self.storage == "memory" else f"sqlite:///{self.file}"
+        url = "memory:" if self.storage == MEMORY else f"sqlite:///{self.file}"
+        if self.storage == POSTGRESQL:
+            url = postgres_server().url()
         entities = dict(config or {"queues": QUEUES})
         return BrokerProcess(config=entities, storage=url, testing_api=movable_clock)
 
