@@ -64,8 +64,7 @@ class PostgresBlockSource:
 
     def highest_payload_id(self) -> int:
         """See `BlockSource`."""
-        (((highest,),),) = self.all_rows("highest_payload_id")
-        return int(highest)
+        return read_bigint(self._run("highest_payload_id").get_value(0, 0))
 
     def _read(self, name: str, ids: Sequence[int], size: int) -> Iterator[tuple[int, bytes, bytes]]:
         for start in range(0, len(ids), size):

@@ -17,10 +17,12 @@ from broker.core.contract.turn import Turn
 from broker.core.namespace_copy import NamespaceCopy
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
+from storage.urls import store_for
 from tests.model.namespace_state import namespace_state
 from tests.model.random_choices import SeededChoices
 from tests.model.random_commands import RandomCommands, run_random_commands
 from tests.model.run_entities import new_namespace
+from tests.support.owned_stores import open_as_owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,5 +171,15 @@ def test_a_copy_in_a_file_equals_the_original(seed, tmp_path):
     store.open()
     try:
         _run(store, seed, 80, 1 << 20)
+    finally:
+        store.close()
+
+
+def test_a_copy_in_a_database_equals_the_original(postgres_server):
+    """As in memory."""
+    store = store_for(postgres_server.url())
+    open_as_owner(store)
+    try:
+        _run(store, 410, 80, 1 << 20)
     finally:
         store.close()

@@ -1,7 +1,7 @@
 """A namespace that is restored after any commit equals the live one.
 
 Random clients make the commands. After each turn a new namespace is restored from a store, in
-memory or in a file, and must be the same, except for locks.
+memory, in a file or in a database, and must be the same, except for locks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import pytest
 
 from storage.memory import MemoryStore
 from storage.sqlite.store import SqliteStore
+from storage.urls import store_for
 from tests.model.namespace_state import NamespaceState, namespace_state
 from tests.model.random_choices import SeededChoices
 from tests.model.random_commands import RandomCommands, run_random_commands
 from tests.model.run_entities import new_namespace
+from tests.support.owned_stores import open_as_owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +44,7 @@ class Follower:
         self.turns += 1
         if self.turns % REOPENED_EVERY_TURNS == 0:
             self.store.close()
-            self.store.open()
+            open_as_owner(self.store)
         restored = new_namespace()
         restored.restore(self.store.load(), now_ms)
         expected, actual = namespace_state(live, now_ms), namespace_state(restored, now_ms)
@@ -108,6 +110,17 @@ def test_restoring_from_a_file_gives_what_was_live(seed, tmp_path):
     """After every single turn of a run."""
     store = SqliteStore(tmp_path / "replay.db")
     store.open()
+    try:
+        _run(store, seed, 80)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("seed", range(250, 253))
+def test_restoring_from_a_database_gives_what_was_live(seed, postgres_server):
+    """After every single turn of a run."""
+    store = store_for(postgres_server.url())
+    open_as_owner(store)
     try:
         _run(store, seed, 80)
     finally:

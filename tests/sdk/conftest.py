@@ -105,7 +105,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@pytest.fixture(scope="session", params=["memory", "sqlite"])
+@pytest.fixture(scope="session", params=["memory", "sqlite", "postgresql"])
 def live(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Live]:
@@ -113,6 +113,8 @@ def live(
     url = "memory:"
     if request.param == "sqlite":
         url = sqlite_url(tmp_path_factory.mktemp("store"))
+    elif request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").url()
     with BrokerProcess(storage=url) as process:
         yield Live(process)
 

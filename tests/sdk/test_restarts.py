@@ -368,19 +368,21 @@ STORIES: tuple[Story, ...] = (
 # --- telling them ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["stopped", "killed"])
+@pytest.fixture(scope="module", params=["stopped", "killed", "killed, postgresql"])
 def begun(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Story, Iterator[None]]]:
     """Every story up to the end of the first broker; the second one is running."""
     folder = tmp_path_factory.mktemp("store")
     environment = {"PEEKLOCK_TLS_FOLDER": str(folder)}
-    with BrokerProcess(storage=sqlite_url(folder), environment=environment) as process:
+    end, _, database = request.param.partition(", ")
+    url = request.getfixturevalue("postgres_server").url() if database else sqlite_url(folder)
+    with BrokerProcess(storage=url, environment=environment) as process:
         live = Live(process, tls_folder=folder)
         stories = {story: story(live) for story in STORIES}
         with ThreadPoolExecutor(len(stories)) as together:  # the SDK's receivers are slow to close
             list(together.map(next, stories.values()))
-        if request.param == "killed":
+        if end == "killed":
             process.kill()
         process.restart()
         yield stories

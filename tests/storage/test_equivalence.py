@@ -1,19 +1,19 @@
-"""Whatever is committed, a file holds what plain dictionaries hold.
+"""Whatever is committed, a file or a database holds what plain dictionaries hold.
 
-The memory store applies records one by one; the file's store draws them together into few
-statements. Both must come to the same, and a reopened file to the same again.
+The memory store applies records one by one; the other stores draw them together into few
+statements. All must come to the same, and a reopened one to the same again.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.core.contract.records import (
@@ -34,12 +34,17 @@ from broker.core.contract.records import (
 from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.blocks import block_batch, compaction
 from storage.memory import MemoryStore
+from storage.postgres.store import PostgresStore
 from storage.sqlite.store import SqliteStore
+from storage.urls import store_for
 from tests.storage.sample_records import entity, everything, payload, row
 from tests.support.stored_blocks import unpack_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from storage.contract import Store
+    from tests.support.postgres_server import PostgresServer
 
 ENTITIES = st.integers(1, 3)
 IDS = st.integers(1, 40)
@@ -169,6 +174,65 @@ def test_a_file_and_dictionaries_hold_the_same(batches):
 @given(st.lists(st.lists(records, min_size=1, max_size=4), min_size=1, max_size=20))
 def test_a_file_whose_blocks_are_written_again_all_the_time_holds_the_same(batches):
     """With limits so low that nearly every commit writes old blocks again, divides new ones, and has large bodies."""
+    with low_limits():
+        compare(batches, reopen_every=3)
+
+
+@pytest.fixture(scope="module")
+def database(postgres_server: PostgresServer) -> Iterator[PostgresStore]:
+    """A schema for all examples: its tables are emptied before each."""
+    store = store_for(postgres_server.url())
+    assert isinstance(store, PostgresStore)
+    store.open()
+    yield store
+    store.close()
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(BATCHES)
+def test_a_database_and_dictionaries_hold_the_same(database, batches):
+    """After every third commit, when the ownership was taken again."""
+    compare_with(database, batches)
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.lists(records, min_size=1, max_size=4), min_size=1, max_size=12))
+def test_a_database_whose_blocks_are_written_again_all_the_time_holds_the_same(database, batches):
+    """As a file."""
+    with low_limits():
+        compare_with(database, batches)
+
+
+def compare_with(store: PostgresStore, batches: list[list[Any]]) -> None:
+    """Commits batches to a schema and to dictionaries."""
+    store.close()
+    with closing(store.database.connect()) as connection:
+        tables = connection.execute(
+            "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables WHERE schemaname = %s "
+            "AND tablename NOT IN ('ownership', 'heartbeat', 'peeklock_version')",
+            [store.database.schema],
+        ).fetchone()
+        assert tables is not None
+        connection.execute(f"TRUNCATE {tables[0]}".encode())
+    expected, scratch = MemoryStore(), MemoryStore()
+    assert store.try_acquire()
+    for number, batch in enumerate(batches, 1):
+        batch = legal(scratch, batch)
+        expected.commit(batch)
+        store.commit(batch)
+        if number % 3 == 0 or number == len(batches):
+            store.release()
+            assert store.try_acquire()
+            assert by_id(expected) == by_id(store)
+
+
+@contextmanager
+def low_limits() -> Iterator[None]:
+    """Limits of blocks that random batches reach."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "DEAD_MAX_BYTES", 0)
         patch.setattr(compaction, "SMALL_BLOCKS_MAX", 2)
@@ -176,7 +240,7 @@ def test_a_file_whose_blocks_are_written_again_all_the_time_holds_the_same(batch
         patch.setattr(block_batch, "BLOCK_MAX_ROWS", 5)
         patch.setattr(block_batch, "BLOCK_MAX_BYTES", 9)
         patch.setattr(block_batch, "LARGE_PAYLOAD_BYTES", 4)
-        compare(batches, reopen_every=3)
+        yield
 
 
 def damaged_blocks(path: Path) -> list[str]:

@@ -105,6 +105,9 @@ SELECT number, entries, payloads FROM blocks WHERE number = ANY ($1::bigint[])
 -- name: read_payloads
 SELECT id, body, annotations FROM payloads WHERE id = ANY ($1::bigint[])
 
+-- name: highest_payload_id
+SELECT coalesce(max(id), 0) FROM payloads
+
 -- Ownership. The epochs of both tables are always the same. `heartbeat` is changed first, so that no two brokers wait
 -- for each other.
 

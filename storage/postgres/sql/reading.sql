@@ -13,9 +13,6 @@ SELECT entity_id, number, definition FROM rules ORDER BY entity_id, number
 -- name: sequence_numbers
 SELECT entity_id, sub_queue, sequence_number FROM sequence_numbers
 
--- name: highest_payload_id
-SELECT coalesce(max(id), 0) FROM payloads
-
 -- name: blocks
 SELECT number, entries, length(blocks.payloads), dead_slots.rows, dead_slots.payloads
 FROM blocks LEFT JOIN dead_slots USING (number)
