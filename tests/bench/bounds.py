@@ -92,6 +92,13 @@ def _neighbour(case: str) -> Bound:
     )
 
 
+def _on_postgresql(case: str) -> tuple[Bound, Bound]:
+    return (
+        Bound(case, POSTGRESQL, RATE, lambda _: 15_000, "rate ≥ 15,000 /s", is_least=True),
+        Bound(case, POSTGRESQL, CPU, lambda of: 1.5 * of(case, SQLITE, CPU), "≤ 1.5 x sqlite's µs"),
+    )
+
+
 BOUNDS = (
     Bound(
         ONE_IN_FLIGHT,
@@ -130,20 +137,8 @@ BOUNDS = (
         "rate ≥ 2.5 x RabbitMQ's",
         is_least=True,
     ),
-    *(
-        bound
-        for case in (THROUGH_256, THROUGH_1024)
-        for bound in (
-            Bound(case, POSTGRESQL, RATE, lambda _: 15_000, "rate ≥ 15,000 /s", is_least=True),
-            Bound(
-                case,
-                POSTGRESQL,
-                CPU,
-                lambda of, case=case: 1.5 * of(case, SQLITE, CPU),
-                "≤ 1.5 x sqlite's µs",
-            ),
-        )
-    ),
+    *_on_postgresql(THROUGH_256),
+    *_on_postgresql(THROUGH_1024),
     _most(SESSIONS_AGAINST_PLAIN, SQLITE, "cpu_ratio", 1.3, "x plain"),
     _most(READY_EMPTY, MEMORY, "start_s", 0.3, "s"),
     _most(READY_EMPTY, SQLITE, "start_s", 0.3, "s"),
