@@ -15,6 +15,7 @@ from broker.core.contract.errors import BrokerError
 from broker.core.contract.message import MessageState
 from broker.core.entities.directory import Directory
 from broker.core.messages.payloads import Payloads
+from broker.core.namespace_clock import NamespaceClock
 from broker.core.operations.admission import Admission
 from broker.core.operations.command_parts import divided
 from broker.core.operations.due_actions import DueActions, by_queue
@@ -92,8 +93,8 @@ class Namespace:
         create_on_first_use: bool = False,
     ) -> None:
         self.name = name
-        self.clock_offset_ms = 0
-        """By how much its clock is ahead of the broker's. The times that callers pass are of the broker's clock."""
+        self.clock = NamespaceClock()
+        """The times that callers pass are of the broker's clock."""
         payloads = Payloads(payload_budget_bytes)
         context = NamespaceContext(reader, new_lock_tokens, limits, ids, payloads, name)
         directory = Directory()
@@ -236,7 +237,7 @@ class Namespace:
 
     def apply(self, command: Command, now_ms: int, turn: Turn) -> None:
         """Carry out what is due, and then the command."""
-        self._now_ms = now_ms = now_ms + self.clock_offset_ms
+        self._now_ms = now_ms = self.clock.time_ms(now_ms)
         earliest_ms = self._context.deadlines.earliest_ms()
         history = self._context.history
         if earliest_ms is not None and earliest_ms <= now_ms:
@@ -260,7 +261,7 @@ class Namespace:
 
     def dispatch(self, now_ms: int, turn: Turn) -> None:
         """Deliver messages where this turn has changed messages, credit or receivers."""
-        now_ms += self.clock_offset_ms
+        now_ms = self.clock.time_ms(now_ms)
         context = self._context
         context.backlog.new_turn()
         if context.history is not None:
@@ -275,11 +276,11 @@ class Namespace:
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, or None."""
         if self._context.backlog or self._eviction:
-            return self._now_ms - self.clock_offset_ms
+            return self.clock.broker_time_ms(self._now_ms)
         due_ms = self._activations.due_since_ms
         if due_ms is None:
             due_ms = self._context.deadlines.earliest_ms()
-        return None if due_ms is None else due_ms - self.clock_offset_ms
+        return None if due_ms is None else self.clock.broker_time_ms(due_ms)
 
     @property
     def awaits_bodies(self) -> bool:

@@ -38,9 +38,6 @@ class ControlledClock(Protocol):
     def advance(self, amount_ms: int) -> ClockState:
         """Moves the clock ahead."""
 
-    def set(self, now_ms: int) -> ClockState:
-        """Moves the clock ahead to a time. Raises `ValueError` if it shows a later time already."""
-
     def freeze(self) -> ClockState:
         """Stops the clock. It can still be moved."""
 
@@ -197,6 +194,12 @@ class NamespaceControl(Protocol):
 
     def advance_clock(self, namespace: str, amount_ms: int) -> ClockState:
         """Moves the clock of one namespace ahead."""
+
+    def freeze_clock(self, namespace: str) -> ClockState:
+        """Stops the clock of one namespace. It can still be moved."""
+
+    def resume_clock(self, namespace: str) -> ClockState:
+        """Lets the clock of one namespace run again, from the time that it shows."""
 
 
 class FrameWatch(Protocol):

@@ -7,6 +7,7 @@ import http.client
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -244,6 +245,56 @@ def test_each_namespace_has_a_clock(api: ControlClient):
     assert [] == receive(second["connection_string"], "orders", 1, wait_s=0.3)
     for one in (first, second):
         api.request("DELETE", f"/namespaces/{one['name']}")
+
+
+def test_the_clock_of_one_namespace_stands_still(api: ControlClient):
+    """A lock does not expire in it, whatever the broker's clock shows, until the clock is moved."""
+    topology = {"queues": {"orders": {"lock_duration": "PT5S"}}}
+    first, second = (api.post("/namespaces", topology=topology) for _ in range(2))
+    frozen, running = (ControlClient(api.port, one["name"]) for one in (first, second))
+    stopped = frozen.post("/clock/freeze")
+    assert stopped["is_frozen"]
+    assert not running.get("/clock")["is_frozen"]
+    with ExitStack() as clients:
+        for one in (first, second):
+            send(one["connection_string"], "orders", "hello")
+            client = ServiceBusClient.from_connection_string(one["connection_string"])
+            receiver = clients.enter_context(client).get_queue_receiver("orders")
+            assert clients.enter_context(receiver).receive_messages(max_wait_time=5)
+        api.post("/clock/advance", seconds=6)
+        assert stopped["now_ms"] == frozen.get("/clock")["now_ms"]
+        assert 1 == frozen.get("/entity", entity="orders")["counts"]["locked"]
+        assert 0 == running.get("/entity", entity="orders")["counts"]["locked"]
+        frozen.post("/clock/advance", milliseconds=5_001)
+        frozen.post("/wait", conditions=[{"entity": "orders", "state": "active", "equals": 1}])
+        assert stopped["now_ms"] + 5_001 == frozen.get("/clock")["now_ms"]
+        resumed = frozen.post("/clock/resume")
+        assert 0 <= resumed["now_ms"] - stopped["now_ms"] - 5_001 < 5_000
+        assert not resumed["is_frozen"]
+    for one in (first, second):
+        api.request("DELETE", f"/namespaces/{one['name']}")
+
+
+def test_the_clock_of_a_namespace_is_set(api: ControlClient):
+    """To a later time only."""
+    created = api.post("/namespaces")
+    inside = ControlClient(api.port, created["name"])
+    set_to = inside.post("/clock/set", time="2050-01-02T03:04:05Z")
+    assert set_to["now"].startswith("2050-01-02T03:04:05")
+    assert "2050" > api.get("/clock")["now"]
+    refused = inside.refused("POST", "/clock/set", {"time": "2049-01-02T03:04:05Z"})
+    assert (400, "time") == (refused.status, refused.error["field"])
+    api.request("DELETE", f"/namespaces/{created['name']}")
+
+
+def test_a_restored_namespace_stays_frozen(api: ControlClient):
+    created = api.post("/namespaces")
+    inside = ControlClient(api.port, created["name"])
+    inside.post("/clock/freeze")
+    inside.post("/snapshots", name="s", ephemeral=True)
+    inside.post("/snapshots/s/restore")
+    assert inside.get("/clock")["is_frozen"]
+    api.request("DELETE", f"/namespaces/{created['name']}")
 
 
 def test_namespaces_are_kept_over_a_restart_unless_they_are_ephemeral(tmp_path: Path):

@@ -31,10 +31,6 @@ class ClockControl:
         self._moved()
         return self.state()
 
-    def set(self, now_ms: int) -> ClockState:
-        """Moves the clock ahead to a time. Raises `ValueError` if it shows a later time already."""
-        return self.advance(now_ms - self._clock.now_ms())
-
     def freeze(self) -> ClockState:
         """Stops the clock."""
         self._clock.freeze()

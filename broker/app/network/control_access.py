@@ -55,9 +55,7 @@ def control_services(
         frames=clients.frame_views(),
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         clock=ClockControl(clock, clock_moved),
-        namespace_control=NamespaceOperations(
-            lifecycle, core, clock, deleted=clients.forget_namespace
-        ),
+        namespace_control=NamespaceOperations(lifecycle, core, deleted=clients.forget_namespace),
         faults=clients.faults,
         history=core.histories,
         limits=settings.limits,

@@ -13,7 +13,6 @@ from protocol.http.control_services import ClockState, NamespaceView, SnapshotVi
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.runtime.namespace_lifecycle import NamespaceLifecycle
     from broker.app.runtime.restored_namespaces import TakenSnapshot
@@ -29,14 +28,12 @@ class NamespaceOperations:
         self,
         lifecycle: NamespaceLifecycle,
         core: DurableCore,
-        clock: Clock,
         *,
         deleted: Callable[[str], None],
     ) -> None:
         """`deleted` is called with the name of a namespace that was deleted."""
         self._lifecycle = lifecycle
         self._registry = core.registry
-        self._clock = clock
         self._deleted = deleted
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -133,12 +130,22 @@ class NamespaceOperations:
 
     def clock(self, namespace: str) -> ClockState:
         """Returns the clock of a namespace."""
-        now_ms, ahead_ms = self._lifecycle.clock_of(namespace)
-        return ClockState(now_ms, self._clock.is_frozen, ahead_ms)
+        now_ms, ahead_ms, is_frozen = self._lifecycle.clock_of(namespace)
+        return ClockState(now_ms, is_frozen, ahead_ms)
 
     def advance_clock(self, namespace: str, amount_ms: int) -> ClockState:
         """Moves the clock of one namespace ahead."""
         self._lifecycle.advance_clock(namespace, amount_ms)
+        return self.clock(namespace)
+
+    def freeze_clock(self, namespace: str) -> ClockState:
+        """Stops the clock of one namespace."""
+        self._lifecycle.freeze_clock(namespace)
+        return self.clock(namespace)
+
+    def resume_clock(self, namespace: str) -> ClockState:
+        """Lets the clock of one namespace run again."""
+        self._lifecycle.resume_clock(namespace)
         return self.clock(namespace)
 
 

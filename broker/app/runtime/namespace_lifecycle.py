@@ -206,14 +206,8 @@ class NamespaceLifecycle:
         async with self._locks[namespace]:
             self._check_serving()
             original = self._namespace(namespace)
-            offset_ms = original.clock_offset_ms
-            definition = SnapshotDefinition(
-                namespace,
-                name,
-                self._clock.now_ms() + offset_ms,
-                self._clock.ahead_ms + offset_ms,
-                is_ephemeral,
-            )
+            taken_at_ms, ahead_ms, _ = self.clock_of(namespace)
+            definition = SnapshotDefinition(namespace, name, taken_at_ms, ahead_ms, is_ephemeral)
             earlier = self._registry.snapshots.get(definition.stored_name)
             if earlier is not None and not replace:
                 raise SnapshotAlreadyExists(namespace, name)
@@ -256,6 +250,8 @@ class NamespaceLifecycle:
             snapshot = self.snapshot(namespace, name)
             restored = self._core.new_namespace(namespace)
             self._set_clock(restored, snapshot.definition)
+            if original.clock.frozen_ms is not None:
+                restored.clock.freeze(self._clock.now_ms())
             turns = self._core.turns
             restorations = self._registry.restorations
             turns.held.hold(original)
@@ -328,21 +324,37 @@ class NamespaceLifecycle:
 
     # --- clock ---------------------------------------------------------------------------------
 
-    def clock_of(self, namespace: str) -> tuple[int, int]:
-        """Returns the time that the clock of a namespace shows, and by how much it is ahead of the system clock."""
-        offset_ms = self._namespace(namespace).clock_offset_ms
-        return self._clock.now_ms() + offset_ms, self._clock.ahead_ms + offset_ms
+    def clock_of(self, namespace: str) -> tuple[int, int, bool]:
+        """Returns the time that the clock of a namespace shows, by how much it is ahead of the system clock, and
+        whether it stands still."""
+        clock = self._namespace(namespace).clock
+        now_ms = clock.time_ms(self._clock.now_ms())
+        is_frozen = clock.frozen_ms is not None or self._clock.is_frozen
+        if is_frozen:
+            return now_ms, now_ms - self._clock.real_ms(), True
+        return now_ms, self._clock.ahead_ms + clock.offset_ms, False
 
     def advance_clock(self, namespace: str, amount_ms: int) -> None:
         """Moves the clock of one namespace ahead. What becomes due in it is done."""
         self._check_serving()
-        self._namespace(namespace).clock_offset_ms += amount_ms
+        self._namespace(namespace).clock.advance(amount_ms)
+        self._core.turns.clock_moved()
+
+    def freeze_clock(self, namespace: str) -> None:
+        """Stops the clock of one namespace."""
+        self._check_serving()
+        self._namespace(namespace).clock.freeze(self._clock.now_ms())
+
+    def resume_clock(self, namespace: str) -> None:
+        """Lets the clock of one namespace run again, from the time that it shows."""
+        self._check_serving()
+        self._namespace(namespace).clock.resume(self._clock.now_ms())
         self._core.turns.clock_moved()
 
     def _set_clock(self, namespace: Namespace, snapshot: SnapshotDefinition) -> None:
         """The clock is as far ahead of the system clock as it was when the snapshot was taken. Not more: clients
         compare the ends of locks with their own clocks."""
-        namespace.clock_offset_ms = snapshot.clock_ahead_ms - self._clock.ahead_ms
+        namespace.clock.offset_ms = snapshot.clock_ahead_ms - self._clock.ahead_ms
 
     # --- copying -------------------------------------------------------------------------------
 
@@ -351,7 +363,7 @@ class NamespaceLifecycle:
     ) -> NamespaceCopy:
         """Copies a namespace, except for the last part, and stores the copy."""
         restorations = self._registry.restorations
-        now_ms = self._clock.now_ms() + copy.clock_offset_ms
+        now_ms = copy.clock.time_ms(self._clock.now_ms())
         copying = NamespaceCopy(original, copy, now_ms)
 
         async def end_part(turn: Turn | None = None) -> None:

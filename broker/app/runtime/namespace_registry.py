@@ -41,7 +41,7 @@ class NamespaceRegistry:
         """Replaces everything by what the store holds. Clocks and snapshots in memory stay."""
         for name, namespace in restored.namespaces.items():
             if name in self.live:
-                namespace.clock_offset_ms = self.live[name].clock_offset_ms
+                namespace.clock = self.live[name].clock
         self.restorations += 1
         self.ids = restored.ids
         self.live.clear()

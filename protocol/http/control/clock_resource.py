@@ -68,16 +68,19 @@ async def advance(call: Call) -> Answer:
 async def set_time(call: Call) -> Answer:
     """Moves the clock ahead to a time."""
     clock = call.services.clock
-    to_ms = read_time("time", call.body.time)
-    now_ms = clock.state().now_ms
-    if to_ms - now_ms > ADVANCE_MAX_MS:
+    return write_clock(clock.advance(amount_until(call.body, clock.state().now_ms)))
+
+
+def amount_until(body: SetClock, now_ms: int) -> int:
+    """Returns by how much a clock that shows `now_ms` has to be moved. Raises `ControlError`."""
+    amount_ms = read_time("time", body.time) - now_ms
+    if amount_ms > ADVANCE_MAX_MS:
         raise control_errors.bad_field("time", "The clock moves by at most a century at once.")
-    try:
-        return write_clock(clock.set(to_ms))
-    except ValueError:
+    if amount_ms < 0:
         raise control_errors.bad_field(
             "time", f"The clock moves only forward, and it shows {write_time(now_ms)} already."
-        ) from None
+        )
+    return amount_ms
 
 
 async def freeze(call: Call) -> Answer:

@@ -14,7 +14,14 @@ from pydantic import Field
 from broker.core.routing.compiled_rule import rule_error
 from config.files.mistakes import ConfigError
 from config.files.namespace_topology import NamespaceTopology, read_namespace_topology
-from protocol.http.control.clock_resource import AdvanceClock, ClockAnswer, write_clock
+from protocol.http.control.clock_resource import (
+    AdvanceClock,
+    ClockAnswer,
+    NoBody,
+    SetClock,
+    amount_until,
+    write_clock,
+)
 from protocol.http.control.control_errors import ControlError
 from protocol.http.control.request_models import AnswerModel, RequestModel
 from protocol.http.control.routes import Route, Scope
@@ -151,6 +158,23 @@ async def advance_clock(call: Call) -> Answer:
     )
 
 
+async def set_clock(call: Call) -> Answer:
+    """Moves the clock of a namespace ahead to a time."""
+    control = call.services.namespace_control
+    amount_ms = amount_until(call.body, control.clock(call.namespace).now_ms)
+    return write_clock(control.advance_clock(call.namespace, amount_ms))
+
+
+async def freeze_clock(call: Call) -> Answer:
+    """Stops the clock of a namespace."""
+    return write_clock(call.services.namespace_control.freeze_clock(call.namespace))
+
+
+async def resume_clock(call: Call) -> Answer:
+    """Lets the clock of a namespace run again."""
+    return write_clock(call.services.namespace_control.resume_clock(call.namespace))
+
+
 async def _read_topology(content: dict[str, Any] | str, limits: Limits) -> NamespaceTopology:
     try:
         if isinstance(content, str):
@@ -271,6 +295,36 @@ ROUTES = (
         advance_clock,
         ClockAnswer,
         body=AdvanceClock,
+        scope=Scope.NAMED_NAMESPACE,
+    ),
+    Route(
+        "POST",
+        "/namespaces/{namespace}/clock/set",
+        "setNamespaceClock",
+        "Move the clock of one namespace ahead to a time",
+        set_clock,
+        ClockAnswer,
+        body=SetClock,
+        scope=Scope.NAMED_NAMESPACE,
+    ),
+    Route(
+        "POST",
+        "/namespaces/{namespace}/clock/freeze",
+        "freezeNamespaceClock",
+        "Stop the clock of one namespace; it can still be moved",
+        freeze_clock,
+        ClockAnswer,
+        body=NoBody,
+        scope=Scope.NAMED_NAMESPACE,
+    ),
+    Route(
+        "POST",
+        "/namespaces/{namespace}/clock/resume",
+        "resumeNamespaceClock",
+        "Let the clock of one namespace run again, from the time that it shows",
+        resume_clock,
+        ClockAnswer,
+        body=NoBody,
         scope=Scope.NAMED_NAMESPACE,
     ),
 )
