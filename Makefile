@@ -52,8 +52,8 @@ image: ## build the container image peeklock:latest
 	docker build --tag peeklock .
 
 clean: ## delete .venv and all caches
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist *.egg-info pytest-peeklock/build pytest-peeklock/src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(PACKAGES) pytest-peeklock tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f protocol/native/*.so
 
 # Each step prints what it does, because on a fresh clone they take a minute or two and pip prints nothing.
@@ -74,7 +74,7 @@ $(VENV)/.installed: $(DEFINITION) | $(VENV)/.engine
 	@$(INSTALL) $(EDITABLE) .
 	@touch $@
 
-$(VENV)/.developed: $(DEFINITION) | $(VENV)/.engine
+$(VENV)/.developed: $(DEFINITION) pytest-peeklock/pyproject.toml | $(VENV)/.engine
 	@echo "  installing the broker, its other dependencies and the tools that test it"
-	@$(INSTALL) $(EDITABLE) '.[dev]'
+	@$(INSTALL) $(EDITABLE) '.[dev]' --editable pytest-peeklock
 	@touch $@ $(VENV)/.installed

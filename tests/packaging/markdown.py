@@ -74,6 +74,7 @@ def pages() -> tuple[Page, ...]:
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / ".github").rglob("*.md"),
         ROOT / "examples" / "README.md",
+        ROOT / "pytest-peeklock" / "README.md",
         ROOT / "tests" / "clients" / "SCENARIOS.md",
     ]
     return tuple(Page(path) for path in sorted(paths))

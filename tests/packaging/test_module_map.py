@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "protocol", "storage", "config")
+PACKAGES = ("broker", "protocol", "storage", "config", "pytest-peeklock")
 
 
 def listed() -> dict[str, list[str]]:

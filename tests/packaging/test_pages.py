@@ -25,6 +25,8 @@ from config.loader import load
 from config.model.authorization_keys import KEY_LENGTH
 from config.model.definitions import UNLIMITED_MS, QueueDefinition
 from config.settings.setting_sources import CONFIG_VARIABLE, SETTINGS
+from pytest_peeklock.plugin import OPTIONS as OPTIONS_OF_PYTEST
+from pytest_peeklock.plugin import URL_VARIABLE
 from tests.conftest import UNAVAILABLE
 from tests.packaging import limits_table, settings_table
 from tests.packaging.dockerfile import ROOT
@@ -100,6 +102,7 @@ def test_every_file_name_exists(page):
         "docs",
         "examples",
         "protocol",
+        "pytest-peeklock",
         "storage",
         "tests",
     ):
@@ -144,7 +147,7 @@ def test_contributing_says_how_to_add(what):
 )
 def test_every_variable_exists(page):
     """The page of scenarios names variables that the runner of the clients sets."""
-    known = {one.variable for one in SETTINGS} | {CONFIG_VARIABLE}
+    known = {one.variable for one in SETTINGS} | {CONFIG_VARIABLE, URL_VARIABLE}
     found = set(re.findall(r"PEEKLOCK_[A-Z_]+", page.text)) - {"PEEKLOCK_"}
     assert set() == found - known
 
@@ -226,6 +229,7 @@ def test_every_option_that_stands_alone_exists():
         "--path",
         "--with-keys",
     }
+    known |= {f"--peeklock-{name}" for name in OPTIONS_OF_PYTEST}
     for module in [*MODULES_OF_TARGETS.values(), "tests.simulation.run"]:
         known |= options_of(module)
     unknown = {

@@ -1,0 +1,340 @@
+"""The types of what the control API answers and takes: plain JSON objects, as the broker writes them.
+
+Written by `python -m tests.pytest_package.generate` from the OpenAPI document. Change that, not this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Optional, TypedDict
+
+BodyFormat = Literal["auto", "text", "json", "base64", "none"]
+
+
+class Clock(TypedDict):
+    """The clock."""
+
+    now: str
+    now_ms: int
+    is_frozen: bool
+    ahead_ms: int
+
+
+Condition = TypedDict(
+    "Condition",
+    {
+        "entity": Optional["str"],
+        "is": Optional["Settledness"],
+        "sub_queue": "SubQueue",
+        "state": Optional["State"],
+        "session": Optional["str"],
+        "filter": Optional["str"],
+        "at_least": Optional["int"],
+        "at_most": Optional["int"],
+        "equals": Optional["int"],
+    },
+    total=False,
+)
+"""A number of messages, or `is`."""
+
+
+class Connection(TypedDict):
+    """A connection."""
+
+    id: str
+    client: str
+    container_id: str
+    product: str | None
+    host: str
+    opened_at: str | None
+    links: list[Link]
+    last_error: dict[str, Any] | None
+
+
+class Connections(TypedDict):
+    """All connections of the namespace."""
+
+    connections: list[Connection]
+
+
+class Count(TypedDict):
+    """What was done."""
+
+    count: int
+
+
+class DeadLetter(TypedDict):
+    """Why a message is a dead letter."""
+
+    reason: str | None
+    description: str | None
+    source: str | None
+
+
+class Deleted(TypedDict):
+    """What was deleted."""
+
+    deleted: str
+
+
+class Entities(TypedDict):
+    """Entities, ordered by path."""
+
+    entities: list[Entity]
+    next: str | None
+
+
+class Entity(TypedDict):
+    """One entity."""
+
+    path: str
+    kind: Kind
+    counts: EntityCounts
+    size_bytes: int
+    receivers: int
+    senders: int
+    held_sessions: int
+    created_at: str | None
+    updated_at: str | None
+    accessed_at: str | None
+    properties: dict[str, Any]
+
+
+class EntityCounts(TypedDict):
+    """The counts of an entity. Those of its dead letters are in dead_letter."""
+
+    active: int
+    locked: int
+    deferred: int
+    scheduled: int
+    dead_lettered: int
+    transfer_dead_lettered: int
+    dead_letter: StateCounts
+    transfer_dead_letter: StateCounts
+
+
+class KeyedNamespace(TypedDict):
+    """One namespace, and how clients connect to it."""
+
+    name: str
+    is_default: bool
+    is_declared: bool
+    ephemeral: bool
+    created_at: str | None
+    entities: int
+    messages: int
+    snapshots: int
+    key_name: str | None
+    key: str | None
+    connection_string: str | None
+    warnings: list[str]
+
+
+Kind = Literal["queue", "topic", "subscription"]
+
+
+class Link(TypedDict):
+    """A link."""
+
+    name: str
+    role: str
+    address: str
+    session_id: str | None
+    credit: int
+    deliveries: int
+    unsettled: int
+
+
+class Lock(TypedDict):
+    """A lock."""
+
+    token: str | None
+    until: str | None
+    holder: LockHolder
+
+
+class LockHolder(TypedDict):
+    """The client that holds a lock. Null: not known."""
+
+    connection_id: str | None
+    container_id: str | None
+    link: str | None
+    client: str | None
+
+
+class Message(TypedDict):
+    """A message."""
+
+    sequence_number: int
+    enqueued_sequence_number: int
+    state: str
+    sub_queue: SubQueue
+    message_id: Any
+    session_id: str | None
+    correlation_id: Any
+    subject: Any
+    content_type: Any
+    content_encoding: Any
+    to: Any
+    reply_to: Any
+    reply_to_session_id: Any
+    user_id: Any
+    absolute_expiry_time: Any
+    creation_time: Any
+    group_sequence: Any
+    partition_key: Any
+    via_partition_key: Any
+    delivery_count: int
+    enqueued_at: str | None
+    scheduled_for: str | None
+    expires_at: str | None
+    time_to_live_ms: int | None
+    size_bytes: int
+    lock: Lock | None
+    dead_letter: DeadLetter | None
+    application_properties: dict[str, Any]
+    annotations: dict[str, Any]
+    delivery_annotations: dict[str, Any]
+    header: dict[str, Any]
+    body: Any
+    body_format: BodyFormat
+    body_type: str | None
+
+
+class Messages(TypedDict):
+    """Messages in the order of their sequence numbers. A page may have fewer than `limit`."""
+
+    messages: list[Message]
+    next: int | None
+
+
+class Namespace(TypedDict):
+    """One namespace."""
+
+    name: str
+    is_default: bool
+    is_declared: bool
+    ephemeral: bool
+    created_at: str | None
+    entities: int
+    messages: int
+    snapshots: int
+
+
+class Namespaces(TypedDict):
+    """All namespaces, the default namespace first."""
+
+    namespaces: list[Namespace]
+
+
+class Reset(TypedDict):
+    """What was reset."""
+
+    purged: int
+
+
+class Seen(TypedDict):
+    """What was seen of one condition."""
+
+    holds: bool
+    count: int
+    messages: list[Message]
+
+
+class Send(TypedDict):
+    """What was sent."""
+
+    sent: int
+    sequence_numbers: list[int]
+
+
+SentBodyFormat = Literal["auto", "text", "json", "base64"]
+
+
+class SentMessage(TypedDict, total=False):
+    """A message to send."""
+
+    body: Any
+    body_format: SentBodyFormat
+    message_id: str | None
+    session_id: str | None
+    correlation_id: str | None
+    subject: str | None
+    content_type: str | None
+    to: str | None
+    reply_to: str | None
+    reply_to_session_id: str | None
+    partition_key: str | None
+    time_to_live_s: float | None
+    scheduled_for: str | None
+    application_properties: dict[str, str | bool | int | float | None]
+
+
+class Session(TypedDict):
+    """A session."""
+
+    session_id: str
+    messages: int
+    locked: int
+    lock: Lock | None
+    state: str | None
+    state_format: str | None
+    state_size_bytes: int
+    state_updated_at: str | None
+
+
+class Sessions(TypedDict):
+    """Sessions, ordered by id."""
+
+    sessions: list[Session]
+    waiting_receivers: int
+    next: str | None
+
+
+Settledness = Literal["settled", "unlocked", "empty"]
+
+
+class Snapshot(TypedDict):
+    """One snapshot."""
+
+    name: str
+    taken_at: str | None
+    clock_ahead_ms: int
+    ephemeral: bool
+    entities: int
+    messages: int
+    size_bytes: int
+
+
+class SnapshotOrigin(TypedDict, total=False):
+    """The snapshot whose content a namespace begins with."""
+
+    namespace: str | None
+    snapshot: str
+
+
+class Snapshots(TypedDict):
+    """All snapshots of a namespace, ordered by name."""
+
+    snapshots: list[Snapshot]
+
+
+State = Literal["active", "locked", "deferred", "scheduled", "dead_lettered"]
+
+
+class StateCounts(TypedDict):
+    """How many messages are in each state. Each message is in one."""
+
+    active: int
+    locked: int
+    deferred: int
+    scheduled: int
+
+
+SubQueue = Literal["main", "dead_letter", "transfer_dead_letter"]
+
+
+class Wait(TypedDict):
+    """The conditions hold. What was seen of each, in their order."""
+
+    seen: list[Seen]
+    waited_s: float

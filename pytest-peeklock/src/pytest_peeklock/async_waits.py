@@ -1,0 +1,157 @@
+"""Waits and streams for tests that run in an event loop: while they wait, the code under test goes on.
+
+All other requests are answered within milliseconds, so such tests use the plain client for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pytest_peeklock import conditions
+from pytest_peeklock.errors import WaitTimedOut
+from pytest_peeklock.http_requests import DEFAULT_PORT, content, read_answer, target
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from pytest_peeklock.answers import Condition, Message, Seen, State, SubQueue
+    from pytest_peeklock.http_requests import HttpRequests
+
+__tracebackhide__ = True  # a test's traceback ends in the test
+LONGEST_HEAD_BYTES = 64 << 10
+
+
+class AsyncWaits:
+    """`peeklock.aio`: the waits of a client, to be awaited."""
+
+    def __init__(self, client: HttpRequests) -> None:
+        self._client = client
+
+    async def wait_for(
+        self,
+        entity: str,
+        *,
+        sub_queue: SubQueue | None = None,
+        state: State | None = None,
+        session: str | None = None,
+        filter: str | None = None,
+        at_least: int | None = None,
+        at_most: int | None = None,
+        equals: int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Message]:
+        """Waits for messages, and returns the first ten of them. Raises `WaitTimedOut`."""
+        wanted = conditions.condition(
+            entity,
+            sub_queue=sub_queue,
+            state=state,
+            session=session,
+            filter=filter,
+            at_least=at_least,
+            at_most=at_most,
+            equals=equals,
+        )
+        seen = await self.wait_until(conditions.with_messages(wanted), timeout_s=timeout_s)
+        return seen[0]["messages"]
+
+    async def wait_until(self, *wanted: Condition, timeout_s: float | None = None) -> list[Seen]:
+        """Waits until all conditions hold. Raises `WaitTimedOut`."""
+        body = {"conditions": list(wanted), "timeout_s": timeout_s}
+        try:
+            answer = await self._request("POST", f"{self._client.base}/wait", body)
+        except WaitTimedOut as error:
+            error.conditions = wanted
+            raise
+        seen: list[Seen] = answer["seen"]
+        return seen
+
+    async def wait_until_settled(
+        self, entity: str | None = None, *, timeout_s: float | None = None
+    ) -> None:
+        """Waits until no message is active, locked or deferred. Raises `WaitTimedOut`."""
+        await self.wait_until(conditions.settled(entity), timeout_s=timeout_s)
+
+    async def wait_until_unlocked(
+        self, entity: str | None = None, *, timeout_s: float | None = None
+    ) -> None:
+        """Waits until no message and no session is locked. Raises `WaitTimedOut`."""
+        await self.wait_until(conditions.unlocked(entity), timeout_s=timeout_s)
+
+    async def wait_until_empty(
+        self, entity: str | None = None, *, timeout_s: float | None = None
+    ) -> None:
+        """Waits until there is no message. Raises `WaitTimedOut`."""
+        await self.wait_until(conditions.empty(entity), timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def expecting(
+        self, *wanted: Condition, timeout_s: float | None = None
+    ) -> AsyncIterator[list[Seen]]:
+        """Waits at the end of the block until the conditions hold. The list then has what was seen."""
+        seen: list[Seen] = []
+        yield seen
+        seen += await self.wait_until(*wanted, timeout_s=timeout_s)
+
+    async def stream(
+        self, path: str, query: Mapping[str, object] | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yields the events of a stream of the namespace, such as `/history/stream`."""
+        reader, writer, status, _ = await self._send(
+            "GET", target(self._client.base + path, query), None
+        )
+        try:
+            if status >= http.HTTPStatus.BAD_REQUEST:
+                read_answer(status, "application/json", await reader.read())
+            while line := await reader.readline():
+                if line.startswith(b"data:"):
+                    yield json.loads(line[len(b"data:") :])
+        finally:
+            writer.close()
+
+    async def _request(self, method: str, path: str, body: Mapping[str, object]) -> Any:
+        reader, writer, status, kind = await self._send(method, target(path, None), content(body))
+        try:
+            return read_answer(status, kind, await reader.read())
+        finally:
+            writer.close()
+
+    async def _send(
+        self, method: str, path: str, body: bytes | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int, str]:
+        """Sends a request as HTTP/1.0, whose answer ends where the connection ends."""
+        parts = urlsplit(self._client.url)
+        is_encrypted = parts.scheme == "https"
+        port = parts.port or (443 if is_encrypted else DEFAULT_PORT)
+        try:
+            reader, writer = await asyncio.open_connection(
+                parts.hostname,
+                port,
+                ssl=ssl.create_default_context() if is_encrypted else None,
+                limit=LONGEST_HEAD_BYTES,
+            )
+            headers = {**self._client.headers, "Host": parts.netloc}
+            if body is not None:
+                headers["Content-Length"] = str(len(body))
+            lines = [
+                f"{method} {path} HTTP/1.0",
+                *(f"{name}: {value}" for name, value in headers.items()),
+            ]
+            try:
+                writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+                head = await reader.readuntil(b"\r\n\r\n")
+                first, _, rest = head.partition(b"\r\n")
+                status = int(first.split()[1])
+                kind = http.client.parse_headers(io.BytesIO(rest)).get_content_type()
+            except BaseException:
+                writer.close()
+                raise
+        except (OSError, EOFError, ValueError, IndexError) as error:
+            raise self._client.not_reachable(error) from error
+        return reader, writer, status, kind

@@ -1,0 +1,143 @@
+"""The pytest plugin: a broker for a run, a namespace for each test, and what happened in it when a test fails.
+
+Fixtures are `peeklock`, `peeklock_broker` and `peeklock_topology`. Nothing is started unless a test asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_peeklock import failure_report
+from pytest_peeklock.broker_command import ContainerImage, local_command
+from pytest_peeklock.client import Peeklock
+from pytest_peeklock.errors import BrokerNotReachable, BrokerNotStarted, PeeklockError
+from pytest_peeklock.shared_broker import SharedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from pytest_peeklock.broker_command import LocalCommand
+
+URL_VARIABLE = "PEEKLOCK_URL"
+FOLDER_INPUT = "peeklock_folder"
+NAME_MAX_CHARACTERS = 60
+
+_shared_key: pytest.StashKey[SharedBroker] = pytest.StashKey()
+_clients_key: pytest.StashKey[list[Peeklock]] = pytest.StashKey()
+
+OPTIONS = {
+    "url": f"address of a broker that runs, such as http://localhost:5300; none is started [{URL_VARIABLE}]",
+    "command": "command that starts a broker (default: `peeklock` on the PATH or beside this Python)",
+    "venv": "virtual environment in which the broker is installed",
+    "image": "container image of the broker, for docker or podman",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the options, each also for the configuration file."""
+    group = parser.getgroup("peeklock", "a Peeklock broker for tests")
+    for name, explanation in OPTIONS.items():
+        group.addoption(f"--peeklock-{name}", metavar=name.upper(), help=explanation)
+        parser.addini(f"peeklock_{name}", explanation)
+    parser.addini("peeklock_arguments", "further options of `peeklock serve`", type="args")
+    parser.addini("peeklock_topology", "file with the entities of each test's namespace")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Joins the broker of the run, if this is a process of pytest-xdist."""
+    config.addinivalue_line(
+        "markers",
+        "peeklock(topology): the entities of the namespaces of these tests, as in a config file of the broker",
+    )
+    folder = getattr(config, "workerinput", {}).get(FOLDER_INPUT)
+    config.stash[_shared_key] = SharedBroker(Path(folder) if folder else None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a process of pytest-xdist where it finds the broker of the run."""
+    node.workerinput[FOLDER_INPUT] = str(node.config.stash[_shared_key].folder)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stops the broker at the end of the run."""
+    if not hasattr(config, "workerinput") and (shared := config.stash.get(_shared_key, None)):
+        shared.stop()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Adds what happened in the namespaces of a test that fails."""
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
+    if report.failed and report.when != "teardown":  # then the namespace is deleted
+        for client in item.stash.get(_clients_key, []):
+            report.sections.append(failure_report.section(client))
+
+
+@pytest.fixture(scope="session")
+def peeklock_broker(pytestconfig: pytest.Config) -> Peeklock:
+    """The broker of this run, with its default namespace. Processes of pytest-xdist share it."""
+    if url := _option(pytestconfig, "url") or os.environ.get(URL_VARIABLE):
+        return Peeklock(url)
+    shared = pytestconfig.stash[_shared_key]
+    try:
+        address = shared.address(lambda: _command(pytestconfig))
+    except BrokerNotStarted as error:
+        pytest.fail(str(error), pytrace=False)
+    return Peeklock(address.url, connection_string=address.connection_string)
+
+
+@pytest.fixture
+def peeklock_topology(request: pytest.FixtureRequest) -> dict[str, Any] | str | None:
+    """The entities of the namespace of a test: those of the marker, or of the file `peeklock_topology`. Override it
+    in a conftest.py to return them as a config file of the broker has them."""
+    if (marker := request.node.get_closest_marker("peeklock")) is not None:
+        topology: dict[str, Any] | str = marker.kwargs.get("topology", *marker.args)
+        return topology
+    if file := request.config.getini("peeklock_topology"):
+        return (request.config.rootpath / str(file)).read_text(encoding="utf-8")
+    return None
+
+
+@pytest.fixture
+def peeklock(
+    request: pytest.FixtureRequest,
+    peeklock_broker: Peeklock,
+    peeklock_topology: dict[str, Any] | str | None,
+) -> Iterator[Peeklock]:
+    """A namespace for this test alone, with its own connection string, entities and clock."""
+    client = peeklock_broker.new_namespace(
+        _namespace_name(request.node.name), topology=peeklock_topology
+    )
+    request.node.stash.setdefault(_clients_key, []).append(client)
+    yield client
+    with suppress(BrokerNotReachable, PeeklockError):  # the test may have deleted it
+        client.delete_namespace()
+
+
+def _option(config: pytest.Config, name: str) -> str | None:
+    given = config.getoption(f"peeklock_{name}") or config.getini(f"peeklock_{name}")
+    return str(given) if given else None
+
+
+def _command(config: pytest.Config) -> LocalCommand | ContainerImage:
+    arguments: list[str] = config.getini("peeklock_arguments")
+    if image := _option(config, "image"):
+        return ContainerImage(image, arguments)
+    folder = _option(config, "venv")
+    environment = config.rootpath / folder if folder else None
+    return local_command(_option(config, "command"), environment, arguments)
+
+
+def _namespace_name(test: str) -> str:
+    """Returns a unique name that leads from the broker's log and metrics to the test."""
+    readable = re.sub(r"[^a-z0-9]+", "-", test.lower())[:NAME_MAX_CHARACTERS].strip("-")
+    return f"{readable or 'test'}-{uuid.uuid4().hex[:8]}"
