@@ -77,6 +77,11 @@ class Argument:
     def name(self) -> str:
         return f"{self.field}_" if keyword.iskeyword(self.field) else self.field
 
+    @property
+    def is_positional(self) -> bool:
+        """Whether it may be given without its name. A bare True says nothing to a reader."""
+        return self.is_required and self.annotation != "bool"
+
     def declared(self) -> str:
         if self.is_required:
             return f"{self.name}: {self.annotation}"
@@ -131,9 +136,9 @@ class Generator:
         ]
         body = self._body(operation)
         arguments = [*segments, *query, *(body or ())]
-        required = [one.declared() for one in arguments if one.is_required]
-        optional = [one.declared() for one in arguments if not one.is_required]
-        signature = ", ".join(["self", *required, *(["*"] if optional else []), *optional])
+        by_position = [one.declared() for one in arguments if one.is_positional]
+        by_name = [one.declared() for one in arguments if not one.is_positional]
+        signature = ", ".join(["self", *by_position, *(["*"] if by_name else []), *by_name])
         call = [f'"{method}"', _path(path, is_namespaced=is_namespaced)]
         call += [f"query={_mapping(query)}"] if query else []
         call += [f"body={_mapping(body)}"] if body is not None else []

@@ -112,6 +112,31 @@ class EntityCounts(TypedDict):
     transfer_dead_letter: StateCounts
 
 
+class Frame(TypedDict):
+    """A frame, or a protocol header."""
+
+    number: int
+    time: str
+    connection: str
+    container_id: str
+    direction: str
+    channel: int | None
+    performative: str
+    fields: dict[str, Any]
+    frame_bytes: int
+    payload_bytes: int
+    message: dict[str, Any] | None
+    error: str | None
+
+
+class Frames(TypedDict):
+    """Recorded frames, the oldest first."""
+
+    recording: bool
+    last: int
+    frames: list[Frame]
+
+
 class KeyedNamespace(TypedDict):
     """One namespace, and how clients connect to it."""
 
@@ -224,6 +249,13 @@ class Namespaces(TypedDict):
     """All namespaces, the default namespace first."""
 
     namespaces: list[Namespace]
+
+
+class Recording(TypedDict):
+    """Whether frames are recorded."""
+
+    recording: bool
+    last: int
 
 
 class Reset(TypedDict):

@@ -11,6 +11,8 @@ from urllib.parse import quote
 from pytest_peeklock.http_requests import HttpRequests
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_peeklock.answers import (
         BodyFormat,
         Clock,
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
         Deleted,
         Entities,
         Entity,
+        Frames,
         KeyedNamespace,
         Kind,
         Message,
         Messages,
         Namespaces,
+        Recording,
         Reset,
         Send,
         SentMessage,
@@ -374,6 +378,57 @@ class ControlApi(HttpRequests):
         """List the AMQP connections with links, credit, unsettled messages and the last error."""
         answer: Connections = self.request("GET", f"{self.base}/connections")
         return answer
+
+    def list_frames(
+        self,
+        *,
+        last: int | None = None,
+        after: int | None = None,
+        connection: str | None = None,
+        container_id: str | None = None,
+    ) -> Frames:
+        """List the recorded AMQP frames of all connections, decoded, without secrets."""
+        answer: Frames = self.request(
+            "GET",
+            f"{self.base}/frames",
+            query={
+                "last": last,
+                "after": after,
+                "connection": connection,
+                "container_id": container_id,
+            },
+        )
+        return answer
+
+    def record_frames(self, *, recording: bool, last: int | None = None) -> Recording:
+        """Begin or end to record the AMQP frames of the namespace."""
+        answer: Recording = self.request(
+            "PUT", f"{self.base}/frames", body={"recording": recording, "last": last}
+        )
+        return answer
+
+    def stream_frames(self, *, container_id: str | None = None) -> Iterator[dict[str, Any]]:
+        """Stream the AMQP frames of all connections, also of those that are opened later."""
+        return self.stream(
+            "GET", f"{self.base}/frames/stream", query={"container_id": container_id}
+        )
+
+    def list_connection_frames(
+        self, connection: str, *, last: int | None = None, after: int | None = None
+    ) -> Frames:
+        """List the recorded AMQP frames of one connection."""
+        answer: Frames = self.request(
+            "GET",
+            f"{self.base}/connections/{quote(connection, safe='')}/frames",
+            query={"last": last, "after": after},
+        )
+        return answer
+
+    def stream_connection_frames(self, connection: str) -> Iterator[dict[str, Any]]:
+        """Stream the AMQP frames of one connection until it is closed."""
+        return self.stream(
+            "GET", f"{self.base}/connections/{quote(connection, safe='')}/frames/stream"
+        )
 
     def wait_for_conditions(
         self, conditions: list[Condition], *, timeout_s: float | None = None
