@@ -206,6 +206,8 @@ class Generator:
         while missing := self._used - texts.keys():
             for name in sorted(missing):
                 texts[name] = self._type(name, self._schemas[name])
+        names = [_type_name(name) for name in texts]
+        assert len(names) == len(set(names)), f"two types have one name: {sorted(names)}"
         return "\n\n".join(texts[name] for name in sorted(texts))
 
     def _type(self, name: str, schema: dict[str, Any]) -> str:
@@ -238,7 +240,11 @@ def _schema_name(reference: dict[str, str]) -> str:
 
 
 def _type_name(schema: str) -> str:
-    return schema.removesuffix("Answer")
+    """Returns the name of the type of a schema. Two models of one name have the names of their modules in front, such as
+    `protocol__http__control__history_resource__RecordingAnswer`, which becomes `HistoryRecording`."""
+    *modules, name = schema.split("__")
+    module = modules[-1].removesuffix("_resource").title().replace("_", "") if modules else ""
+    return module + name.removesuffix("Answer")
 
 
 def _path(path: str, *, is_namespaced: bool) -> str:

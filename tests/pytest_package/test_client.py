@@ -21,7 +21,9 @@ from pytest_peeklock import (
 
 @pytest.fixture
 def sdk(peeklock):
-    with ServiceBusClient.from_connection_string(peeklock.connection_string) as client:
+    with ServiceBusClient.from_connection_string(
+        peeklock.connection_string, retry_backoff_factor=0.01
+    ) as client:
         yield client
 
 
@@ -165,3 +167,32 @@ def test_the_connections_of_the_sdk_are_seen(peeklock, sdk):
 def test_a_client_says_what_it_is_for(peeklock, peeklock_broker):
     assert peeklock.namespace in repr(peeklock)
     assert "default namespace" in repr(peeklock_broker)
+
+
+def test_a_fault_of_a_block(peeklock, sdk):
+    """The SDK retries after the first refusal. The rule counts also after the block, and is removed."""
+    with (
+        peeklock.fault("send", "server_busy", entity="orders", first=1) as fault,
+        sdk.get_queue_sender("orders") as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("one"))
+        assert 1 == fault.hits
+    assert (1, 2) == (fault.hits, fault.matched)
+    assert [] == peeklock.list_faults()["faults"]
+    assert 1 == peeklock.counts("orders")["active"]
+
+
+def test_a_fault_that_the_test_removed(peeklock):
+    with peeklock.fault("send", "delay", seconds=1, key_name="a*", name="slow") as fault:
+        assert ["slow"] == [one["name"] for one in peeklock.list_faults()["faults"]]
+        fault.remove()
+        assert [] == peeklock.list_faults()["faults"]
+    assert 0 == fault.hits
+
+
+def test_a_fault_that_is_refused(peeklock):
+    with (
+        pytest.raises(PeeklockError, match="orderz"),
+        peeklock.fault("send", "server_busy", entity="orderz"),
+    ):
+        pass

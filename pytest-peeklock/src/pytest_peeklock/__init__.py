@@ -12,10 +12,12 @@ from pytest_peeklock.errors import (
     PeeklockError,
     WaitTimedOut,
 )
+from pytest_peeklock.fault_rule import FaultRule
 
 __all__ = [
     "BrokerNotReachable",
     "BrokerNotStarted",
+    "FaultRule",
     "Peeklock",
     "PeeklockError",
     "WaitTimedOut",

@@ -7,7 +7,25 @@ from __future__ import annotations
 
 from typing import Any, Literal, Optional, TypedDict
 
+
+class ActionModel(TypedDict, total=False):
+    """What a rule does."""
+
+    kind: FaultKind
+    condition: str | None
+    description: str | None
+    seconds: float | None
+    when: When | None
+
+
 BodyFormat = Literal["auto", "text", "json", "base64", "none"]
+
+
+class ClientModel(TypedDict, total=False):
+    """The clients whose operations a rule is about."""
+
+    container_id: str | None
+    key_name: str | None
 
 
 class Clock(TypedDict):
@@ -110,6 +128,42 @@ class EntityCounts(TypedDict):
     transfer_dead_lettered: int
     dead_letter: StateCounts
     transfer_dead_letter: StateCounts
+
+
+class Fault(TypedDict):
+    """A fault rule and how often it has acted."""
+
+    name: str
+    operation: Operation
+    entity: str | None
+    sub_queue: SubQueue | None
+    management_operation: str | None
+    client: ClientModel | None
+    filter: str | None
+    occurrence: OccurrenceModel | None
+    action: ActionModel
+    matched: int
+    hits: int
+
+
+FaultKind = Literal[
+    "refuse",
+    "server_busy",
+    "delay",
+    "no_answer",
+    "detach",
+    "drop_connection",
+    "lose_lock",
+    "deliver_twice",
+    "expire_token",
+    "close_session",
+]
+
+
+class Faults(TypedDict):
+    """All fault rules of a namespace, in the order in which they were made."""
+
+    faults: list[Fault]
 
 
 class Frame(TypedDict):
@@ -251,11 +305,41 @@ class Namespaces(TypedDict):
     namespaces: list[Namespace]
 
 
+class OccurrenceModel(TypedDict, total=False):
+    """Which of the fitting operations a rule acts on: one of nth, every, first and probability."""
+
+    nth: int | None
+    every: int | None
+    first: int | None
+    probability: float | None
+    seed: int | None
+
+
+Operation = Literal[
+    "connect",
+    "open",
+    "attach",
+    "send",
+    "deliver",
+    "settle",
+    "renew",
+    "management",
+    "put_token",
+    "administration",
+]
+
+
 class Recording(TypedDict):
     """Whether frames are recorded."""
 
     recording: bool
     last: int
+
+
+class Removed(TypedDict):
+    """How many rules were removed."""
+
+    count: int
 
 
 class Reset(TypedDict):
@@ -370,3 +454,6 @@ class Wait(TypedDict):
 
     seen: list[Seen]
     waited_s: float
+
+
+When = Literal["before", "after"]

@@ -12,22 +12,30 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pytest_peeklock import conditions
 from pytest_peeklock.async_waits import AsyncWaits
+from pytest_peeklock.conditions import given
 from pytest_peeklock.control_api import ControlApi
 from pytest_peeklock.errors import WaitTimedOut
+from pytest_peeklock.fault_rule import FaultRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_peeklock.answers import (
+        ActionModel,
         BodyFormat,
+        ClientModel,
         Condition,
         EntityCounts,
+        FaultKind,
         Message,
+        OccurrenceModel,
+        Operation,
         Seen,
         SentMessage,
         SnapshotOrigin,
         State,
         SubQueue,
+        When,
     )
 
 __tracebackhide__ = True  # a test's traceback ends in the test
@@ -241,3 +249,61 @@ class Peeklock(ControlApi):
                 self.resume_clock()
             else:
                 self.resume_namespace_clock()
+
+    # --- faults --------------------------------------------------------------------------------
+
+    @contextmanager
+    def fault(
+        self,
+        operation: Operation,
+        kind: FaultKind,
+        *,
+        entity: str | None = None,
+        sub_queue: SubQueue | None = None,
+        filter: str | None = None,
+        management_operation: str | None = None,
+        container_id: str | None = None,
+        key_name: str | None = None,
+        nth: int | None = None,
+        every: int | None = None,
+        first: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        condition: str | None = None,
+        description: str | None = None,
+        seconds: float | None = None,
+        when: When | None = None,
+        name: str | None = None,
+    ) -> Iterator[FaultRule]:
+        """Makes operations of clients fail for a block: `fault("send", "server_busy", entity="orders", first=2)`."""
+        action = {
+            "kind": kind,
+            "condition": condition,
+            "description": description,
+            "seconds": seconds,
+            "when": when,
+        }
+        client = {"container_id": container_id, "key_name": key_name}
+        occurrence = {
+            "nth": nth,
+            "every": every,
+            "first": first,
+            "probability": probability,
+            "seed": seed,
+        }
+        made = self.add_fault(
+            operation,
+            cast("ActionModel", given(action)),
+            name=name,
+            entity=entity,
+            sub_queue=sub_queue,
+            management_operation=management_operation,
+            client=cast("ClientModel", given(client)) or None,
+            filter=filter,
+            occurrence=cast("OccurrenceModel", given(occurrence)) or None,
+        )
+        rule = FaultRule(self, made)
+        try:
+            yield rule
+        finally:
+            rule.remove()

@@ -64,5 +64,9 @@ def _is(what: Settledness, entity: str | None) -> Condition:
 
 
 def _given(**fields: Any) -> Condition:
-    given: Mapping[str, Any] = {name: one for name, one in fields.items() if one is not None}
-    return cast("Condition", given)
+    return cast("Condition", given(fields))
+
+
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that are set."""
+    return {name: one for name, one in fields.items() if one is not None}

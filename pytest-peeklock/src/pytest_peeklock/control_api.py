@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_peeklock.answers import (
+        ActionModel,
         BodyFormat,
+        ClientModel,
         Clock,
         Condition,
         Connections,
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
         Deleted,
         Entities,
         Entity,
+        Fault,
+        Faults,
         Frames,
         KeyedNamespace,
         Kind,
         Message,
         Messages,
         Namespaces,
+        OccurrenceModel,
+        Operation,
         Recording,
+        Removed,
         Reset,
         Send,
         SentMessage,
@@ -437,6 +444,57 @@ class ControlApi(HttpRequests):
         answer: Wait = self.request(
             "POST", f"{self.base}/wait", body={"conditions": conditions, "timeout_s": timeout_s}
         )
+        return answer
+
+    def list_faults(self) -> Faults:
+        """List the fault rules."""
+        answer: Faults = self.request("GET", f"{self.base}/faults")
+        return answer
+
+    def add_fault(
+        self,
+        operation: Operation,
+        action: ActionModel,
+        *,
+        name: str | None = None,
+        entity: str | None = None,
+        sub_queue: SubQueue | None = None,
+        management_operation: str | None = None,
+        client: ClientModel | None = None,
+        filter: str | None = None,
+        occurrence: OccurrenceModel | None = None,
+    ) -> Fault:
+        """Make a fault rule: operations of clients that it fits fail as it says."""
+        answer: Fault = self.request(
+            "POST",
+            f"{self.base}/faults",
+            body={
+                "name": name,
+                "operation": operation,
+                "entity": entity,
+                "sub_queue": sub_queue,
+                "management_operation": management_operation,
+                "client": client,
+                "filter": filter,
+                "occurrence": occurrence,
+                "action": action,
+            },
+        )
+        return answer
+
+    def remove_faults(self) -> Removed:
+        """Remove all fault rules."""
+        answer: Removed = self.request("DELETE", f"{self.base}/faults")
+        return answer
+
+    def get_fault(self, fault: str) -> Fault:
+        """Get one fault rule and how often it has acted."""
+        answer: Fault = self.request("GET", f"{self.base}/faults/{quote(fault, safe='')}")
+        return answer
+
+    def remove_fault(self, fault: str) -> Fault:
+        """Remove a fault rule."""
+        answer: Fault = self.request("DELETE", f"{self.base}/faults/{quote(fault, safe='')}")
         return answer
 
     def get_clock(self) -> Clock:
