@@ -21,6 +21,14 @@ class ActionModel(TypedDict, total=False):
 BodyFormat = Literal["auto", "text", "json", "base64", "none"]
 
 
+class Client(TypedDict):
+    """The client that caused a transition, or that held the lock."""
+
+    connection: str
+    container_id: str
+    key_name: str | None
+
+
 class ClientModel(TypedDict, total=False):
     """The clients whose operations a rule is about."""
 
@@ -191,6 +199,15 @@ class Frames(TypedDict):
     frames: list[Frame]
 
 
+class History(TypedDict):
+    """Transitions, the oldest first. A page may have fewer than `limit`."""
+
+    recording: bool
+    transitions: list[Transition]
+    next: int | None
+    last: int
+
+
 class KeyedNamespace(TypedDict):
     """One namespace, and how clients connect to it."""
 
@@ -329,11 +346,12 @@ Operation = Literal[
 ]
 
 
-class Recording(TypedDict):
-    """Whether frames are recorded."""
+class Place(TypedDict):
+    """Where a message went."""
 
-    recording: bool
-    last: int
+    entity: str
+    sub_queue: str | None
+    sequence_number: int | None
 
 
 class Removed(TypedDict):
@@ -449,6 +467,27 @@ class StateCounts(TypedDict):
 SubQueue = Literal["main", "dead_letter", "transfer_dead_letter"]
 
 
+class Transition(TypedDict):
+    """One transition of one message."""
+
+    number: int
+    time: str | None
+    entity: str
+    sub_queue: str | None
+    sequence_number: int | None
+    message_id: str | None
+    session_id: str | None
+    event: str
+    delivery_count: int
+    client: Client | None
+    rule: str | None
+    locked_until: str | None
+    reason: str | None
+    description: str | None
+    transaction: str | None
+    to: Place | None
+
+
 class Wait(TypedDict):
     """The conditions hold. What was seen of each, in their order."""
 
@@ -457,3 +496,16 @@ class Wait(TypedDict):
 
 
 When = Literal["before", "after"]
+
+
+class FramesRecording(TypedDict):
+    """Whether frames are recorded."""
+
+    recording: bool
+    last: int
+
+
+class HistoryRecording(TypedDict):
+    """Whether transitions are recorded."""
+
+    recording: bool

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         Fault,
         Faults,
         Frames,
+        FramesRecording,
+        History,
+        HistoryRecording,
         KeyedNamespace,
         Kind,
         Message,
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
         Namespaces,
         OccurrenceModel,
         Operation,
-        Recording,
         Removed,
         Reset,
         Send,
@@ -407,9 +409,9 @@ class ControlApi(HttpRequests):
         )
         return answer
 
-    def record_frames(self, *, recording: bool, last: int | None = None) -> Recording:
+    def record_frames(self, *, recording: bool, last: int | None = None) -> FramesRecording:
         """Begin or end to record the AMQP frames of the namespace."""
-        answer: Recording = self.request(
+        answer: FramesRecording = self.request(
             "PUT", f"{self.base}/frames", body={"recording": recording, "last": last}
         )
         return answer
@@ -496,6 +498,68 @@ class ControlApi(HttpRequests):
         """Remove a fault rule."""
         answer: Fault = self.request("DELETE", f"{self.base}/faults/{quote(fault, safe='')}")
         return answer
+
+    def read_history(
+        self,
+        *,
+        entity: str | None = None,
+        sub_queue: SubQueue | None = None,
+        message_id: str | None = None,
+        sequence_number: int | None = None,
+        session: str | None = None,
+        filter: str | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+    ) -> History:
+        """Read what happened to messages, by message id, sequence number, session or SQL expression."""
+        answer: History = self.request(
+            "GET",
+            f"{self.base}/history",
+            query={
+                "entity": entity,
+                "sub_queue": sub_queue,
+                "message_id": message_id,
+                "sequence_number": sequence_number,
+                "session": session,
+                "filter": filter,
+                "after": after,
+                "limit": limit,
+            },
+        )
+        return answer
+
+    def set_history_recording(self, *, recording: bool) -> HistoryRecording:
+        """Begin or end recording what happens to messages."""
+        answer: HistoryRecording = self.request(
+            "PUT", f"{self.base}/history", body={"recording": recording}
+        )
+        return answer
+
+    def stream_history(
+        self,
+        *,
+        entity: str | None = None,
+        sub_queue: SubQueue | None = None,
+        message_id: str | None = None,
+        sequence_number: int | None = None,
+        session: str | None = None,
+        filter: str | None = None,
+        after: int | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Follow what happens to messages, as server-sent events."""
+        return self.stream(
+            "GET",
+            f"{self.base}/history/stream",
+            query={
+                "entity": entity,
+                "sub_queue": sub_queue,
+                "message_id": message_id,
+                "sequence_number": sequence_number,
+                "session": session,
+                "filter": filter,
+                "after": after,
+            },
+        )
 
     def get_clock(self) -> Clock:
         """Show the broker's clock."""
