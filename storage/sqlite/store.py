@@ -104,6 +104,8 @@ class SqliteStore:
         self._log = WriteAheadLog(self.path)
         self._checkpoints = Checkpoints(self._log, lambda: self._connect(_CHECKPOINT_PRAGMAS))
         self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
+        self._has_plenty = False
+        """Whether much space is free on the disk, as far as it was measured."""
         self._free_inside_bytes = 0
         """Free space in unused pages of the file, at the last check."""
         self._file_ids: tuple[FileId, FileId] | None = None
@@ -215,6 +217,8 @@ class SqliteStore:
         with self._explained():
             try:
                 writer.execute("BEGIN IMMEDIATE")
+                if self._has_plenty:
+                    self._log.extend(PAGE_BYTES)
                 index = self._blocks.index(self._source(writer))
                 batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
                 batch.write(records)
@@ -277,7 +281,8 @@ class SqliteStore:
         # follow each other without a gap.
         log_bytes = self._log.size_bytes
         free_bytes = self._reserve.free_bytes
-        if free_bytes < FREE_PLENTY_BYTES:
+        self._has_plenty = free_bytes >= FREE_PLENTY_BYTES
+        if not self._has_plenty:
             self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
         if log_bytes >= LONGEST_LOG_BYTES:
             self._checkpoints.log_is_too_long = True
