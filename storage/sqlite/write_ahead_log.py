@@ -104,9 +104,7 @@ class WriteAheadLog:
             self._length_bytes = 0  # it was begun again, and perhaps truncated
         frame_bytes = _FRAME_HEADER_BYTES + page_bytes
         needed_bytes = _LOG_HEADER_BYTES + (last_frame + ROOM_FRAMES) * frame_bytes
-        if needed_bytes <= self._length_bytes or not (
-            0 <= written_frames <= SMALL_COMMIT_FRAMES
-        ):
+        if needed_bytes <= self._length_bytes or not (0 <= written_frames <= SMALL_COMMIT_FRAMES):
             return
         with suppress(OSError):  # the commit can do without
             self._length_bytes = os.fstat(self._file).st_size

@@ -1,7 +1,7 @@
 """Group commit: effects wait until the records of their turn are durable.
 
-While a commit runs, the next turns wait, and then they are committed together. There is no timer and no await
-per message. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
+While a commit runs, the next turns wait, and then they are committed together. There is no await per message. A
+small turn without effects waits for the next one, because nobody waits for it. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
 are committed and released in order, one at a time, by the event loop itself or by the commit thread
 (`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from broker.app.runtime.inline_commit_policy import InlineCommitPolicy, is_small
+from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT, InlineCommitPolicy, is_small
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError, StorageFull
 
@@ -30,6 +30,8 @@ BATCH_WEIGHT = 4_096
 """The limit of rows and effects in a batch of turns: some twenty milliseconds of commit."""
 LOADED_WEIGHT = 1_024
 """If more than this waits for the store, long work should wait as well: see `is_loaded`."""
+UNAWAITED_S = 0.005
+"""How long a small turn without effects waits for a later turn, to be committed with it."""
 
 
 class CommitObserver(Protocol):
@@ -56,7 +58,9 @@ class Committer:
         self._observe = observe
         self._stopwatch_s = stopwatch_s
         self._waiting: deque[tuple[Turn, int]] = deque()
-        """Turns and their weights."""
+        """Turns and their weights. If no commit is running, nobody waits for them."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends the wait of turns that nobody waits for."""
         self._waiting_weight = 0
         self._running_weight = 0
         """The weight of the batch that is being committed."""
@@ -82,11 +86,21 @@ class Committer:
         if self.failure is not None:
             return  # it depends on records that were not stored
         try:
-            if self._running is None and not self._is_inside_submit and self._is_quick(turn):
-                self._commit_at_once(turn)  # no earlier turn waits
+            is_free = self._running is None and not self._is_inside_submit
+            is_awaited = bool(turn.effects) or not turn.records or self._thread is None
+            if is_free and is_awaited and not self._waiting and self._is_quick(turn):
+                self._commit_at_once(turn)
                 return
             weight = turn.weight
             self._waiting.append((turn, weight))
+            if is_free and self._policy.allows(turn):
+                self._waiting_weight += weight
+                if is_awaited or self._waiting_weight > SMALL_WEIGHT:
+                    self._commit_at_once(self._next_batch()[0])
+                elif self._timer is None:
+                    loop = asyncio.get_running_loop()
+                    self._timer = loop.call_later(UNAWAITED_S, self._commit_unawaited)
+                return
         except Exception as error:  # noqa: BLE001 -- a later turn may not be stored without this one
             self._fail(error)
             return
@@ -97,7 +111,7 @@ class Committer:
     @property
     def idle(self) -> bool:
         """Whether nothing waits for the store."""
-        return self._running is None
+        return self._running is None and not self._waiting
 
     @property
     def is_loaded(self) -> bool:
@@ -121,6 +135,8 @@ class Committer:
     async def settle(self) -> None:
         """Waits until everything submitted so far is durable and released. Does not wait for later
         turns: under load there are always some."""
+        if self._waiting:
+            self._start()
         if self._running is not None:
             settled = asyncio.get_running_loop().create_future()
             self._settling.append((self._submitted, settled))
@@ -147,11 +163,18 @@ class Committer:
             self._fail(error)
         finally:
             self._is_inside_submit = False
+            self._running_weight = 0
         self._released = self._submitted - len(self._waiting)
         if self._waiting:
             self._start()
         elif self._store.maintenance_is_due:
             self._maintain()
+
+    def _commit_unawaited(self) -> None:
+        """Commits turns that have waited for a later one long enough."""
+        self._timer = None
+        if self._waiting and not self._is_inside_submit:
+            self._start()
 
     def _start(self) -> None:
         if self._running is None:

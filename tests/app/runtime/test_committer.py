@@ -11,6 +11,7 @@ import pytest
 
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
+from broker.core.contract.effects import CreditNeeded
 from broker.core.contract.records import MessageIdsForgotten, MessagesDeleted
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError
@@ -354,3 +355,69 @@ async def test_turns_that_were_dropped_after_a_failure_are_not_waited_for_for_ev
     load.ask()
     await load.committer.settle()
     assert load.committer.has_released(load.committer.submitted)
+
+
+class _Peer:
+    """A peer that is told something."""
+
+    def receive(self, effect: object) -> None:
+        del effect
+
+
+def _answered_turn(*records: Record) -> Turn:
+    turn = _turn(*records)
+    turn.effects.append(CreditNeeded(_Peer()))
+    return turn
+
+
+async def test_a_turn_that_nobody_waits_for_is_committed_with_the_next():
+    """A client that settles without an answer causes no commit of its own while others send."""
+    store = FakeStore(checks=False)
+    released: list[Turn] = []
+    failures: list[Exception] = []
+    committer = Committer(store, released.append, failures.append, _ignore, time.perf_counter)
+    committer.submit(_turn(MessagesDeleted([1], [])))
+    assert (store.commits, committer.idle, committer.has_released(1)) == (0, False, False)
+    committer.submit(_answered_turn(MessagesDeleted([2], [])))
+    assert (store.commits, committer.idle, committer.has_released(2)) == (1, True, True)
+    assert [record for turn in released for record in turn.records] == [
+        MessagesDeleted([1], []),
+        MessagesDeleted([2], []),
+    ]
+    assert not failures
+    committer.close()
+
+
+async def test_an_answer_without_records_is_not_released_before_what_nobody_waits_for():
+    """It may be about a state that a crash would undo."""
+    store = FakeStore(checks=False)
+    committer = Committer(store, lambda _: None, _raise, _ignore, time.perf_counter)
+    committer.submit(_turn(MessagesDeleted([1], [])))
+    committer.submit(_answered_turn())
+    assert store.commits == 1
+    committer.close()
+
+
+async def test_a_turn_that_nobody_waits_for_is_committed_soon():
+    """Also if nothing follows it."""
+    store = FakeStore(checks=False)
+    released = asyncio.Event()
+    committer = Committer(store, lambda _: released.set(), _raise, _ignore, time.perf_counter)
+    committer.submit(_turn(MessagesDeleted([1], [])))
+    await asyncio.wait_for(released.wait(), 10)
+    assert store.commits == 1
+    committer.close()
+
+
+async def test_many_turns_that_nobody_waits_for_do_not_wait():
+    """Their commit would no longer be small."""
+    store = FakeStore(checks=False)
+    committer = Committer(store, lambda _: None, _raise, _ignore, time.perf_counter)
+    for number in range(SMALL_WEIGHT + 1):
+        committer.submit(_turn(MessagesDeleted([number], [])))
+    assert store.commits == 1
+    committer.close()
+
+
+def _raise(error: Exception) -> None:
+    raise error
