@@ -213,10 +213,10 @@ def test_the_log_is_not_extended_after_large_commits(store: SqliteStore):
     for number in range(1, 5):
         store.commit([stored([number])])
     before = _log_bytes(store)
-    first = 1_000
-    for _ in range(3):
-        store.commit([stored(range(first, first + 400))])
-        first += 400
+    first = 10_000
+    for _ in range(6):
+        store.commit([stored(range(first, first + 4_000))])
+        first += 4_000
     frames = (_log_bytes(store) - 32) / (PAGE_BYTES + 24)
     assert _log_bytes(store) > before
     assert frames == int(frames)  # ends with a frame of SQLite
