@@ -206,17 +206,3 @@ def test_a_copy_with_zeros_behind_its_log_has_every_commit(store: SqliteStore, t
     rows = [row for rows, dead in copied.load().packed_messages for row in rows.live_rows(dead)]
     copied.close()
     assert [row.id for row in rows] == list(range(1, 61))
-
-
-def test_the_log_is_not_extended_after_large_commits(store: SqliteStore):
-    """They would write over the zeros at once."""
-    for number in range(1, 5):
-        store.commit([stored([number])])
-    before = _log_bytes(store)
-    first = 10_000
-    for _ in range(6):
-        store.commit([stored(range(first, first + 4_000))])
-        first += 4_000
-    frames = (_log_bytes(store) - 32) / (PAGE_BYTES + 24)
-    assert _log_bytes(store) > before
-    assert frames == int(frames)  # ends with a frame of SQLite
