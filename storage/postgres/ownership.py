@@ -181,6 +181,9 @@ class Ownership:
                 error: Exception = failure
             except ConnectionFailure as failure:
                 error = failure
+            except BaseException:
+                self._close()  # something of it may be on its way
+                raise
             self._close()
             if is_new:
                 raise explain(self._database.name, error) from error

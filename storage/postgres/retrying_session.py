@@ -72,6 +72,9 @@ class RetryingSession:
                 self.close()
             except StoreUnavailable as unavailable:
                 error = unavailable
+            except BaseException:
+                self.close()  # something of it may be on its way
+                raise
             pause_s = PAUSES_S[min(attempts, len(PAUSES_S) - 1)]
             if time.monotonic() + pause_s >= deadline_s:
                 raise error

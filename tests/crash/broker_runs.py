@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tests.crash import failing_steps, faults
+from tests.crash.database import CrashDatabase
 from tests.crash.failing_steps import FailingStep
 from tests.crash.injected_bugs import VARIABLE
 from tests.crash.workload import NO_RUN
@@ -22,7 +23,6 @@ from tests.support.server import MODULE, BrokerFailed, BrokerProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.sharedctypes import Synchronized
-    from pathlib import Path
 
     from tests.crash.faults import Fault
     from tests.crash.workload import Workload
@@ -62,19 +62,19 @@ def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
 
 
 class CrashableBroker(BrokerProcess):
-    """The broker with its own file, unchanged or with an injected bug or fault."""
+    """The broker with its own storage, unchanged or with an injected bug or fault."""
 
     def __init__(
         self,
         kinds: Sequence[type[Workload]],
-        database: Path,
+        storage: str,
         seed: int,
         injected_bug: str | None,
-        io_faults: IoFaults | None = None,
+        io_faults: IoFaults | CrashDatabase | None = None,
     ) -> None:
         super().__init__(
             config=config(kinds),
-            storage=f"sqlite:///{database}",
+            storage=storage,
             testing_api=False,
             environment={
                 VARIABLE: injected_bug or "",
@@ -113,7 +113,7 @@ class RunController:
         broker: CrashableBroker,
         broker_run: Synchronized[int],
         faulty: Synchronized[int],
-        io_faults: IoFaults | None,
+        io_faults: IoFaults | CrashDatabase | None,
         seed: int,
     ) -> None:
         self.kills = 0
@@ -144,7 +144,8 @@ class RunController:
         while self._chance.random() < STOP_SHARE:
             self._end_run(self._stop)
         while self._io_faults is not None and self._fault_chance.random() < FAULT_SHARE:
-            self._meet_fault(faults.choose(self._fault_chance))
+            is_database = isinstance(self._io_faults, CrashDatabase)
+            self._meet_fault(faults.choose(self._fault_chance, database=is_database))
         self._end_run(self._kill)
 
     def complaints(self) -> str:
@@ -216,14 +217,14 @@ class RunController:
             if isinstance(fault, FailingStep):
                 self._broker.failing_step = fault
             else:
-                fault.arm(self._io_faults)
+                faults.arm(fault, self._io_faults)
             self._broker.launch()
             broker_run += 1
             if self._is_healthy_in_time(fault):
                 self._broker_run.value = broker_run
         else:
             self._fault_begins()
-            fault.arm(self._io_faults)
+            faults.arm(fault, self._io_faults)
         self._watch(fault, time.monotonic() + chance.uniform(*FAULT_S))
         self._io_faults.stop()
         self._broker.failing_step = None

@@ -26,6 +26,11 @@ from storage.blocks.block_batch import BlockBatch
 from storage.blocks.block_index import BlockIndex
 from storage.blocks.locations import Locations
 from storage.blocks.stored_blocks import StoredBlocks
+from storage.postgres.batch import PostgresBatch
+from storage.postgres.block_source import PostgresBlockSource
+from storage.postgres.retrying_session import RetryingSession
+from storage.postgres.session import Session
+from storage.postgres.store import PostgresStore
 from storage.record_batch import RecordBatch
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
@@ -38,23 +43,28 @@ from tests.crash.injected_bugs import VARIABLE as BUG_VARIABLE
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 VARIABLE = "CRASH_STEP"
 REWRITES = {"CRASH_REWRITES": "1"}
 """The environment of a broker that writes blocks again all the time."""
-CLASSES = (
+COMMON_CLASSES = (RecordBatch, StoredBlocks, BlockBatch, BlockIndex, Locations)
+SQLITE_CLASSES = (
     SqliteStore,
     SqlBatch,
-    RecordBatch,
     SqliteBlockSource,
-    StoredBlocks,
-    BlockBatch,
-    BlockIndex,
-    Locations,
     Statements,
     WriteAheadLog,
     DiskReserve,
+    *COMMON_CLASSES,
+)
+POSTGRES_CLASSES = (
+    PostgresStore,
+    PostgresBatch,
+    PostgresBlockSource,
+    Session,
+    RetryingSession,
+    *COMMON_CLASSES,
 )
 """Every method of these is a step."""
 OTHER_STEPS: tuple[tuple[type[Any], str], ...] = (
@@ -76,11 +86,13 @@ AT_START = frozenset({"__init__", "open", "close"})
 MOST_CALLS_BEFORE = 400
 
 
-def steps() -> dict[str, tuple[type[Any], str]]:
+def steps(
+    classes: Sequence[type[Any]] = (*SQLITE_CLASSES, *POSTGRES_CLASSES),
+) -> dict[str, tuple[type[Any], str]]:
     """All steps by name, found by looking at the code that is there."""
     found: list[tuple[type[Any], str]] = [
         (kind, name)
-        for kind in CLASSES
+        for kind in classes
         for name, member in vars(kind).items()
         if name not in AT_START and (inspect.isfunction(member) or isinstance(member, property))
     ]
@@ -98,9 +110,11 @@ class FailingStep:
     for_good: bool
 
     @classmethod
-    def chosen(cls, chance: random.Random) -> FailingStep:
+    def chosen(
+        cls, chance: random.Random, classes: Sequence[type[Any]] = SQLITE_CLASSES
+    ) -> FailingStep:
         return cls(
-            chance.choice(sorted(steps())),
+            chance.choice(sorted(steps(classes))),
             chance.choice(list(ERRORS)),
             chance.randrange(MOST_CALLS_BEFORE),
             chance.random() < 0.5,

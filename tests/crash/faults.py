@@ -1,4 +1,4 @@
-"""Faults of a run, chosen by the seed: file calls or steps of commits that fail.
+"""Faults of a run, chosen by the seed: file calls or steps of commits that fail, or a database that restarts.
 
 This module chooses and starts the faults. `broker_runs.py` checks that the broker continues or
 stops, and the ledgers check its answers.
@@ -10,13 +10,12 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.crash.failing_steps import FailingStep
-from tests.support.io_faults import FOR_GOOD, SHORT_WRITE, Calls
+from tests.crash.database import CrashDatabase, DatabaseFault
+from tests.crash.failing_steps import POSTGRES_CLASSES, SQLITE_CLASSES, FailingStep
+from tests.support.io_faults import FOR_GOOD, SHORT_WRITE, Calls, IoFaults
 
 if TYPE_CHECKING:
     import random
-
-    from tests.support.io_faults import IoFaults
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MOST_CALLS_BEFORE = 200
@@ -55,11 +54,21 @@ class FileFault:
         return f"{what} from {kinds} after {self.skip} calls, {often}"
 
 
-Fault = FileFault | FailingStep
+Fault = FileFault | DatabaseFault | FailingStep
 
 
-def choose(chance: random.Random) -> Fault:
-    """One of either kind."""
+def choose(chance: random.Random, *, database: bool = False) -> Fault:
+    """A step of a commit that fails, or what happens to files or, instead, to the database."""
     if chance.random() < 0.5:
-        return FileFault.chosen(chance)
-    return FailingStep.chosen(chance)
+        return DatabaseFault.chosen(chance) if database else FileFault.chosen(chance)
+    return FailingStep.chosen(chance, POSTGRES_CLASSES if database else SQLITE_CLASSES)
+
+
+def arm(fault: FileFault | DatabaseFault, place: IoFaults | CrashDatabase) -> None:
+    """Starts a fault where it belongs."""
+    if isinstance(fault, DatabaseFault):
+        assert isinstance(place, CrashDatabase)
+        fault.arm(place)
+    else:
+        assert isinstance(place, IoFaults)
+        fault.arm(place)

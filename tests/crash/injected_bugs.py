@@ -7,7 +7,7 @@ developer could write between a turn and the disk.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.app.runtime.committer import Committer
 from broker.core.contract.records import (
@@ -18,6 +18,7 @@ from broker.core.contract.records import (
     MessagesUpdated,
 )
 from broker.core.contract.turn import Turn
+from storage.postgres.store import PostgresStore
 from storage.sqlite import store
 from storage.sqlite.store import SqliteStore
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from broker.core.contract.records import Record
+
+    Commit = Callable[[Sequence[Record]], None]
 
 VARIABLE = "CRASH_INJECTED_BUG"
 
@@ -44,14 +47,13 @@ def answer_early() -> None:
 
 def commit_in_parts() -> None:
     """Every row and every record is its own transaction."""
-    commit = SqliteStore.commit
 
-    def commit_each(self: SqliteStore, records: Sequence[Record]) -> None:
+    def commit_each(commit: Commit, records: Sequence[Record]) -> None:
         for record in records:
             for part in parts_of(record):
-                commit(self, [part])
+                commit([part])
 
-    SqliteStore.commit = commit_each  # type: ignore[method-assign]
+    _replace_commit(commit_each)
 
 
 def parts_of(record: Record) -> Iterator[Record]:
@@ -82,23 +84,29 @@ def forget_deletions() -> None:
 
 
 def _drop(is_chosen: Callable[[Record], bool]) -> None:
-    commit = SqliteStore.commit
-
-    def commit_others(self: SqliteStore, records: Sequence[Record]) -> None:
-        commit(self, [record for record in records if not is_chosen(record)])
-
-    SqliteStore.commit = commit_others  # type: ignore[method-assign]
+    _replace_commit(
+        lambda commit, records: commit([record for record in records if not is_chosen(record)])
+    )
 
 
 def ignore_failures() -> None:
     """A commit that fails is taken for one that succeeded."""
-    commit = SqliteStore.commit
 
-    def commit_or_not(self: SqliteStore, records: Sequence[Record]) -> None:
+    def commit_or_not(commit: Commit, records: Sequence[Record]) -> None:
         with suppress(Exception):
-            commit(self, records)
+            commit(records)
 
-    SqliteStore.commit = commit_or_not  # type: ignore[method-assign]
+    _replace_commit(commit_or_not)
+
+
+def _replace_commit(replacement: Callable[[Commit, Sequence[Record]], None]) -> None:
+    """Calls a function in place of the commit of each store, with the true commit."""
+    for kind in (SqliteStore, PostgresStore):
+
+        def commit(self: Any, records: Sequence[Record], true_commit: Any = kind.commit) -> None:
+            replacement(lambda part: true_commit(self, part), records)
+
+        setattr(kind, "commit", commit)  # noqa: B010 -- the type of a method differs
 
 
 def write_without_syncing() -> None:

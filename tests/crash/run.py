@@ -1,7 +1,7 @@
 """`make crash`: kill the broker at random moments, restart it, and audit what clients were told.
 
 `python -m tests.crash.run [--kills N] [--seed S] [--workloads NAME,NAME]`. Between the kills file calls
-and steps of commits fail. With `--power-cuts` the power is cut instead (`power/run.py`). It ends with 1
+and steps of commits fail, or, with `--storage postgresql`, the database restarts. With `--power-cuts` the power is cut instead (`power/run.py`). It ends with 1
 if a promise was broken; what each workload looks for is printed with how often it was found.
 """
 
@@ -17,8 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from config.model.storage_urls import POSTGRESQL, SQLITE
 from tests.crash import recovered_state
 from tests.crash.broker_runs import UPTIME_S, CrashableBroker, RunController
+from tests.crash.database import CrashDatabase
 from tests.crash.injected_bugs import INJECTED_BUGS
 from tests.crash.ledgers.promises import PROMISES
 from tests.crash.ledgers.report import Report
@@ -112,15 +114,20 @@ class Workers:
 
 
 def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Path) -> list[Report]:
-    """Runs everything. Returns the report of each workload, in order, and that of the database
-    file."""
+    """Runs everything. Returns the report of each workload, in order, and that of the storage."""
     # The faults are below the folder of the database, and of nothing else.
     (database_folder := folder / "store").mkdir()
-    database, seed = database_folder / "crash.db", options.seed
+    path, seed = database_folder / "crash.db", options.seed
     with ExitStack() as stack:
-        io_faults = stack.enter_context(IoFaults(database_folder)) if options.faults else None
+        database = None
+        io_faults: IoFaults | CrashDatabase | None = None
+        if options.storage == POSTGRESQL:
+            database = stack.enter_context(CrashDatabase())
+        if options.faults:
+            io_faults = database or stack.enter_context(IoFaults(database_folder))
+        url = f"sqlite:///{path}" if database is None else database.url
         broker = stack.enter_context(
-            CrashableBroker(kinds, database, seed, options.inject_bug, io_faults)
+            CrashableBroker(kinds, url, seed, options.inject_bug, io_faults)
         )
         crew = Workers(kinds, broker, seed)
         try:
@@ -134,8 +141,9 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
         print(reaper)
         broker.kill()
         log = reaper.complaints()
+        found = recovered_state.check_database(path) if database is None else database.check(path)
     complaints = {"complaints in the log": [log] if log else [], **reaper.violations}
-    return [*reports, recovered_state.check_database(database).plus(Report({}, complaints))]
+    return [*reports, found.plus(Report({}, complaints))]
 
 
 def receive_report(pipe: Connection[Any, Any]) -> Report:
@@ -190,6 +198,7 @@ def main(arguments: Sequence[str]) -> int:
         action="store_false",
         help="only kill and stop it: let no file call and no step of a commit fail",
     )
+    parser.add_argument("--storage", choices=(SQLITE, POSTGRESQL), default=SQLITE)
     parser.add_argument("--folder", type=Path, help="where the database file goes")
     parser.add_argument(
         "--power-cuts", action="store_true", help="cut the power of a recorded run instead"
@@ -204,7 +213,7 @@ def main(arguments: Sequence[str]) -> int:
             names = ["images of power cuts"]
             reports = [power.run(options.images, options.seed, Path(name), options.inject_bug)]
         else:
-            names = [*(kind.name for kind in kinds), "the file and the log"]
+            names = [*(kind.name for kind in kinds), "the storage and the log"]
             reports = run(kinds, options, Path(name))
     for name, report in zip(names, reports, strict=True):
         show(name, report)
