@@ -7,6 +7,7 @@ every session lock; the state must survive it.
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING
 
 from tests.crash.ledgers.messages import Ledger, Order
@@ -15,6 +16,10 @@ from tests.crash.ledgers.report import Book, Report
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+
+NOTICED_WITHIN_MS = 100
+"""A client hears of the end of its connection at most so long after the broker."""
 
 
 class SessionLedger(Book):
@@ -29,16 +34,18 @@ class SessionLedger(Book):
             name: Register(None) for name in sessions
         }
         self._holders: dict[str, int] = {}
+        self._suspicions: list[tuple[int, str]] = []
+        """Sessions given twice, unless the first holder is about to hear that its connection broke."""
         self._counts: Counter[str] = Counter()
 
     # ---- holding ------------------------------------------------------------------------------
 
-    def taken(self, session: str, holder: int) -> None:
+    def taken(self, session: str, holder: int, now_ms: int) -> None:
         """The broker gave the session to this link."""
         self._counts["sessions accepted"] += 1
         other = self._holders.get(session)
         if other is not None:
-            self.violate("held twice", f"{session} by link {other} and by link {holder}")
+            self._suspicions.append((now_ms, f"{session} by link {other} and by link {holder}"))
         self._holders[session] = holder
 
     def not_taken(self) -> None:
@@ -53,11 +60,19 @@ class SessionLedger(Book):
     def giving_back(self, session: str) -> None:
         """The holder is about to release the session: the next holder may get its answer before the
         last one does."""
-        del self._holders[session]
+        self._holders.pop(session, None)
 
-    def all_dropped(self) -> None:
-        """The connections are gone, with the broker or without it."""
+    def all_dropped(self, now_ms: int) -> None:
+        """The connections are gone, with the broker or without it. The broker may have noticed it first, and have
+        given the sessions to others before their holders heard of it."""
+        self._judge(now_ms - NOTICED_WITHIN_MS)
+        self._suspicions.clear()
         self._holders.clear()
+
+    def _judge(self, before_ms: float) -> None:
+        for at_ms, text in self._suspicions:
+            if at_ms < before_ms:
+                self.violate("held twice", text)
 
     # ---- state --------------------------------------------------------------------------------
 
@@ -86,4 +101,6 @@ class SessionLedger(Book):
             self.violate("session forgotten", f"{name} {what}")
 
     def audit(self) -> Report:
+        self._judge(inf)
+        self._suspicions.clear()
         return Report(dict(self._counts), self.violations).plus(self.messages.audit())

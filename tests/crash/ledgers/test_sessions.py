@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.crash.ledgers.messages import Link
 from tests.crash.ledgers.report import found_in
 from tests.crash.ledgers.sessions import SessionLedger
@@ -64,7 +66,7 @@ def test_a_session_given_to_two_links_is_held_twice():
     """A session has one holder."""
     ledger = new_ledger()
     for number in (1, 2):
-        ledger.taken(SESSION, number)
+        ledger.taken(SESSION, number, 0)
     assert {"held twice": 1} == found_in(ledger.audit())
 
 
@@ -72,12 +74,24 @@ def test_a_session_given_back_or_dropped_can_be_held_again():
     """The next holder may get its answer before the last one does."""
     ledger = new_ledger()
     for number in (1, 2):
-        ledger.taken(SESSION, number)
+        ledger.taken(SESSION, number, 0)
         ledger.giving_back(SESSION)
-    ledger.taken(SESSION, 3)
-    ledger.all_dropped()
-    ledger.taken(SESSION, 4)
+    ledger.taken(SESSION, 3, 0)
+    ledger.all_dropped(1_000)
+    ledger.taken(SESSION, 4, 1_000)
     assert {} == found_in(ledger.audit())
+
+
+@pytest.mark.parametrize(("heard_ms", "found"), [(90, {}), (1_000, {"held twice": 1})])
+def test_a_broker_may_notice_a_broken_connection_before_its_client(
+    heard_ms: int, found: dict[str, int]
+):
+    """The first holder hears of it soon after the second has the session, or it was held twice."""
+    ledger = new_ledger()
+    ledger.taken(SESSION, 1, 0)
+    ledger.taken(SESSION, 2, 0)
+    ledger.all_dropped(heard_ms)
+    assert found == found_in(ledger.audit())
 
 
 def test_a_session_that_never_becomes_free_is_reported():

@@ -70,7 +70,7 @@ class Sessions(ClientWorkload):
             yield self._hold(number)
 
     def run_over(self) -> None:
-        self._book.all_dropped()
+        self._book.all_dropped(self.surroundings.now_ms())
 
     # ---- sending ------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Sessions(ClientWorkload):
             self._book.not_taken()
             return None
         link = self.new_link()
-        self._book.taken(session, link.number)
+        self._book.taken(session, link.number, self.surroundings.now_ms())
         return session, receiver, link
 
     async def _accept_at_last(
