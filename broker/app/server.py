@@ -23,21 +23,24 @@ from broker.app.network.http_server import HttpServer
 from broker.app.network.listener import Listener
 from broker.app.observe.dead_letter_log import log_dead_letters
 from broker.app.observe.metrics import Metrics, count
+from broker.app.observe.report_notes import ReportNotes
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.durable_core import DurableCore
 from broker.app.runtime.garbage_collection import GarbageCollection
 from broker.app.security import tls
 from broker.app.security.access import Access
+from broker.core.contract.errors import BrokerError
 from protocol.repeated_events import repeated_events
 from protocol.sources import make_sources
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
+    from broker.app.observe.run_report import RunReports
     from broker.core.contract.effects import EntityView, Peer
-    from broker.core.contract.errors import BrokerError
     from broker.core.contract.turn import Turn
     from config.files.topology import Topology
     from config.settings.settings import Settings
@@ -76,8 +79,18 @@ class Server:
         sources = make_sources(self._clock.real_ms, self._clock.stopwatch_s, os.urandom)
         self._clients = AmqpClients(settings, self._core, self._access, sources)
         self._http = HttpServer(
-            settings, topology, self._clock, self._core, self._clients, self._access, sources
+            settings,
+            topology,
+            self._clock,
+            self._core,
+            self._clients,
+            self._access,
+            sources,
+            self._make_reports,
         )
+        self._refusals = sources.refusals
+        self._report_notes = ReportNotes(self._clock.real_ms)
+        self._reports: RunReports | None = None
         self._metrics = Metrics(self._core.namespaces, self._clients, sources.refusals)
         self._listeners: list[Listener] = []
         self._ports: list[int] = []
@@ -131,11 +144,13 @@ class Server:
         self._announce()
 
     async def _stop(self) -> None:
-        self._ready = False
+        was_ready, self._ready = self._ready, False
         for listener in self._listeners:
             listener.close()
         if self._failure is None:
             await self._core.settle()
+            if was_ready and self._settings.report is not None:
+                await self._write_reports(self._settings.report)
         await self._clients.close_all(self._settings.shutdown_grace_ms / 1000)
         if self._failure is None:
             await self._core.settle()
@@ -145,6 +160,34 @@ class Server:
         await self._core.close()
         repeated_events.write_all()
         log.info("stopped")
+
+    def _make_reports(self) -> RunReports:
+        """Returns the reports. They are loaded when they are first used."""
+        if self._reports is None:
+            from broker.app.observe.run_report import RunReports
+
+            settings = self._settings
+            self._reports = RunReports(
+                self._core,
+                self._refusals,
+                self._report_notes,
+                settings.azure_limits,
+                kept_fail_on=None if settings.report is None else settings.report_fail_on,
+            )
+        return self._reports
+
+    async def _write_reports(self, files: Sequence[Path]) -> None:
+        """Writes what went wrong, before clients are disconnected."""
+        from broker.app.observe.report_files import write_reports
+
+        names = [str(path) for path in files]
+        try:
+            reports = await self._make_reports().all_reports(self._settings.report_fail_on)
+            write_reports(files, reports)
+        except (OSError, BrokerError) as error:
+            log.error("report.failed", files=names, error=_sentence(error))  # noqa: TRY400 -- no bug
+        else:
+            log.info("report.written", files=names, passed=all(one["is_passed"] for one in reports))
 
     def _announce(self) -> None:
         settings = self._settings
@@ -223,6 +266,7 @@ class Server:
         count(turn)
         if turn.dead_lettered:
             log_dead_letters(turn.dead_lettered)
+            self._report_notes.note_dead_letters(turn.dead_lettered)
 
     def committed(self, seconds: float, records: int, *, inline: bool) -> None:
         """Measures a commit, and resumes clients that wait for it."""

@@ -13,6 +13,7 @@ from broker.core.contract import commands as ask
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import BrokerError
 from broker.core.contract.message import MessageState
+from broker.core.contract.observations import Observations
 from broker.core.entities.directory import Directory
 from broker.core.messages.payloads import Payloads
 from broker.core.namespace_clock import NamespaceClock
@@ -91,12 +92,17 @@ class Namespace:
         payload_budget_bytes: int | None,
         hold_locks_after_connection_loss: bool = False,
         create_on_first_use: bool = False,
+        azure_limits: Limits | None = None,
     ) -> None:
+        """`azure_limits` are compared with what clients do, for a report. None: nothing is compared."""
         self.name = name
         self.clock = NamespaceClock()
         """The times that callers pass are of the broker's clock."""
         payloads = Payloads(payload_budget_bytes)
-        context = NamespaceContext(reader, new_lock_tokens, limits, ids, payloads, name)
+        self.observations = Observations(azure_limits or limits, reader)
+        context = NamespaceContext(
+            reader, new_lock_tokens, limits, ids, payloads, self.observations, name
+        )
         directory = Directory()
         admission = Admission(context, directory)
         links = LinkOperations(context, directory, hold_locks=hold_locks_after_connection_loss)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from config.model.durations import parse_duration_ms
 from config.model.limits import RELAXED
+from config.model.report_kinds import FAIL_ON, parse_fail_on
 from config.model.storage_urls import FORMS, format_sqlite_url, parse_storage_url
 
 if TYPE_CHECKING:
@@ -131,6 +132,13 @@ def _count(text: str) -> int:
     return count
 
 
+def _report_files(text: str) -> tuple[Path, ...]:
+    paths = tuple(read_path(one.strip()).absolute() for one in text.split(","))
+    if not all(one.suffix.lower() in {".json", ".xml"} and one.parent.is_dir() for one in paths):
+        raise ValueError
+    return paths
+
+
 def _key(text: str) -> str:
     if not text or ";" in text:
         raise ValueError
@@ -174,6 +182,11 @@ EXISTING_FILE = SettingType(_existing_file, "the path of a file that exists")
 FOLDER = SettingType(_folder, "the path of a folder")
 BYTES = SettingType(_bytes, "a size such as 512MiB or 2GiB")
 COUNT = SettingType(_count, f"a number from 0 to {_COUNT_MAX}")
+REPORT_FILES = SettingType(
+    _report_files,
+    "paths that end with .json or .xml, in folders that exist, with commas between them",
+)
+REPORT_KIND_NAMES = SettingType(parse_fail_on, FAIL_ON)
 KEY = SettingType(_key, "text without semicolons, and not empty")
 """A key or its name: a part of connection strings, in which a semicolon ends it."""
 SWITCH = SettingType(_switch, "true or false")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from config.model.choices import Choice
 from config.model.definitions import DEFAULT_LOCK_DURATION_MS
 from config.model.limits import MEBIBYTE, MINUTE_MS, SECOND_MS, Limits, Tier, relaxed, strict
+from config.model.report_kinds import DEFAULT_FAIL_ON, FAIL_ON
 from config.model.storage_urls import format_sqlite_url
 from config.settings.setting_values import (
     BYTES,
@@ -28,6 +29,8 @@ from config.settings.setting_values import (
     LOCK_DURATION,
     MILLISECONDS,
     PORT,
+    REPORT_FILES,
+    REPORT_KIND_NAMES,
     STORAGE_URL,
     SWITCH,
     TEXT,
@@ -257,6 +260,16 @@ class Settings:
         "record what happens to messages in all namespaces, and keep so many transitions of each in memory; without it, "
         "100000 where the control API asks for it and in namespaces that it creates; 0: never",
     )
+    # None: no report is written. The control API makes one whenever it is asked.
+    report: tuple[Path, ...] | None = _setting(
+        None,
+        REPORT_FILES,
+        "files that the broker writes when it stops, with what went wrong: .json, .xml for JUnit, or both with a "
+        "comma between them",
+    )
+    report_fail_on: tuple[str, ...] = _setting(
+        DEFAULT_FAIL_ON, REPORT_KIND_NAMES, f"findings that are failures in these files: {FAIL_ON}"
+    )
     hold_locks_after_connection_loss: bool = _setting(
         False, SWITCH, "keep the message locks of a lost connection until they expire"
     )
@@ -285,7 +298,13 @@ class Settings:
         return self.control_api
 
     @property
+    def azure_limits(self) -> Limits:
+        """The quotas of Azure in the tier, whether they are enforced or not."""
+        return strict(self.tier)
+
+    @property
     def limits(self) -> Limits:
+        """The limits that are enforced."""
         limits = (strict if self.quotas is Quotas.STRICT else relaxed)(self.tier)
         return replace(limits, lock_duration_default_ms=self.default_lock_duration_ms)
 

@@ -6,6 +6,7 @@ link that it concerns. What a client can attach to is in `link_factory.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
@@ -101,11 +102,14 @@ class Connection:
             lifecycle=self._lifecycle,
         )
         self._output = b""
-        self._authorization = ConnectionAuthorization(
+        authorization = self._authorization = ConnectionAuthorization(
             services.identity,
             services.now_ms,
             tokens_max=self._limits.links_per_connection_max,
             authorization_timeout_ms=self._limits.authorization_timeout_ms,
+        )
+        self._refusals = services.sources.refusals.of_namespace(
+            lambda: authorization.expected_namespace
         )
         self._commands = NamespaceCommands(services.enter, self._authorization, self._limits)
         self._faults = ConnectionFaults(
@@ -126,7 +130,7 @@ class Connection:
             self._commands.submit,
             services.touch,
             self._limits,
-            services.sources,
+            replace(services.sources, refusals=self._refusals),
             self.client,
             self._faults,
         )
@@ -459,6 +463,7 @@ class Connection:
 
     def on_session_error(self, condition: str, description: str) -> None:
         """Logs that a session was ended because the client violated the protocol in it."""
+        self._refusals.note("", "session ended", condition, description)
         repeated_events.note(
             log.warning,
             "session.failed",
@@ -478,6 +483,8 @@ class Connection:
         nothing was lost, so the level is debug.
         """
         say = log.warning if self._peers else log.debug
+        if self._peers:
+            self._refusals.note("", "connection ended", condition, description)
         repeated_events.note(
             say,
             "connection.failed",

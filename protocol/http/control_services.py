@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from typing import Any
 
     from broker.core.contract.commands import Command
@@ -247,6 +247,19 @@ class FrameControl(Protocol):
         """Returns a frame as plain data."""
 
 
+class ReportControl(Protocol):
+    """The reports of namespaces. `ReportAnswer` describes a report."""
+
+    async def report(self, namespace: str, fail_on: Collection[str], /) -> dict[str, Any]:
+        """Returns a report."""
+
+    def junit(self, reports: Sequence[dict[str, Any]], /) -> str:
+        """Returns reports as JUnit XML."""
+
+    def begin(self, namespace: str, event: str, /) -> None:
+        """Begins a new report of a namespace."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControlServices:
     """The functions and values that the handlers of the control API use."""
@@ -269,6 +282,7 @@ class ControlServices:
     connections: Callable[[str], Sequence[Mapping[str, Any]]]
     """Returns the AMQP connections of a namespace as plain data: see `ConnectionAnswer`."""
     frames: FrameControl
+    reports: ReportControl
     declared: Callable[[str], Mapping[str, EntityDefinition]]
     """Returns the entities that the configuration declares in a namespace."""
     clock: ControlledClock

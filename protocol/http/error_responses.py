@@ -77,6 +77,10 @@ class LockNotFound(BrokerError):
     status = 404
 
 
+NAMESPACE = "namespace"
+"""Where a request has the name of its namespace, once it is authorized."""
+
+
 def middleware(sources: ProtocolSources) -> Middleware:
     """Returns the middleware that turns what a handler raises into an answer."""
 
@@ -89,6 +93,7 @@ def middleware(sources: ProtocolSources) -> Middleware:
                 _with_host(error, request.host),
                 entity=request.path.strip("/"),
                 operation=request.method,
+                namespace=request.get(NAMESPACE, ""),
             )
             if getattr(error, "has_own_sub_code", False):
                 return _error(refusal.status, refusal.text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.errors import Unauthorized
 from protocol.http import request_paths
+from protocol.http.error_responses import NAMESPACE
 from protocol.identity import LISTEN, MANAGE, SEND, TokenRefused
 
 if TYPE_CHECKING:
@@ -85,13 +86,15 @@ def _authorize(
     resource: request_paths.ManagedResource | request_paths.MessageResource,
     claim: str,
 ) -> str:
-    return services.authorize(
+    namespace = services.authorize(
         request.headers.get("Authorization"),
         request.path.strip("/"),
         claim,
         request.host,
         request_paths.entity_of(resource),
     )
+    request[NAMESPACE] = namespace
+    return namespace
 
 
 def _missing_manage(

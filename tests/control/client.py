@@ -73,7 +73,9 @@ class ControlClient:
         try:
             connection.request(method, target, content, {**self._headers, **(headers or {})})
             response = connection.getresponse()
-            return Answer(response.status, json.loads(response.read()))
+            text = response.read()
+            is_json = response.headers.get_content_type() == "application/json"
+            return Answer(response.status, json.loads(text) if is_json else text.decode())
         finally:
             connection.close()
 

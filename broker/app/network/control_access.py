@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker.app.network.amqp_clients import AmqpClients
+    from broker.app.observe.run_report import RunReports
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
@@ -38,6 +39,7 @@ def control_services(
     *,
     ask: Callable[[str, Callable[[Peer, object], Command]], Awaitable[object]],
     clock_moved: Callable[[], None],
+    reports: RunReports,
 ) -> ControlServices:
     """Returns what the control API needs."""
     lifecycle = NamespaceLifecycle(core, clock, settings.limits, clients, os.urandom)
@@ -53,9 +55,12 @@ def control_services(
             connection_view(one) for one in clients.connections() if one.namespace == namespace
         ],
         frames=clients.frame_views(),
+        reports=reports,
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         clock=ClockControl(clock, clock_moved),
-        namespace_control=NamespaceOperations(lifecycle, core, deleted=clients.forget_namespace),
+        namespace_control=NamespaceOperations(
+            lifecycle, core, reports, deleted=clients.forget_namespace
+        ),
         faults=clients.faults,
         history=core.histories,
         limits=settings.limits,

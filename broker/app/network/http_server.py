@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from broker.app.network.amqp_clients import AmqpClients
+    from broker.app.observe.run_report import RunReports
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
     from broker.app.security.access import Access
@@ -54,8 +55,10 @@ class HttpServer:
         clients: AmqpClients,
         access: Access,
         sources: ProtocolSources,
+        reports: Callable[[], RunReports],
     ) -> None:
         self._settings = settings
+        self._reports = reports
         self._topology = topology
         self._clock = clock
         self._core = core
@@ -209,6 +212,7 @@ class HttpServer:
             self._sources,
             ask=self._ask,
             clock_moved=self._clock_moved,
+            reports=self._reports(),
         )
 
     def _export(self, header: str | None, form: str) -> object:

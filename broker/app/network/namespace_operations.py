@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from broker.app.runtime.restored_namespaces import message_count
 from broker.core.contract.errors import NamespaceNotFound
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+class NamespaceReports(Protocol):
+    """The reports of namespaces, which begin and end with them."""
+
+    def began(self, name: str, event: str) -> None:
+        """A namespace was created or restored."""
+
+    async def deleting(self, name: str) -> None:
+        """A namespace is about to be deleted."""
+
+    def deleted(self, name: str) -> None:
+        """A namespace was deleted."""
+
+
 class NamespaceOperations:
     """Implements `NamespaceControl`."""
 
@@ -28,12 +41,14 @@ class NamespaceOperations:
         self,
         lifecycle: NamespaceLifecycle,
         core: DurableCore,
+        reports: NamespaceReports,
         *,
         deleted: Callable[[str], None],
     ) -> None:
         """`deleted` is called with the name of a namespace that was deleted."""
         self._lifecycle = lifecycle
         self._registry = core.registry
+        self._reports = reports
         self._deleted = deleted
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -68,6 +83,7 @@ class NamespaceOperations:
                 snapshot=None if snapshot is None else self._lifecycle.snapshot(*snapshot),
             )
         )
+        self._reports.began(created, "creation")
         return self.view(created)
 
     def views(self) -> list[NamespaceView]:
@@ -98,7 +114,12 @@ class NamespaceOperations:
 
     async def delete(self, name: str) -> None:
         """Deletes a namespace."""
-        await self._finish(self._lifecycle.delete(name))
+        await self._finish(self._delete(name))
+
+    async def _delete(self, name: str) -> None:
+        await self._reports.deleting(name)
+        await self._lifecycle.delete(name)
+        self._reports.deleted(name)
         self._deleted(name)
 
     def snapshots(self, namespace: str) -> list[SnapshotView]:
@@ -122,7 +143,9 @@ class NamespaceOperations:
 
     async def restore_snapshot(self, namespace: str, name: str) -> SnapshotView:
         """Restores a snapshot."""
-        return _view(await self._finish(self._lifecycle.restore_snapshot(namespace, name)))
+        restored = await self._finish(self._lifecycle.restore_snapshot(namespace, name))
+        self._reports.began(namespace, "restore")
+        return _view(restored)
 
     async def delete_snapshot(self, namespace: str, name: str) -> None:
         """Deletes a snapshot."""

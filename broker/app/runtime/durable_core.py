@@ -257,6 +257,7 @@ class DurableCore:
             payload_budget_bytes=None if in_memory else budget_bytes,
             hold_locks_after_connection_loss=settings.hold_locks_after_connection_loss,
             create_on_first_use=settings.create_on_first_use,
+            azure_limits=settings.azure_limits,
         )
 
     def added(self, namespace: Namespace) -> None:

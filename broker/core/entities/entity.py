@@ -61,6 +61,7 @@ class Entity:
         "_idle_at_ms",
         "_present_since_ms",
         "accessed_time_ms",
+        "azure_message_max_bytes",
         "context",
         "created_time_ms",
         "dead_letters",
@@ -166,6 +167,11 @@ class Entity:
         self.max_message_bytes = (
             limits.message_default_kilobytes * _KIBIBYTE + limits.message_default_allowance_bytes
         )
+        azure = self.context.observations.azure
+        self.azure_message_max_bytes = (
+            azure.message_default_kilobytes * _KIBIBYTE + azure.message_default_allowance_bytes
+        )
+        """What Azure allows in this entity. Larger messages are observed for a report."""
         self.max_size_bytes = 0
         self.is_plain = True
         """Whether only the size of a message has to be checked."""
@@ -178,6 +184,7 @@ class Entity:
                 self.max_size_bytes *= limits.partition_count
             if definition.max_message_size_kilobytes is not None:
                 self.max_message_bytes = definition.max_message_size_kilobytes * _KIBIBYTE
+                self.azure_message_max_bytes = min(self.max_message_bytes, azure.message_max_bytes)
             self._detect_duplicates(
                 definition.duplicate_window_ms if definition.requires_duplicate_detection else 0
             )
@@ -274,9 +281,9 @@ class Entity:
         if self.definition.status in _NO_RECEIVING:
             raise EntityDisabled(self.path)
 
-    def has_room_for(self, sizes: list[int]) -> bool:
+    def has_room_for(self, sizes: list[int], largest: int) -> bool:
         """Returns whether there is room for messages of these sizes."""
-        if max(sizes) > self.max_message_bytes:
+        if largest > self.max_message_bytes:
             return False
         return not self.max_size_bytes or (
             self.usage.size_bytes + sum(sizes) <= self.max_size_bytes

@@ -261,6 +261,7 @@ class Topic(Entity):
             history.fanned_out(self.main, copies.all, copies.rules, turn)
         if unmatched:
             turn.count(self.main.counts, Outcome.UNMATCHED, len(unmatched))
+            self.context.observations.note_unmatched(self.path, unmatched, len(unmatched))
             if history is not None:
                 history.unmatched(self.main, unmatched, turn)
 

@@ -39,7 +39,10 @@ class Admission:
         sizes = [message.size for message in messages]
         if not sizes:
             return _NO_REFUSALS
-        fit = entity.has_room_for(sizes)
+        largest = max(sizes)
+        fit = entity.has_room_for(sizes, largest)
+        if largest > entity.azure_message_max_bytes and fit:
+            self._note_large_messages(entity, messages, largest)
         if fit and entity.is_plain:
             return _NO_REFUSALS
         entity.begin_screening()
@@ -56,6 +59,25 @@ class Admission:
             else:
                 refused[position] = error
         return refused
+
+    def _note_large_messages(
+        self, entity: Entity, messages: Sequence[Message], largest: int
+    ) -> None:
+        most = entity.azure_message_max_bytes
+        large = [message for message in messages if message.size > most]
+        self._context.observations.note_over_quota(
+            "message_max_bytes", entity.path, largest, large, len(large), most
+        )
+
+    def observe_batch(
+        self, path: str, messages: Sequence[Message], count: int, size_bytes: int
+    ) -> None:
+        """Compares a batch with what Azure allows."""
+        observations = self._context.observations
+        if count > observations.azure.batch_max_messages:
+            observations.note_over_quota("batch_max_messages", path, count, messages)
+        if size_bytes > observations.azure.batch_max_bytes:
+            observations.note_over_quota("batch_max_bytes", path, size_bytes, messages)
 
     def check(self, entity: Entity, messages: Sequence[Message]) -> None:
         """Raises if one of the messages cannot be accepted."""

@@ -162,6 +162,11 @@ class LinkOperations:
             raise QuotaExceeded(
                 f"The entity '{entity.path}' has {limit} receivers, which is the maximum."
             )
+        observations = self._context.observations
+        if entity.receiver_count >= observations.azure.receivers_per_entity_max:
+            observations.note_over_quota(
+                "receivers_per_entity_max", entity.path, entity.receiver_count + 1
+            )
 
     # --- credit -----------------------------------------------------------------------------
 

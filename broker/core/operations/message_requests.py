@@ -188,6 +188,9 @@ class MessageRequests:
         limit = self._context.limits.delete_max_messages
         if not 0 < command.count <= limit:
             raise ArgumentOutOfRange(f"The number of messages to delete must be 1 to {limit}.")
+        observations = self._context.observations
+        if command.count > observations.azure.delete_max_messages:
+            observations.note_over_quota("delete_max_messages", entity.path, command.count)
         chosen = list(
             islice(
                 (

@@ -124,6 +124,9 @@ class SendHandler:
             )
         if (sent_bytes or batch.size_bytes) > self._limits.batch_max_bytes:
             raise MessageSizeExceeded(f"A batch has at most {self._limits.batch_max_bytes} bytes.")
+        self._admission.observe_batch(
+            batch.path, batch.messages, batch.operations, sent_bytes or batch.size_bytes
+        )
 
     def copies_per_message(self, sender: Sender) -> int:
         """Returns how many copies a message of this sender may become."""
@@ -181,6 +184,11 @@ class PendingSend:
     def connection(self) -> object:
         """The connection of the sender."""
         return self._sender.connection
+
+    @property
+    def path(self) -> str:
+        """The path of the entity to which the sender is attached."""
+        return self._sender.entity.path
 
     @property
     def partition_keys(self) -> list[tuple[int, str]]:

@@ -51,6 +51,11 @@ class SessionRequests:
             raise MessageSizeExceeded(
                 f"A session state is no larger than a message: it has at most {most_bytes} bytes."
             )
+        observations = self._context.observations
+        if len(command.state or b"") > observations.azure.session_state_max_bytes:
+            observations.note_over_quota(
+                "session_state_max_bytes", entity.path, len(command.state or b"")
+            )
         is_new = command.state is not None and session.state is None
         if is_new and sessions.state_count >= limits.session_states_per_entity_max:
             raise QuotaExceeded(

@@ -195,6 +195,9 @@ class Transactions:
         transaction.partitions = partitions
         transaction.held.append(operation)
         transaction.operations += operation.operations
+        observations = self._context.observations
+        if transaction.operations > observations.azure.transaction_max_operations:
+            observations.note_over_quota("transaction_max_operations", "", transaction.operations)
         transaction.size_bytes += operation.size_bytes
         self._add_held_bytes(transaction, held_bytes)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.core.contract.counting import Counts
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message, MessageReader
+    from broker.core.contract.observations import Observations
     from broker.core.messages.identifiers import MessageIds
     from broker.core.messages.payloads import Payloads
     from broker.core.queues.dispatcher import Dispatcher
@@ -37,6 +38,7 @@ class NamespaceContext:
     limits: Limits
     ids: MessageIds
     payloads: Payloads
+    observations: Observations
     namespace: str = ""
     block_bits: int = BLOCK_BITS
     """See `MessageIndex`."""

@@ -217,6 +217,7 @@ async def reset(call: Call) -> Answer:
         for path in await call.ask(operation):
             with suppress(EntityNotFound):  # a client may have deleted it meanwhile
                 count += await _purge(call, path)
+    call.services.reports.begin(call.namespace, "reset")
     return {"purged": count}
 
 

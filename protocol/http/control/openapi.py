@@ -89,6 +89,8 @@ def _operation(
     schema = {"type": "object"} if route.answer is None else named[route.answer]
     form = "text/event-stream" if route.is_stream else "application/json"
     success["content"] = {form: {"schema": {"type": "string"} if route.is_stream else schema}}
+    for other in route.other_forms:
+        success["content"][other] = {"schema": {"type": "string"}}
     operation["responses"] = {str(route.status): success} | {
         str(status): {
             "description": sentence,

@@ -52,6 +52,8 @@ class Route:
     body: type[RequestModel] | None = None
     scope: Scope = Scope.NAMESPACE
     status: int = 200
+    other_forms: tuple[str, ...] = ()
+    """Content types of answers besides JSON."""
     is_stream: bool = False
     """Whether the answer is a stream of server-sent events (`event_stream.py`)."""
     refusals: Mapping[int, str] = field(default_factory=dict)

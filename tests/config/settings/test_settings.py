@@ -141,6 +141,9 @@ VALUES = [
     ("frames", "1000", 1000),
     ("history", "0", 0),
     ("history", "5000", 5_000),
+    ("report", "/tmp/a.json, /tmp/b.XML", (Path("/tmp/a.json"), Path("/tmp/b.XML"))),
+    ("report_fail_on", "refused, dead_letters", ("dead_letters", "refused")),
+    ("report_fail_on", "none", ()),
     ("hold_locks_after_connection_loss", "1", True),
     ("idle_timeout", "PT2M", 120_000),
     ("shutdown_grace", "1s", 1_000),
@@ -212,6 +215,7 @@ def test_an_empty_variable_is_not_set():
     assert Settings() == settings({}, {"PEEKLOCK_TLS_PORT": "", "EMULATOR_HTTP_PORT": ""})
 
 
+REPORTS = "paths that end with .json or .xml, in folders that exist, with commas between them"
 STORES = "memory:, sqlite:///relative/path or sqlite:////absolute/path"
 UNKNOWN_HOME = "a path; it begins with the home folder of an unknown user"
 
@@ -251,6 +255,9 @@ UNKNOWN_HOME = "a path; it begins with the home folder of an unknown user"
         ("frames", "many", "a number from 0 to 10000000"),
         ("history", "-1", "a number from 0 to 10000000"),
         ("history", "many", "a number from 0 to 10000000"),
+        ("report", "report.txt", REPORTS),
+        ("report", "/nowhere/report.xml", REPORTS),
+        ("report_fail_on", "bugs", "names of findings with commas between them, all or none"),
         ("idle_timeout", "4", "a duration such as PT30S or 30s"),
         ("idle_timeout", "unlimited", "a duration of 24d or less, or 0s for none"),
     ],
