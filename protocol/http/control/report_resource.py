@@ -38,7 +38,7 @@ class ReportQuery(RequestModel):
     )
 
 
-class FindingAnswer(AnswerModel):
+class ReportFindingAnswer(AnswerModel):
     """One finding."""
 
     kind: str
@@ -50,7 +50,7 @@ class FindingAnswer(AnswerModel):
     details: dict[str, Any] = Field(description="such as reason, operation, condition or limit")
 
 
-class KindAnswer(AnswerModel):
+class ReportKindAnswer(AnswerModel):
     """The findings of one kind together."""
 
     kind: str = Field(description=", ".join(one.name for one in REPORT_KINDS))
@@ -72,11 +72,11 @@ class ReportAnswer(AnswerModel):
     time: str = Field(description="in real time")
     is_passed: bool
     fail_on: list[str]
-    kinds: list[KindAnswer]
-    findings: list[FindingAnswer]
+    kinds: list[ReportKindAnswer]
+    findings: list[ReportFindingAnswer]
 
 
-class BeganAnswer(AnswerModel):
+class ReportBeganAnswer(AnswerModel):
     """A new report has begun."""
 
     namespace: str
@@ -124,6 +124,6 @@ ROUTES = (
         "beginReport",
         "Begin a new report: forget what has happened in the namespace so far",
         begin_report,
-        BeganAnswer,
+        ReportBeganAnswer,
     ),
 )

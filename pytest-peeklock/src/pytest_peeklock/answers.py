@@ -360,6 +360,51 @@ class Removed(TypedDict):
     count: int
 
 
+class Report(TypedDict):
+    """The report of a namespace."""
+
+    namespace: str
+    since: str
+    since_event: str
+    time: str
+    is_passed: bool
+    fail_on: list[str]
+    kinds: list[ReportKind]
+    findings: list[ReportFinding]
+
+
+class ReportBegan(TypedDict):
+    """A new report has begun."""
+
+    namespace: str
+
+
+class ReportFinding(TypedDict):
+    """One finding."""
+
+    kind: str
+    entity: str
+    sentence: str
+    count: int
+    message_ids: list[str | None]
+    is_exact: bool
+    details: dict[str, Any]
+
+
+ReportFormat = Literal["json", "junit"]
+
+
+class ReportKind(TypedDict):
+    """The findings of one kind together."""
+
+    kind: str
+    expectation: str
+    is_failure: bool
+    is_passed: bool
+    findings: int
+    count: int
+
+
 class Reset(TypedDict):
     """What was reset."""
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
         OccurrenceModel,
         Operation,
         Removed,
+        Report,
+        ReportBegan,
+        ReportFormat,
         Reset,
         Send,
         SentMessage,
@@ -438,6 +441,20 @@ class ControlApi(HttpRequests):
         return self.stream(
             "GET", f"{self.base}/connections/{quote(connection, safe='')}/frames/stream"
         )
+
+    def get_report(
+        self, *, format: ReportFormat | None = None, fail_on: str | None = None
+    ) -> Report | str:
+        """Report messages that nobody received or settled, dead letters, refusals, and what Azure would have refused."""
+        answer: Report | str = self.request(
+            "GET", f"{self.base}/report", query={"format": format, "fail_on": fail_on}
+        )
+        return answer
+
+    def begin_report(self) -> ReportBegan:
+        """Begin a new report: forget what has happened in the namespace so far."""
+        answer: ReportBegan = self.request("DELETE", f"{self.base}/report")
+        return answer
 
     def wait_for_conditions(
         self, conditions: list[Condition], *, timeout_s: float | None = None
