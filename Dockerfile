@@ -14,7 +14,7 @@ ENV PATH=/opt/peeklock/bin:$PATH
 
 # Dependencies first: they are compiled again only when they change.
 COPY pyproject.toml constraints.txt ./
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
+RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *project['optional-dependencies']['postgresql'], sep='\n')" > requirements.txt \
     && pip install --no-cache-dir --constraint constraints.txt --requirement requirements.txt
 
 COPY README.md LICENSE setup.py ./

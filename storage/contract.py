@@ -94,6 +94,9 @@ class Store(Protocol):
         """Whether new messages may be stored. False if the remaining space is needed for completing the stored
         messages. Cheap; may be called at any time."""
 
+    def exists(self) -> bool:
+        """Returns whether the store was created. To be called before `open`, which creates it."""
+
     def open(self) -> None:
         """Opens the store, and creates or migrates it if needed. Raises `StoreUnusable`."""
 

@@ -79,6 +79,10 @@ class MemoryStore:
             NamespaceDeleted: self._delete_namespace,
         }
 
+    def exists(self) -> bool:
+        """See `Store.exists`."""
+        return True
+
     def open(self) -> None:
         """Nothing to do."""
 

@@ -175,7 +175,7 @@ class Settings:
     storage: str = _setting_from(
         default_storage,
         STORAGE_URL,
-        "memory: or sqlite:///PATH; without it, each config file has its own SQLite file",
+        "memory:, sqlite:///PATH or postgresql://HOST/DATABASE; without it, each config file has its own SQLite file",
     )
     # Bodies of waiting messages beyond this are only in the store.
     payload_memory_bytes: int = _setting(

@@ -6,6 +6,7 @@ version is in the table `peeklock_version`, which also shows that a schema is th
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -15,7 +16,7 @@ from storage.contract import StoreUnusable
 from storage.postgres.failures import SqlFailure, explain, explain_connecting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from storage.migration_scripts import Migration
@@ -42,28 +43,43 @@ def migrate(
     connection: psycopg.Connection[Any], database: Database, migrations: Sequence[Migration]
 ) -> None:
     """Runs the scripts that are newer than the schema. Raises `StoreUnusable`, and then nothing has changed."""
-    try:
+    with _explained(connection, database):
         if _version(connection, database, migrations) == migrations[-1].version:
             return
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [database.migration_lock])
             _migrate(connection, database, migrations)
+
+
+def stored_version(
+    connection: psycopg.Connection[Any], database: Database, migrations: Sequence[Migration]
+) -> int:
+    """Returns the version of the schema; 0 if it is empty or not there. Raises `StoreUnusable`."""
+    with _explained(connection, database):
+        return _version(connection, database, migrations)
+
+
+@contextmanager
+def _explained(connection: psycopg.Connection[Any], database: Database) -> Iterator[None]:
+    try:
+        yield
     except psycopg.Error as error:
         if error.sqlstate is None:
             raise explain_connecting(database.name, error) from None
-        if error.sqlstate == _NO_RIGHT and _schema_exists(connection, database):
+        if error.sqlstate != _NO_RIGHT:
+            raise explain(database.name, SqlFailure(error.sqlstate, str(error))) from None
+        reason = error.diag.message_primary
+        if _schema_exists(connection, database):
             raise StoreUnusable(
                 f"{database.name} belongs to another role; let that role connect, or add "
-                f"?schema=NAME to the URL ({error.diag.message_primary})"
+                f"?schema=NAME to the URL ({reason})"
             ) from None
-        if error.sqlstate == _NO_RIGHT:
-            raise StoreUnusable(
-                f"{database.name} cannot be created by this role; run CREATE SCHEMA "
-                f"{sql.Identifier(database.schema).as_string(connection)} AUTHORIZATION "
-                f"{sql.Identifier(connection.info.user).as_string(connection)} as its administrator "
-                f"({error.diag.message_primary})"
-            ) from None
-        raise explain(database.name, SqlFailure(error.sqlstate, str(error))) from None
+        schema = sql.Identifier(database.schema).as_string(connection)
+        role = sql.Identifier(connection.info.user).as_string(connection)
+        raise StoreUnusable(
+            f"{database.name} cannot be created by this role; run CREATE SCHEMA {schema} "
+            f"AUTHORIZATION {role} as its administrator ({reason})"
+        ) from None
 
 
 def _migrate(
@@ -93,7 +109,6 @@ def _schema_exists(connection: psycopg.Connection[Any], database: Database) -> b
 def _version(
     connection: psycopg.Connection[Any], database: Database, migrations: Sequence[Migration]
 ) -> int:
-    """Returns the version of the schema; 0 if it is empty or not there. Raises `StoreUnusable`."""
     row = connection.execute(_HAS_VERSION, [database.schema]).fetchone()
     assert row is not None
     tables, versioned = row

@@ -156,10 +156,14 @@ class Ownership:
             self._close()
 
     def _close(self) -> None:
-        self._has_lock = False
         if self._session is not None:
+            if self._has_lock:
+                # The end of the session releases the lock, too, but a moment later.
+                with suppress(SqlFailure, ConnectionFailure):
+                    self._session.run([self._statements["unlock"].call()], ENDED_SESSION_S)
             self._session.close()
             self._session = None
+        self._has_lock = False
 
     def _run(self, name: str, *values: object) -> PGresult:
         try:

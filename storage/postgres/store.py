@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
@@ -20,7 +20,7 @@ from storage.postgres.batch import PostgresBatch
 from storage.postgres.block_source import PostgresBlockSource
 from storage.postgres.database import Database
 from storage.postgres.failures import COMMITTED_ALREADY, ConnectionFailure, SqlFailure, explain
-from storage.postgres.migrations import migrate
+from storage.postgres.migrations import migrate, stored_version
 from storage.postgres.ownership import Ownership
 from storage.postgres.retrying_session import RetryingSession
 from storage.postgres.session import Prepared
@@ -76,13 +76,15 @@ class PostgresStore:
 
     # --- opening and closing -------------------------------------------------------------------
 
+    def exists(self) -> bool:
+        """See `Store.exists`."""
+        with closing(self.database.connect()) as connection:
+            return stored_version(connection, self.database, self._migrations) > 0
+
     def open(self) -> None:
         """Connects, and creates or migrates the schema. Does not take the ownership."""
-        connection = self.database.connect()
-        try:
+        with closing(self.database.connect()) as connection:
             migrate(connection, self.database, self._migrations)
-        finally:
-            connection.close()
 
     def close(self) -> None:
         """Closes all connections, and with them the ownership."""

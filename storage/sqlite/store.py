@@ -115,6 +115,10 @@ class SqliteStore:
 
     # --- opening and closing -------------------------------------------------------------------
 
+    def exists(self) -> bool:
+        """See `Store.exists`."""
+        return self.path.is_file()
+
     def open(self) -> None:
         """Opens the file, and creates or migrates it if needed. Raises `StoreUnusable`."""
         self._take_file()

@@ -71,12 +71,13 @@ def test_what_the_image_sets_are_settings():
 
 
 def test_dependencies_are_installed_from_the_one_list():
-    """The step that reads them from pyproject.toml prints them all."""
+    """The step that reads them from pyproject.toml prints them all, with the driver for PostgreSQL."""
     (step,) = [text for text in BUILD.of("RUN") if "tomllib" in text]
     code = re.search(r'python -c "(.*?)" >', step)
     assert code is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["dependencies"] == run(sys.executable, "-c", code[1], cwd=ROOT).splitlines()
+    wanted = project["dependencies"] + project["optional-dependencies"]["postgresql"]
+    assert wanted == run(sys.executable, "-c", code[1], cwd=ROOT).splitlines()
 
 
 def test_what_the_build_needs_is_copied_and_not_ignored():

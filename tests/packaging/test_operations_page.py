@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.postgres_server import PostgresServer
 
 PAGE = Page(ROOT / "docs" / "operations.md")
 
@@ -53,6 +56,28 @@ def test_the_backup_of_a_running_broker_can_be_restored(tmp_path: Path) -> None:
             (tmp_path / f"peeklock.db{suffix}").unlink(missing_ok=True)
         broker.start()
         assert ["before the copy"] == peeked(broker)
+
+
+def test_the_backup_of_a_schema_can_be_restored(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    """The first command runs while the broker serves, the second one after it has stopped."""
+    url = postgres_server.url("peeklock").partition("?")[0]
+    dump, restore = [
+        line.replace("postgresql://peeklock@db.example/messaging", url)
+        for line in PAGE.command_lines()
+        if line.startswith(("pg_dump --", "psql --"))
+    ]
+    path = {"PATH": f"{postgres_server.programs}:{os.environ['PATH']}"}
+    with BrokerProcess(storage=url) as broker:
+        send(broker, "before the copy")
+        subprocess.run(["bash", "-c", dump], cwd=tmp_path, check=True, env=path)
+        send(broker, "after the copy")
+        assert 0 == broker.stop(signal.SIGTERM)
+        subprocess.run(["bash", "-c", restore], cwd=tmp_path, check=True, env=path)
+        broker.start()
+        assert ["before the copy"] == peeked(broker)
+        send(broker, "after the restore")
 
 
 def test_after_an_ordered_stop_one_file_contains_everything(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ MODULES_OF_TARGETS = {
     "soak": "tests.soak.run",
 }
 PROGRAMS = {
-    "cat", "cd", "curl", "docker", "eval", "git", "make", "openssl", "peeklock", "pip", "pipx",
-    "pre-commit", "pytest", "python", "sqlite3",
+    "cat", "cd", "curl", "docker", "eval", "git", "make", "openssl", "peeklock", "pg_dump", "pip", "pipx",
+    "pre-commit", "psql", "pytest", "python", "sqlite3",
 }  # fmt: skip
 """What the shell blocks may start."""
 FILES_OF_USERS = {"Config.json", "ca.pem", "config.py", "entities.yaml", "peeklock.db"}

@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,15 +21,20 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 
 from broker.app.cli.command_line import main
 from broker.core.contract.errors import ServerBusy
+from storage.contract import StorageError
 from storage.sqlite.store import SqliteStore
+from storage.urls import store_for
 from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT
 from tests.packaging.markdown import Page
-from tests.support.server import BrokerProcess
+from tests.support.postgres_server import LOCKED_ROLE, PASSWORD
+from tests.support.server import HOST, BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.support.postgres_server import PostgresServer
 
 PAGE = Page(ROOT / "docs" / "troubleshooting.md")
 QUOTED = set(re.findall(r"^\| `([^`]+)` \|", PAGE.text, re.MULTILINE))
@@ -124,6 +129,66 @@ STARTS: dict[str, Callable[[Path], str]] = {
     "cannot be written; check the permissions": store_without_permission,
     "is unusable: [SSL]": unusable_certificate,
 }
+
+
+# --- PostgreSQL ----------------------------------------------------------------------------------
+
+
+def wrong_password(server: PostgresServer) -> str:
+    return f"postgresql://{LOCKED_ROLE}:secret@{HOST}:{server.port}/peeklock"
+
+
+def missing_database(server: PostgresServer) -> str:
+    return f"postgresql://peeklock@{HOST}:{server.port}/nothing"
+
+
+def role_without_rights(server: PostgresServer) -> str:
+    return f"postgresql://{LOCKED_ROLE}:{PASSWORD}@{HOST}:{server.port}/peeklock?schema=denied"
+
+
+def foreign_schema(server: PostgresServer) -> str:
+    url = server.url()
+    with closing(server.connect()) as administrator:
+        schema = url.partition("schema=")[2]
+        administrator.execute(f"CREATE SCHEMA {schema} AUTHORIZATION peeklock")
+        administrator.execute(f"CREATE TABLE {schema}.invoices (id int)")
+    return url
+
+
+def newer_schema(server: PostgresServer) -> str:
+    url = server.url()
+    store_for(url).open()
+    with closing(server.connect()) as administrator:
+        administrator.execute(
+            f"UPDATE {url.partition('schema=')[2]}.peeklock_version SET version = 99"
+        )
+    return url
+
+
+DATABASES: dict[str, Callable[[PostgresServer], str]] = {
+    "refuses the password": wrong_password,
+    "create it with createdb": missing_database,
+    "AUTHORIZATION": role_without_rights,
+    "belongs to another program": foreign_schema,
+    "use a newer broker or another schema": newer_schema,
+}
+
+
+@pytest.mark.parametrize("message", DATABASES)
+def test_a_database_that_cannot_be_used_is_explained(message, postgres_server):
+    """Exit code 1, one line in the log with the message, no traceback, no password."""
+    said = served("--amqp-port", "0", "--storage", DATABASES[message](postgres_server))
+    assert message in said
+    assert "Traceback" not in said
+    assert "secret" not in said
+    assert PASSWORD not in said.partition("AUTHORIZATION")[0]
+
+
+def test_a_missing_driver_is_explained(monkeypatch):
+    """As in an environment without the extra."""
+    monkeypatch.setitem(sys.modules, "storage.postgres.store", None)
+    with pytest.raises(StorageError, match="needs the package psycopg"):
+        store_for("postgresql://host/database")
 
 
 @pytest.mark.parametrize("message", STARTS)
@@ -297,6 +362,8 @@ def test_every_message_on_the_page_is_tested():
     """Also the other way round: the tests have no message that the page does not have."""
     tested = {
         *STARTS,
+        *DATABASES,
+        "needs the package psycopg",
         *MISTAKES,
         *FAILURES,
         *NOT_REPRODUCED,

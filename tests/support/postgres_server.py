@@ -146,6 +146,11 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
+    def programs(self) -> Path:
+        """The folder with psql, pg_dump and the others."""
+        return self._bin
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

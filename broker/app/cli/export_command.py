@@ -13,6 +13,7 @@ from broker.app import topology_export
 from broker.app.cli.topology_fetch import BrokerAddress, ExportFailed, address_in, fetch
 from broker.app.exit_codes import ExitCode
 from broker.app.network.client_addresses import client_host
+from config.model.storage_urls import mask_password
 from storage.contract import StorageError
 from storage.urls import store_for
 
@@ -63,9 +64,8 @@ def _exported(
     if "=" in source.partition("://")[0]:  # Endpoint=sb://...
         return fetch(address_in(source, authority), form)
     store = store_for(source)
-    path = getattr(store, "path", None)
-    if path is not None and not path.is_file():
-        raise StorageError(f"there is no store at {path}")  # opening it would create one
+    if not store.exists():  # opening it would create one
+        raise StorageError(f"there is no store at {mask_password(source)}")
     return topology_export.in_form(
         topology_export.of_store(store), form, settings.default_lock_duration_ms
     )

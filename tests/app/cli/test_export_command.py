@@ -91,9 +91,14 @@ def test_a_broker_served_from_an_export_has_the_same_entities(tmp_path, capsys, 
         assert first == export(capsys, connection_string(broker))[0]
 
 
-def test_a_store_is_exported_without_a_broker(tmp_path, capsys):
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_store_is_exported_without_a_broker(request, tmp_path, capsys, kind):
     """Everything in the store is exported. Keys of whole namespaces are not in it."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres_server").url()
+        assert 1 == main(["export", url])
+        assert "there is no store at postgresql://***@" in capsys.readouterr().err
     with BrokerProcess(config=SAMPLE, storage=url) as broker:
         add_entities(broker)
         live, _ = export(capsys, connection_string(broker))
