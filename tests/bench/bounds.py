@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.bench.cases.dotnet import DOTNET_PROCESSOR, THROUGH_DOTNET
 from tests.bench.cases.neighbours import LARGE_APPEND, LARGE_MESSAGES, NEIGHBOURS
 from tests.bench.cases.ready import (
     IDLE,
@@ -82,6 +83,16 @@ def _below(case: str, figure: str, peer: str) -> Bound:
     )
 
 
+def _through(case: str) -> Bound:
+    return Bound(
+        case,
+        SQLITE,
+        P50,
+        lambda of: of(case, MEMORY, P50) + 2.5 * of(case, SQLITE, "append_p50_us"),
+        "p50 ≤ memory + 2.5 x the append",
+    )
+
+
 def _neighbour(case: str) -> Bound:
     return Bound(
         case,
@@ -112,12 +123,15 @@ BOUNDS = (
     _below(STEADY, P50, RABBITMQ),
     _below(STEADY, P99, RABBITMQ),
     _most(STEADY, SQLITE, CPU, 400, "µs"),
+    _through(THROUGH_SDK),
+    _through(THROUGH_DOTNET),
     Bound(
-        THROUGH_SDK,
+        DOTNET_PROCESSOR,
         SQLITE,
-        P50,
-        lambda of: of(THROUGH_SDK, MEMORY, P50) + 2.5 * of(THROUGH_SDK, SQLITE, "append_p50_us"),
-        "p50 ≤ memory + 2.5 x the append",
+        RATE,
+        lambda of: 0.8 * of(DOTNET_PROCESSOR, MEMORY, RATE),
+        "rate ≥ 0.8 x memory's",
+        is_least=True,
     ),
     _most(THROUGH_256, MEMORY, CPU, 9, "µs"),
     _most(THROUGH_256, SQLITE, CPU, 15, "µs"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tests.bench.cases.dotnet import through_dotnet
 from tests.bench.cases.fan_out import fan_out
 from tests.bench.cases.large import backlog, duplicates, scheduled
 from tests.bench.cases.neighbours import neighbours
@@ -71,6 +72,7 @@ CASES = (
     on_targets("throughput 256 B", throughput(256)),
     on_targets("throughput 1 KiB", throughput(1024)),
     Case("SDK", through_sdk, storages=(SQLITE,)),
+    Case(".NET", through_dotnet, storages=(SQLITE,)),
     on_storages("1,000 sessions, 256 B", sessions, (SQLITE,)),
     on_storages("ready empty", empty, STORAGES),
     on_storages("waiting 100,000", waiting(100_000), STORAGES),

@@ -1,0 +1,118 @@
+"""Through the stock .NET SDK: one message after the other, and a processor with 16 calls.
+
+Brokers on both storages run side by side and take turns, as in `sdk.py`. Without a `dotnet` on the PATH there are no
+rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+from array import array
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench import observe
+from tests.bench.cases.setting import in_turns
+from tests.bench.cases.single import bare_append, median_of
+from tests.bench.roles import percentiles_us
+from tests.bench.rows import Row
+from tests.bench.systems import MEMORY, QUEUE, SQLITE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.cases.setting import Setting
+    from tests.support.server import BrokerProcess
+
+THROUGH_DOTNET = ".NET SDK: send, receive and complete one"
+DOTNET_PROCESSOR = ".NET SDK: processor with 16 calls"
+SOURCES = Path(__file__).resolve().parents[1] / "dotnet"
+SYSTEMS = (MEMORY, SQLITE)
+ROUNDS = 8
+CYCLES = 50
+"""Per round and storage."""
+APPENDS = 40
+PROCESSED = 2_000
+WARM_UP = 300
+
+
+class _Client:
+    """A program with a client, and what it measured."""
+
+    def __init__(self, program: Path, broker: BrokerProcess, stack: ExitStack) -> None:
+        self._broker = broker
+        command = ["dotnet", str(program), broker.connection_string, QUEUE]
+        self._process = stack.enter_context(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(self._process.kill)
+        self.took_ns = array("q")
+        self.rates: list[float] = []
+        self._cpu_s = 0.0
+
+    def _ask(self, command: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def warm_up(self) -> None:
+        """The program compiles itself while it runs."""
+        self._ask(f"one {WARM_UP}")
+        self._ask(f"processor {PROCESSED}")
+
+    def work(self, cycles: int) -> None:
+        before_s = observe.cpu_s(self._broker.process_id)
+        self.took_ns.extend(int(text) * 1_000 for text in self._ask(f"one {cycles}").split())
+        self._cpu_s += observe.cpu_s(self._broker.process_id) - before_s
+
+    def process(self, count: int) -> None:
+        self.rates.append(count / float(self._ask(f"processor {count}")))
+
+    def row(self, system: str, append_p50_us: float) -> Row:
+        figures = {f"ack_{name}_us": us for name, us in percentiles_us(self.took_ns).items()}
+        figures["broker_cpu_us"] = self._cpu_s * 1e6 / len(self.took_ns)
+        figures["append_p50_us"] = append_p50_us
+        return Row(THROUGH_DOTNET, figures, system=system)
+
+
+def built(folder: Path) -> Path | None:
+    """The compiled program, or None if there is no `dotnet`."""
+    if shutil.which("dotnet") is None:
+        return None
+    sources = folder / "dotnet"
+    shutil.copytree(SOURCES, sources)
+    command = ["dotnet", "build", "--configuration", "Release", "--output", "build"]
+    subprocess.run(command, cwd=sources, check=True, stdout=subprocess.DEVNULL)
+    return sources / "build" / "Measure.dll"
+
+
+def through_dotnet(setting: Setting) -> Iterator[Row]:
+    """Both storages in turns."""
+    program = built(setting.folder)
+    if program is None:
+        print(".NET is left out: dotnet is not on the PATH", flush=True)
+        return
+    with ExitStack() as stack:
+        clients = {}
+        for system in SYSTEMS:
+            broker = stack.enter_context(setting.on(system).broker())
+            clients[system] = _Client(program, broker, stack)
+            clients[system].warm_up()
+        appends = []
+        for _, order in in_turns(ROUNDS, SYSTEMS):
+            appends.append(bare_append(setting.folder / "appended", setting.count(APPENDS)))
+            for system in order:
+                clients[system].work(setting.count(CYCLES))
+            for system in order:
+                clients[system].process(setting.count(PROCESSED))
+        append_p50_us = median_of("", appends).figures["ack_p50_us"]
+        for system, client in clients.items():
+            yield client.row(system, append_p50_us)
+        for system, client in clients.items():
+            figures = {"messages_per_s": statistics.median(client.rates)}
+            yield Row(DOTNET_PROCESSOR, figures, system=system)
