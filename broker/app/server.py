@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.app.observe.run_report import RunReports
+    from broker.app.observe.tracing import Tracing
     from broker.core.contract.effects import EntityView, Peer
     from broker.core.contract.turn import Turn
     from config.files.topology import Topology
@@ -101,6 +102,7 @@ class Server:
         self._ready = False
         self._watch: asyncio.TimerHandle | None = None
         self._garbage = GarbageCollection()
+        self._tracing: Tracing | None = None
         self._turn_count = 0
         """The number of turns at the last check."""
 
@@ -135,6 +137,8 @@ class Server:
         loop = asyncio.get_running_loop()
         await self._core.open()
         self._prepare_tls()
+        if self._settings.tracing:
+            self._start_tracing()
         await self._core.begin()
         self._listen(self._http.start(self._is_ready, self._metrics.render))
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -158,6 +162,8 @@ class Server:
             self._watch.cancel()
         await self._http.stop()
         await self._core.close()
+        if self._tracing is not None:
+            await self._tracing.stop()
         repeated_events.write_all()
         log.info("stopped")
 
@@ -188,6 +194,17 @@ class Server:
             log.error("report.failed", files=names, error=_sentence(error))  # noqa: TRY400 -- no bug
         else:
             log.info("report.written", files=names, passed=all(one["is_passed"] for one in reports))
+
+    def _start_tracing(self) -> None:
+        """Exports what happens to messages. Its libraries are loaded only here."""
+        try:
+            from broker.app.observe.tracing import Tracing
+
+            self._tracing = Tracing(self._clock, self._core.namespaces)
+        except ModuleNotFoundError as error:
+            sentence = f"tracing needs {error.name}: install it with pip install 'peeklock[otel]'"
+            raise OSError(sentence) from error
+        self._core.histories.observe = self._tracing.observe
 
     def _announce(self) -> None:
         settings = self._settings

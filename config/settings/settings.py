@@ -270,6 +270,11 @@ class Settings:
     report_fail_on: tuple[str, ...] = _setting(
         DEFAULT_FAIL_ON, REPORT_KIND_NAMES, f"findings that are failures in these files: {FAIL_ON}"
     )
+    tracing: bool = _setting(
+        False,
+        SWITCH,
+        "export spans of messages that carry a trace id, by OTLP as OTEL_* variables say; needs peeklock[otel]",
+    )
     hold_locks_after_connection_loss: bool = _setting(
         False, SWITCH, "keep the message locks of a lost connection until they expire"
     )

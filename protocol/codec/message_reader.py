@@ -6,12 +6,14 @@ Returns plain Python values and never changes a message. A value is decoded only
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.message import Message
 from config.model.ticks import (
     DateTimeTicks,
     TimeSpanTicks,
@@ -41,7 +43,7 @@ from protocol.codec.value_types import (
 from protocol.native import compiled
 
 if TYPE_CHECKING:
-    from broker.core.contract.message import Message, PropertyValue
+    from broker.core.contract.message import PropertyValue
     from config.model.ticks import Moment, Span
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,6 +57,8 @@ _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 _ONLY_GROUP_ID = b"\x40" * 9 + b"\xa1"
 """Nulls for the fields between message id and group id, and a short string."""
 
+
+_TRACE_PARENT = re.compile("[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 HEAD_MAX_BYTES = 4_096
 """The longest head of a message that the history keeps."""
@@ -82,6 +86,21 @@ class Reader:
         """The properties and application properties of canonical bodies: bodies without content. A message with very
         long ones has only its properties, or nothing."""
         return compiled.read_heads(bodies, HEAD_MAX_BYTES)
+
+    def trace_parent(self, head: bytes) -> str | None:
+        """The `traceparent` of the W3C, which SDKs write under one of two names."""
+        if b"traceparent" not in head and b"Diagnostic-Id" not in head:
+            return None
+        try:
+            properties = self.application_properties(Message(head))
+        except UndecodableMessage:
+            return None
+        for name in ("traceparent", "Diagnostic-Id"):
+            value = properties.get(name)
+            text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+            if isinstance(text, str) and _TRACE_PARENT.fullmatch(text):
+                return text
+        return None
 
     def partition_key(self, annotations: bytes) -> str | None:
         """`x-opt-partition-key`, or None."""

@@ -14,6 +14,7 @@ NOT_AT_START = {
     "azure": "clients",
     "cryptography": "certificates and bearer tokens",
     "jwt": "bearer tokens",
+    "opentelemetry": "the setting tracing",
     "prometheus_client": "metrics",
     "pydantic": "requests to the control API",
     "yaml": "config files in YAML",

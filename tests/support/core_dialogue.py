@@ -114,6 +114,9 @@ class PlainReader:
     def heads(self, bodies: list[bytes | None]) -> list[bytes | None]:
         return bodies
 
+    def trace_parent(self, head: bytes) -> str | None:
+        return self.fields(head).get("traceparent")
+
     def partition_key(self, annotations: bytes) -> str | None:
         return annotations.decode() or None
 

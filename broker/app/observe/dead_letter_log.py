@@ -6,7 +6,7 @@ line with their count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -29,6 +29,9 @@ def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
         namespace, path = dead_lettered.namespace, dead_lettered.path
         untold = dead_lettered.message_count - len(dead_lettered.first)
         for message in dead_lettered.first:
+            trace: dict[str, Any] = (
+                {} if message.trace_id is None else {"trace_id": message.trace_id}
+            )
             repeated_events.note(
                 log.info,
                 "dead_lettered",
@@ -41,5 +44,6 @@ def log_dead_letters(all_dead_lettered: Iterable[DeadLettered]) -> None:
                 delivery_count=message.delivery_count,
                 reason=dead_lettered.reason,
                 more=untold,
+                **trace,
             )
             untold = 0

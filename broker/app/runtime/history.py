@@ -160,7 +160,7 @@ class Histories:
         self._wanted: dict[str, bool] = {}
         """Where somebody has decided whether to record."""
         self.observe: Callable[[Sequence[Transitions]], None] | None = None
-        """Gets all transitions once they are durable. If it is set before namespaces are attached, all are recorded."""
+        """Gets all transitions once they are durable. It is set before namespaces are attached, and all are recorded."""
 
     def attach(self, namespace: Namespace) -> None:
         """A namespace begins, or replaces one of the same name."""
@@ -192,6 +192,8 @@ class Histories:
 
     def is_recording(self, name: str) -> bool:
         """Returns whether the transitions of a namespace are kept."""
+        if self.observe is not None:
+            return True
         if not self.can_record:
             return False
         return self._wanted.get(name, self._records_all or name in self._on_demand)
@@ -205,9 +207,10 @@ class Histories:
 
     def _apply(self, namespace: Namespace) -> None:
         context, history = namespace.context, self._by_namespace[namespace.name]
-        wants = self.observe is not None or self.is_recording(namespace.name)
+        wants = self.is_recording(namespace.name)
         if wants and context.history is None:
-            context.history = HistoryRecorder(namespace.name, context.reader)
+            traces = self.observe is not None
+            context.history = HistoryRecorder(namespace.name, context.reader, traces=traces)
         elif not wants:
             context.history = None
         history.recorder = context.history

@@ -185,6 +185,9 @@ class MessageReader(Protocol):
     def heads(self, bodies: list[bytes | None]) -> list[bytes | None]:
         """Returns the first sections of bodies, from which ids and properties can be read."""
 
+    def trace_parent(self, head: bytes) -> str | None:
+        """Returns the `traceparent` in the application properties, or None if there is no valid one."""
+
     def partition_key(self, annotations: bytes) -> str | None:
         """Returns `x-opt-partition-key`, or None."""
 

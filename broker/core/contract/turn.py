@@ -23,6 +23,8 @@ class DeadLetter(NamedTuple):
     sequence_number: int
     """The number in the queue that it was moved from."""
     delivery_count: int
+    trace_id: str | None = None
+    """The trace that the message belongs to, if traces are exported."""
 
 
 class DeadLettered(NamedTuple):

@@ -96,8 +96,15 @@ def count_dead_letters(
     count = len(messages)
     turn.count(queue.counts, Outcome.DEAD_LETTERED, count)
     turn.count(queue.counts, cause, count)
+    history = queue.context.history
+    traces = history is not None and history.traces
     first = [
-        DeadLetter(_message_id(queue, message), message.sequence_number, message.delivery_count)
+        DeadLetter(
+            _message_id(queue, message),
+            message.sequence_number,
+            message.delivery_count,
+            _trace_id(queue, message) if traces else None,
+        )
         for message in messages[:DEAD_LETTERS_LOGGED_MAX]
     ]
     turn.dead_lettered.append(
@@ -127,3 +134,11 @@ def _message_id(queue: Queue, message: Message) -> str | None:
         return queue.context.reader.message_id(message.body)
     except UndecodableMessage:
         return None
+
+
+def _trace_id(queue: Queue, message: Message) -> str | None:
+    """Returns the trace id that the sender set, or None."""
+    reader = queue.context.reader
+    (head,) = reader.heads([message.body])
+    parent = None if head is None else reader.trace_parent(head)
+    return None if parent is None else parent.split("-")[1]

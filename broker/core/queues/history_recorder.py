@@ -36,11 +36,13 @@ _SUFFIXES = ("", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue")
 class HistoryRecorder:
     """The recorder of one namespace."""
 
-    __slots__ = ("_namespace", "_reader", "actor", "now_ms", "places", "transaction_id")
+    __slots__ = ("_namespace", "_reader", "actor", "now_ms", "places", "traces", "transaction_id")
 
-    def __init__(self, namespace: str, reader: MessageReader) -> None:
+    def __init__(self, namespace: str, reader: MessageReader, *, traces: bool = False) -> None:
         self._namespace = namespace
         self._reader = reader
+        self.traces = traces
+        """Whether traces are exported, and the log is to name them."""
         self.places: dict[tuple[int, int], HistoryPlace] = {}
         """By entity id and sub-queue."""
         self.actor: Peer | None = None

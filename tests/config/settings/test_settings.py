@@ -145,6 +145,7 @@ VALUES = [
     ("report", "/tmp/a.json, /tmp/b.XML", (Path("/tmp/a.json"), Path("/tmp/b.XML"))),
     ("report_fail_on", "refused, dead_letters", ("dead_letters", "refused")),
     ("report_fail_on", "none", ()),
+    ("tracing", "on", True),
     ("hold_locks_after_connection_loss", "1", True),
     ("idle_timeout", "PT2M", 120_000),
     ("shutdown_grace", "1s", 1_000),

@@ -88,6 +88,32 @@ def test_the_head_of_a_body_has_its_properties():
             assert head == body[: len(head)]
 
 
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({"traceparent": PARENT}, PARENT),
+        ({"Diagnostic-Id": PARENT}, PARENT),
+        ({"Diagnostic-Id": "|hierarchical.1.", "traceparent": PARENT}, PARENT),
+        ({"traceparent": PARENT.encode()}, PARENT),
+        ({"traceparent": PARENT.upper()}, None),
+        ({"traceparent": f"00-{'0' * 32}-b7ad6b7169203331-01"}, None),
+        ({"traceparent": PARENT + "-more"}, None),
+        ({"traceparent": 7}, None),
+        ({"color": "traceparent"}, None),
+        ({}, None),
+    ],
+)
+def test_the_trace_that_a_sender_writes(properties, found):
+    """SDKs use either name, and only the form of the W3C is known."""
+    body = encoded(Described(ULong(0x74), properties), DATA)
+    (head,) = READER.heads([body])
+    assert head is not None
+    assert found == READER.trace_parent(head)
+
+
 # --- ids ----------------------------------------------------------------------------------------
 
 
