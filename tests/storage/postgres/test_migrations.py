@@ -4,14 +4,68 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from storage.contract import OwnershipLost, StorageError
+from storage.memory import MemoryStore
 from storage.migration_scripts import Migration
+from storage.postgres.store import PostgresStore
 from storage.urls import store_for
-from tests.storage.sample_records import message_ids, stored
+from tests.storage.postgres.make_old_schema import SAMPLE
+from tests.storage.sample_records import everything, message_ids, row, stored
 from tests.support.owned_stores import open_as_owner
+from tests.support.postgres_server import WHEEL_FOLDERS, PostgresServer
+
+
+def _expected():
+    store = MemoryStore()
+    store.commit(SAMPLE)
+    return everything(store)
+
+
+EXPECTED = _expected()
+FILES = Path(__file__).parent / "files"
+OLD_SCHEMAS = sorted(FILES.glob("schema_*.sql"))
+"""What each version left, written by `python -m tests.storage.postgres.make_old_schema` when it was the newest."""
+
+
+@pytest.mark.parametrize("path", OLD_SCHEMAS, ids=lambda path: path.stem)
+def test_a_schema_of_every_version_can_be_used(postgres_server, path: Path):
+    """It has what the version stored, and can be written."""
+    url = postgres_server.url()
+    schema = url.partition("schema=")[2]
+    with closing(postgres_server.connect(user="peeklock")) as connection:
+        connection.execute(path.read_text().replace("old_schema", schema).encode())
+    store = store_for(url)
+    open_as_owner(store)
+    assert EXPECTED == everything(store)
+    store.commit([stored([9])])
+    assert [*EXPECTED["messages"], row(9)] == everything(store)["messages"]
+    store.close()
+
+
+def test_there_is_a_schema_of_every_version(postgres_server):
+    """The newest version as well, so that it cannot be forgotten."""
+    store = store_for(postgres_server.url())
+    assert isinstance(store, PostgresStore)
+    versions = [migration.version for migration in store._migrations]
+    assert [f"schema_{version}" for version in versions] == [path.stem for path in OLD_SCHEMAS]
+
+
+@pytest.mark.parametrize("wheel_folder", WHEEL_FOLDERS)
+def test_other_versions_of_the_server_are_the_same(wheel_folder):
+    """Those in the wheel, which also serve where no server is installed."""
+    with PostgresServer(wheel_folder=wheel_folder) as server:
+        store = store_for(server.url())
+        open_as_owner(store)
+        store.commit(SAMPLE)
+        store.heartbeat()
+        store.close()
+        open_as_owner(store)
+        assert EXPECTED == everything(store)
+        store.close()
 
 
 def with_more(store, *scripts: str):
