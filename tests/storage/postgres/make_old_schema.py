@@ -6,6 +6,7 @@ Run it when a version is new. Later versions are tested with what it wrote.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker.core.contract.records import (
     MessageIdsSeen,
@@ -19,9 +20,13 @@ from broker.core.contract.records import (
 from storage.postgres.store import PostgresStore
 from tests.storage.sample_records import QUEUE, entity, payload, row, rules, stored
 from tests.support.owned_stores import open_as_owner
-from tests.support.postgres_server import HOST, PostgresServer
+from tests.support.postgres_server import PostgresServer
+from tests.support.server import HOST
 
-SAMPLE = [
+if TYPE_CHECKING:
+    from broker.core.contract.records import Record
+
+SAMPLE: list[Record] = [
     NamespaceStored("made", '{"x": "\u00fc"}'),
     entity(QUEUE, "orders/\u00fc"),
     entity(2, "topic/Subscriptions/s", kind="subscription"),

@@ -61,7 +61,6 @@ def test_other_versions_of_the_server_are_the_same(wheel_folder):
         store = store_for(server.url())
         open_as_owner(store)
         store.commit(SAMPLE)
-        store.heartbeat()
         store.close()
         open_as_owner(store)
         assert EXPECTED == everything(store)
