@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent
 LIMIT_S = 600
+FAULTS = ("fault-server-busy", "fault-detach", "fault-drop-before", "fault-drop-after")
+"""The scenarios of a program that is started with the argument `faults`."""
 SHOWN_CHARACTERS = 6_000
 
 
@@ -72,6 +74,8 @@ class Client:
     lock: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     limit_s: float = LIMIT_S
+    faults: bool = False
+    """Whether its program has scenarios with faults, which `FAULTS` starts."""
 
     @classmethod
     def load(cls, folder: Path) -> Client:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.clients import strict, table
-from tests.clients.program import FOLDER, Outcome, ProgramFailed, Report, all_clients
+from tests.clients.program import FAULTS, FOLDER, Outcome, ProgramFailed, Report, all_clients
 from tests.support.server import HOST, ROOT, BrokerProcess
 
 if TYPE_CHECKING:
@@ -88,6 +88,14 @@ class Matrix:
         self.types[reader.name, writer.name] = (
             failed if report.problem else report.outcomes[READ_TYPES]
         )
+        return report
+
+    def make_faults(self, client: Client) -> Report:
+        """The scenarios in which the broker is told to make faults."""
+        report = self._start(client, "faults")
+        for name in FAULTS:
+            report.outcomes.setdefault(name, NOT_REPORTED)
+        report.problem = report.problem or self._broken()
         return report
 
     def wrote_types(self, client: Client) -> bool:
@@ -210,6 +218,12 @@ def _run_all(clients: Sequence[Client], options: argparse.Namespace) -> bool:
             report = matrix.run(client)
             good &= report.is_good
             print(_line(client.name, report, time.monotonic() - began), flush=True)
+            if client.faults and not options.short:
+                began = time.monotonic()
+                report = matrix.make_faults(client)
+                good &= report.is_good
+                line = _line(f"{client.name} with faults", report, time.monotonic() - began)
+                print(line, flush=True)
             # At once: what it wrote has a time to live, and the next client moves the clock.
             readers = [one for one in clients if one is not client and matrix.wrote_types(client)]
             for reader in readers:

@@ -13,7 +13,9 @@ var modules = []string{
 const noTransactions = "the SDK has no transactions"
 
 func main() {
-	trial.Run(trial.Client{Name: "go", Modules: modules, Scenarios: scenarios, ReadTypes: readTypes})
+	trial.Run(trial.Client{
+		Name: "go", Modules: modules, Scenarios: scenarios, Faults: faults, ReadTypes: readTypes,
+	})
 }
 
 var scenarios = []trial.Scenario{

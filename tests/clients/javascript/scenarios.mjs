@@ -1,11 +1,13 @@
 // The official JavaScript SDK against a running broker, used as its documentation says.
-// Without arguments every scenario runs; `read-types QUEUE WRITER` reads what another client wrote.
+// Without arguments every scenario runs; `read-types QUEUE WRITER` reads what another client wrote, and `faults` runs
+// the scenarios with faults.
 
 import { readFileSync } from "node:fs";
 import { run, skip } from "../node/trial.mjs";
 import * as administration from "./administration.mjs";
 import * as claims from "./claims.mjs";
 import * as connecting from "./connecting.mjs";
+import * as faults from "./faults.mjs";
 import * as receiving from "./receiving.mjs";
 import * as refusals from "./refusals.mjs";
 import * as sending from "./sending.mjs";
@@ -91,4 +93,5 @@ const scenarios = [
 
 const [command, queue] = process.argv.slice(2);
 if (command === "read-types") await run(versions, [["read-types", types.readTypes(queue), SHORT]]);
+else if (command === "faults") await run(versions, faults.scenarios);
 else await run(versions, scenarios);

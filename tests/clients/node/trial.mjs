@@ -106,6 +106,21 @@ export class Trial {
     assert.equal((await input.next()).value, "restarted");
   }
 
+  /** Make operations fail (docs/control-api.md, Faults); the name of the rule. */
+  async fault(rule) {
+    const answer = await fetch(`${base}/$peeklock/v1/faults`, {
+      method: "POST",
+      body: JSON.stringify(rule),
+    });
+    assert.equal(answer.status, 201, await answer.clone().text());
+    return (await answer.json()).name;
+  }
+
+  /** How often a rule has acted. */
+  async hits(name) {
+    return (await (await fetch(`${base}/$peeklock/v1/faults/${name}`)).json()).hits;
+  }
+
   /** How many AMQP connections the broker has. */
   async connections() {
     const text = await (await fetch(`${base}/metrics`)).text();

@@ -131,6 +131,34 @@ func (b *Broker) moveClock(by time.Duration) (time.Time, error) {
 	return time.UnixMilli(clock.NowMS), err
 }
 
+// Fault makes operations fail (docs/control-api.md, Faults); the name of the rule.
+func (b *Broker) Fault(rule map[string]any) (string, error) {
+	var made struct {
+		Name string `json:"name"`
+	}
+	body, err := json.Marshal(rule)
+	if err != nil {
+		return "", err
+	}
+	text, err := b.ask(http.MethodPost, "/$peeklock/v1/faults", body)
+	if err == nil {
+		err = json.Unmarshal(text, &made)
+	}
+	return made.Name, err
+}
+
+// Hits is how often a rule has acted.
+func (b *Broker) Hits(name string) (int, error) {
+	var rule struct {
+		Hits int `json:"hits"`
+	}
+	text, err := b.ask(http.MethodGet, "/$peeklock/v1/faults/"+name, nil)
+	if err == nil {
+		err = json.Unmarshal(text, &rule)
+	}
+	return rule.Hits, err
+}
+
 // Connections is how many AMQP connections the broker has.
 func (b *Broker) Connections() (int, error) {
 	text, err := b.ask(http.MethodGet, "/metrics", nil)

@@ -155,6 +155,8 @@ type Client struct {
 	Name      string
 	Modules   []string
 	Scenarios []Scenario
+	// Faults are scenarios with faults that the broker is told to make.
+	Faults []Scenario
 	// ReadTypes reads back what another client wrote to a queue.
 	ReadTypes func(t *Trial, queue, writer string)
 }
@@ -166,6 +168,12 @@ func Run(client Client) {
 	broker := brokerFromEnvironment(client.Name)
 	if len(os.Args) == 4 && os.Args[1] == "read-types" {
 		report(broker, Scenario{ID: "read-types", Run: func(t *Trial) { client.ReadTypes(t, os.Args[2], os.Args[3]) }})
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "faults" {
+		for _, scenario := range client.Faults {
+			report(broker, scenario)
+		}
 		return
 	}
 	short := os.Getenv("PEEKLOCK_SHORT") == "1"

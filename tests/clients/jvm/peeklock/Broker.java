@@ -97,6 +97,25 @@ public final class Broker {
         return Integer.parseInt(count.group(1));
     }
 
+    /** Make operations fail (docs/control-api.md, Faults); the name of the rule. */
+    public static String fault(String rule) {
+        HttpResponse<String> answer = send(HttpRequest.newBuilder(uri("$peeklock/v1/faults"))
+            .POST(HttpRequest.BodyPublishers.ofString(rule)));
+        expect(201, answer);
+        Matcher name = Pattern.compile("\"name\": \"([^\"]+)\"").matcher(answer.body());
+        Expect.that(name.find(), "no name in " + answer.body());
+        return name.group(1);
+    }
+
+    /** How often a rule has acted. */
+    public static int hits(String name) {
+        HttpResponse<String> answer = send(HttpRequest.newBuilder(uri("$peeklock/v1/faults/" + name)));
+        expect(200, answer);
+        Matcher hits = Pattern.compile("\"hits\": (\\d+)").matcher(answer.body());
+        Expect.that(hits.find(), "no hits in " + answer.body());
+        return Integer.parseInt(hits.group(1));
+    }
+
     /** Number of connections the broker has at present. */
     public static int connections() {
         Matcher count = Pattern.compile("(?m)^peeklock_connections (\\d+)")

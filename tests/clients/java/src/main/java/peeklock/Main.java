@@ -21,6 +21,11 @@ public final class Main {
             report.run(Set.of("read-types"));
             System.exit(0);
         }
+        if (arguments.length > 0 && arguments[0].equals("faults")) {
+            Faults.add(report);
+            report.run(Set.of());
+            System.exit(0);
+        }
         Connecting.add(report);
         Sending.add(report);
         Receiving.add(report);
