@@ -7,18 +7,12 @@ and end with their namespace.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.faults.fault_rule import FaultRule, OperationOfClient
-
-
-class Timer(Protocol):
-    """A call that is to come."""
-
-    def cancel(self) -> None: ...
 
 
 class NamespaceFaults:
@@ -44,7 +38,7 @@ class FaultRegistry:
     __slots__ = ("_call_later", "_namespaces", "is_used")
 
     def __init__(
-        self, call_later: Callable[[float, Callable[[], None]], Timer] | None = None
+        self, call_later: Callable[[float, Callable[[], None]], object] | None = None
     ) -> None:
         self.is_used = False
         """Whether a rule was made since the broker started. Once it is set it stays so: operations may still be
@@ -83,8 +77,8 @@ class FaultRegistry:
         found = self._namespaces.pop(namespace, None)
         return 0 if found is None else len(found.rules)
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Calls after a time by the event loop's clock: a test that moves the broker's clock does not move the time
         that its client waits."""
         later = self._call_later or asyncio.get_running_loop().call_later
-        return later(seconds, call)
+        later(seconds, call)

@@ -30,6 +30,7 @@ from protocol.amqp.connection_services import ConnectionServices
 from protocol.amqp.held_memory import MemoryBudgets
 from protocol.codec import Described, Symbol, ULong, encode
 from protocol.codec.message_reader import Reader
+from protocol.faults.fault_registry import FaultRegistry
 from protocol.identity import sas
 from tests.support import amqp_frames
 from tests.support.frame_client import ConnectionEnded, FrameClient
@@ -43,6 +44,8 @@ from tests.support.message_sections import (
 from tests.support.protocol_sources import system_sources
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Effect
     from config.model.definitions import EntityDefinition
@@ -107,6 +110,9 @@ class MemoryBroker:
         checked = settings_of(settings)
         self.access = Access(checked, topology, self.namespaces, self.clock)
         self.memory = MemoryBudgets(limits)
+        self.delayed: list[tuple[float, Callable[[], None]]] = []
+        """Calls that fault rules have delayed, and by how many seconds."""
+        self.faults = FaultRegistry(self._call_later)
         self.clients: list[MemoryClient] = []
         self.commands: Counter[type[Command]] = Counter()
         """How many commands of each kind have come."""
@@ -142,6 +148,16 @@ class MemoryBroker:
             self._inbox.append((self.namespaces[name], command))
 
         return take
+
+    def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.delayed.append((seconds, call))
+
+    def pass_delays(self) -> None:
+        """Do what fault rules have delayed."""
+        delayed, self.delayed = self.delayed, []
+        for _, call in delayed:
+            call()
+        self.run()
 
     def has_entity(self, name: str, path: str) -> bool:
         return self.namespaces[name].has_entity(path)
@@ -237,6 +253,8 @@ class MemoryClient(FrameClient):
         self.hostname = hostname
         self.wake_at_ms: int | None = None
         self.heard: list[Frame] = []
+        self.is_dropped = False
+        """The broker has closed the socket without a close."""
         self.connection = Connection(
             ConnectionServices(
                 enter=broker.enter,
@@ -250,6 +268,8 @@ class MemoryClient(FrameClient):
                 idle_timeout_ms=240_000,
                 sources=system_sources(),
                 memory=broker.memory,
+                faults=broker.faults,
+                drop=self._drop,
             )
         )
         super().__init__(MemoryStream(self.connection))
@@ -271,6 +291,12 @@ class MemoryClient(FrameClient):
 
     def _wake_at(self, at_ms: int) -> None:
         self.wake_at_ms = at_ms
+
+    def _drop(self) -> None:
+        """As the transport does: what was written before reaches the client."""
+        self.listen()
+        self.is_dropped = True
+        self.connection.lost()
 
     def say(self, *data: bytes) -> list[Frame]:
         """Write bytes, each piece as one read of the broker, and return the frames of the
