@@ -509,14 +509,14 @@ class Connection:
         """Does to the connection what a fault rule says."""
         if action is None:
             return
-        if action.kind is FaultKind.DROP_CONNECTION:
-            self._faults.drop()
         if action.kind in (FaultKind.REFUSE, FaultKind.SERVER_BUSY):
             self.close(action.error())
-        else:
-            self._frozen = []
+            return
+        self._frozen = []
         if action.kind is FaultKind.DELAY:
             self._faults.later(action.seconds, self._thaw)
+        elif action.kind is FaultKind.DROP_CONNECTION:
+            self._faults.drop()
 
     def _thaw(self) -> None:
         """Continues after a delay."""

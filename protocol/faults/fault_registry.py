@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from protocol.faults.fault_rule import REMEMBERED_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from protocol.faults.fault_rule import FaultRule, OperationOfClient
 
@@ -18,14 +21,34 @@ if TYPE_CHECKING:
 class NamespaceFaults:
     """The rules of one namespace, in the order in which they were made."""
 
-    __slots__ = ("redelivered", "rules", "twice")
+    __slots__ = ("_redelivered", "rules", "twice")
 
     def __init__(self) -> None:
         self.rules: dict[str, FaultRule] = {}
         self.twice: dict[bytes, int] = {}
         """Sequence numbers of messages that are to be delivered again when they are completed, by lock token."""
-        self.redelivered: set[tuple[str, int]] = set()
-        """Paths in lower case and sequence numbers of messages that are delivered for the second time."""
+        self._redelivered: dict[tuple[str, int], None] = {}
+        """Paths in lower case and sequence numbers of messages that are to be delivered for the second time."""
+
+    def deliver_again(self, token: bytes, sequence_number: int) -> None:
+        """Remembers that a message is to be delivered again when it is completed."""
+        self.twice[token] = sequence_number
+        _bound(self.twice)
+
+    def completed(self, path: str, token: bytes) -> None:
+        """Notes that a message which is to be delivered again was completed."""
+        number = self.twice.pop(token, None)
+        if number is not None:
+            self._redelivered[path.lower(), number] = None
+            _bound(self._redelivered)
+
+    def is_second_delivery(self, path: str, sequence_number: int) -> bool:
+        """Whether a message is delivered again after it was completed. True once."""
+        key = (path.lower(), sequence_number)
+        if key not in self._redelivered:
+            return False
+        del self._redelivered[key]
+        return True
 
     def about(self, one: OperationOfClient) -> list[FaultRule]:
         """Returns the rules that an operation fits, apart from the message."""
@@ -82,3 +105,9 @@ class FaultRegistry:
         that its client waits."""
         later = self._call_later or asyncio.get_running_loop().call_later
         later(seconds, call)
+
+
+def _bound(remembered: dict[Any, Any]) -> None:
+    """Forgets the oldest of what is remembered about messages: some are deleted and never settled."""
+    if len(remembered) > REMEMBERED_MAX:
+        del remembered[next(iter(remembered))]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.faults.occurrence import Occurrence
 
 REMEMBERED_MAX = 100_000
-"""How many lock tokens a rule remembers: see `FaultRule.deliveries`. The oldest are forgotten."""
+"""How many messages are remembered for each purpose. The oldest are forgotten."""
 
 _CONDITIONS = {FaultKind.SERVER_BUSY: SERVER_BUSY, FaultKind.DETACH: DETACH_FORCED}
 

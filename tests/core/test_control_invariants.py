@@ -170,6 +170,16 @@ class ControlClients(Clients):
         path, numbers = self.some(data)
         self.ask(control.ExpireLocks(path, None if all_of_them else numbers))
 
+    @rule(data=st.data())
+    def expire_locks_by_token(self, data):
+        path, numbers = self.some(data)
+        queue = self.dialogue.namespace._directory.queue(path)
+        found = [one for one in map(queue.index.get, numbers) if one is not None]
+        tokens = {one.lock_token for one in found if one.lock_token is not None}
+        asked = [*tokens, b"of no message"]
+        assert len(tokens) == self.ask(control.ExpireLocks(path, None, None, asked))
+        assert not tokens & set(queue.locks)
+
     @rule(path=st.sampled_from(["sessions", "plain"]), session=st.sampled_from(SESSIONS))
     def expire_session(self, path, session):
         self.ask(control.ExpireLocks(path, None, session))

@@ -135,10 +135,9 @@ class ReceivingFaults:
 
     def _decide(self, rules: list[FaultRule], message: Message) -> FaultAction | None:
         faults = self._faults.of_namespace
-        key = (self._link.path.lower(), message.sequence_number)
-        is_second = faults is not None and key in faults.redelivered
-        if is_second and faults is not None:
-            faults.redelivered.discard(key)
+        is_second = faults is not None and faults.is_second_delivery(
+            self._link.path, message.sequence_number
+        )
 
         def fits(rule: FaultRule) -> bool:
             if is_second and rule.action.kind is FaultKind.DELIVER_TWICE:
@@ -199,7 +198,7 @@ class ReceivingFaults:
             self._link.credit_offset -= 1
             self._link.apply_effect(effect)
         elif faults is not None:
-            faults.twice[token] = effect.messages[0].sequence_number
+            faults.deliver_again(token, effect.messages[0].sequence_number)
         self._link.apply_effect(effect)
 
     def _return(self, tokens: Sequence[bytes | None]) -> None:
@@ -316,9 +315,7 @@ class ReceivingFaults:
         """Answers that a message is completed, and returns it to the queue, as if the completion had been lost."""
         faults = self._faults.of_namespace
         if faults is not None:
-            number = faults.twice.pop(token, None)
-            if number is not None:
-                faults.redelivered.add((self._link.path.lower(), number))
+            faults.completed(self._link.path, token)
         self._link.forget_token(delivery)
         self._submit(Settle(self._link, [token], [None], ABANDON))
         if settled:

@@ -32,6 +32,10 @@ class FaultyRequest(Protocol):
 
     instead_of_answer: Callable[[], None] | None
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the link of the request has ended."""
+
     def drop(self) -> None:
         """Forgets the request. It gets no answer."""
 
@@ -62,7 +66,7 @@ def carry_out(
             refuse(ExpiredToken())
             faults.expire_tokens()
         case FaultKind.DELAY:
-            faults.later(action.seconds, handle)
+            faults.later(action.seconds, lambda: None if request.is_ended else handle())
         case FaultKind.DETACH:
             request.drop()
             request.end_link(action.error())

@@ -60,6 +60,11 @@ class Request:
     instead_of_answer: Callable[[], None] | None = None
     """Called instead of sending the answer, because of a fault."""
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the link of the request has ended."""
+        return self.link.link.closed
+
     def drop(self) -> None:
         """Forgets the request. It gets no answer."""
         self.link.drop(self)
