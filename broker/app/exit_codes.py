@@ -13,3 +13,7 @@ class ExitCode(IntEnum):
     """The broker could not start or had to stop, or a command could not do its work."""
     MISUSED = 2
     """An option or a config file is wrong; nothing was started. The argparse module uses it, too."""
+    NOT_SO = 3
+    """What a command asked a running broker for is not there, or was not there in time."""
+    NOT_REACHABLE = 4
+    """No broker answers."""

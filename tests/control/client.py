@@ -55,6 +55,7 @@ class ControlClient:
 
     def __init__(self, port: int, namespace: str | None = None, token: str | None = None) -> None:
         self.port = port
+        self.namespace = namespace
         self._base = BASE if namespace is None else f"{BASE}/namespaces/{quote(namespace, safe='')}"
         self._headers = {} if token is None else {"Authorization": token}
 

@@ -16,8 +16,10 @@ import pytest
 import yaml
 
 from broker import __version__
+from broker.app.cli import client_arguments
 from broker.app.cli.arguments import read_arguments
 from broker.app.cli.command_line import main
+from broker.app.cli.control_client import CONNECTION_STRING_VARIABLE, URL_VARIABLE
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from config.files import emulator_reader
 from config.files.yaml_reader import TOP_LEVEL
@@ -26,7 +28,6 @@ from config.model.authorization_keys import KEY_LENGTH
 from config.model.definitions import UNLIMITED_MS, QueueDefinition
 from config.settings.setting_sources import CONFIG_VARIABLE, SETTINGS
 from pytest_peeklock.plugin import OPTIONS as OPTIONS_OF_PYTEST
-from pytest_peeklock.plugin import URL_VARIABLE
 from tests.conftest import UNAVAILABLE
 from tests.packaging import limits_table, settings_table
 from tests.packaging.dockerfile import ROOT
@@ -147,7 +148,8 @@ def test_contributing_says_how_to_add(what):
 )
 def test_every_variable_exists(page):
     """The page of scenarios names variables that the runner of the clients sets."""
-    known = {one.variable for one in SETTINGS} | {CONFIG_VARIABLE, URL_VARIABLE}
+    known = {one.variable for one in SETTINGS} | {CONFIG_VARIABLE}
+    known |= {URL_VARIABLE, CONNECTION_STRING_VARIABLE}
     found = set(re.findall(r"PEEKLOCK_[A-Z_]+", page.text)) - {"PEEKLOCK_"}
     assert set() == found - known
 
@@ -182,6 +184,7 @@ def test_peeklock_accepts_the_command(command):
         ["check"],
         ["check", "--strict"],
         ["import"],
+        ["peek"],
     ):  # in a sentence about the command
         arguments.append("FILE")
     if "--help" in arguments or "--version" in arguments:
@@ -229,6 +232,7 @@ def test_every_option_that_stands_alone_exists():
         "--path",
         "--with-keys",
     }
+    known |= set(_OPTION.findall(Path(client_arguments.__file__).read_text()))
     known |= {f"--peeklock-{name}" for name in OPTIONS_OF_PYTEST}
     for module in [*MODULES_OF_TARGETS.values(), "tests.simulation.run"]:
         known |= options_of(module)

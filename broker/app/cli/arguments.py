@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
+from broker.app.cli.client_arguments import add_client_commands
 from broker.app.exit_codes import ExitCode
 from config.files.mistakes import did_you_mean
 from config.model.durations import format_duration
@@ -64,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="peeklock",
         description="A broker that stands in for Azure Service Bus.",
         epilog=f"Exit codes: {ExitCode.OK} done, {ExitCode.FAILED} failed, "
-        f"{ExitCode.MISUSED} wrong usage or configuration.",
+        f"{ExitCode.MISUSED} wrong usage or configuration, {ExitCode.NOT_SO} a wait timed out or nothing was found, "
+        f"{ExitCode.NOT_REACHABLE} no broker answers.",
     )
     parser.add_argument("--version", action="version", version=f"peeklock {__version__}")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_import(commands)
     _add_tls(commands)
     _add_env(commands)
+    add_client_commands(commands)
     return parser
 
 

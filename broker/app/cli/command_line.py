@@ -1,4 +1,4 @@
-"""Runs the commands `peeklock serve`, `check`, `export`, `import`, `tls` and `env`.
+"""Runs the commands of `peeklock`.
 
 Loads the configuration, reports its mistakes, and calls the command. Commands are imported when they
 run: a process pays only for the command that it runs.
@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.app.cli.arguments import CHECK, ENV, EXPORT, IMPORT, SERVE, TLS, read_arguments
+from broker.app.cli.client_arguments import CLIENT_COMMANDS
 from broker.app.exit_codes import ExitCode
 from config.files.mistakes import ConfigError
 from config.loader import load
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit code."""
     options = read_arguments(arguments)
-    run = _COMMANDS[options.pop("command")]
+    command = options.pop("command")
+    if command in CLIENT_COMMANDS:
+        from broker.app.cli import client_commands
+
+        return client_commands.run(command, options)
+    run = _COMMANDS[command]
     given = {name: value for name, value in options.items() if value is not None}
     names = {"config", *(one.name for one in SETTINGS)}
     try:
