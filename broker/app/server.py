@@ -79,6 +79,8 @@ class Server:
         )
         sources = make_sources(self._clock.real_ms, self._clock.stopwatch_s, os.urandom)
         self._clients = AmqpClients(settings, self._core, self._access, sources)
+        self._ports: list[int] = []
+        """The ports of AMQP, HTTP and, if it is set, TLS."""
         self._http = HttpServer(
             settings,
             topology,
@@ -88,14 +90,13 @@ class Server:
             self._access,
             sources,
             self._make_reports,
+            lambda: self._ports,
         )
         self._refusals = sources.refusals
         self._report_notes = ReportNotes(self._clock.real_ms)
         self._reports: RunReports | None = None
         self._metrics = Metrics(self._core.namespaces, self._clients, sources.refusals)
         self._listeners: list[Listener] = []
-        self._ports: list[int] = []
-        """The ports of AMQP, HTTP and, if it is set, TLS."""
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
         self._failure: Exception | None = None

@@ -247,3 +247,18 @@ def written_properties(
         elif one.is_duration:
             value = format_duration(value, finer.get(one.field, 0))
         yield one, value
+
+
+def all_properties(
+    definition: EntityDefinition,
+) -> Iterator[tuple[ConfigProperty, bool | int | str | None]]:
+    """Yields all properties with their values in a file. None: not set, or without end."""
+    finer = dict(definition.finer_ticks)
+    for one in PROPERTIES[type(definition)]:
+        value = getattr(definition, one.field)
+        if isinstance(value, EntityStatus):
+            value = value.value
+        elif one.is_duration:
+            is_endless = value >= UNLIMITED_MS
+            value = None if is_endless else format_duration(value, finer.get(one.field, 0))
+        yield one, value

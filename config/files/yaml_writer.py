@@ -52,7 +52,7 @@ def entity_form(definition: EntityDefinition) -> dict[str, Any]:
     default = type(definition)()
     members = {one.snake_name: value for one, value in written_properties(definition, default)}
     if isinstance(definition, SubscriptionDefinition) and not takes_everything(definition.rules):
-        return {**members, "rules": {rule.name: _rule(rule) for rule in definition.rules}}
+        return {**members, "rules": {rule.name: rule_form(rule) for rule in definition.rules}}
     return members
 
 
@@ -76,7 +76,7 @@ def _namespace(
             topic, name = split_subscription(path)
             members = _properties(definition, subscription_default)
             if not takes_everything(definition.rules):
-                members["rules"] = {rule.name: _rule(rule) for rule in definition.rules}
+                members["rules"] = {rule.name: rule_form(rule) for rule in definition.rules}
             topics[spelled[topic.casefold()]].setdefault("subscriptions", {})[name] = members
     parts = {"queues": queues, "topics": topics, "authorization_rules": _authorization(rules)}
     return {name: part for name, part in parts.items() if part}
@@ -105,7 +105,8 @@ def _authorization(rules: Sequence[AuthorizationRule]) -> dict[str, Any]:
     return written
 
 
-def _rule(rule: RuleDefinition) -> dict[str, Any]:
+def rule_form(rule: RuleDefinition) -> dict[str, Any]:
+    """Returns a rule without its name."""
     members: dict[str, Any] = {}
     match rule.filter:
         case SqlFilter(expression, parameters):

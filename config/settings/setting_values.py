@@ -99,6 +99,10 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _known_names(text: str) -> tuple[str, ...]:
+    return ("*",) if text.strip() == "*" else _names(text)
+
+
 def _is_name_or_address(text: str) -> bool:
     if ":" not in text:
         return _HOST_NAME.fullmatch(text) is not None
@@ -177,6 +181,7 @@ def _storage_url(url: str) -> str:
 TEXT = SettingType(str, "text")
 HOST = SettingType(_host, "an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1")
 HOST_NAMES = SettingType(_names, "host names or addresses with commas between them")
+NAMES_OF_HOSTS = SettingType(_known_names, "host names with commas between them, or * for any")
 PORT = SettingType(_port, "a port from 1 to 65535, or 0 for a free one")
 EXISTING_FILE = SettingType(_existing_file, "the path of a file that exists")
 FOLDER = SettingType(_folder, "the path of a folder")

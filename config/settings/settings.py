@@ -28,6 +28,7 @@ from config.settings.setting_values import (
     KEY,
     LOCK_DURATION,
     MILLISECONDS,
+    NAMES_OF_HOSTS,
     PORT,
     REPORT_FILES,
     REPORT_KIND_NAMES,
@@ -171,6 +172,12 @@ class Settings:
         ),
         HOST_NAMES,
         "host names in the certificate that the broker creates, separated by commas",
+    )
+    http_names: tuple[str, ...] = _setting(
+        (),
+        NAMES_OF_HOSTS,
+        "more host names by which the console and the control API are reached, separated by commas, such as the "
+        "name of a reverse proxy; * for any",
     )
     storage: str = _setting_from(
         default_storage,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from protocol.http import entity_routes, error_responses, identity_endpoint, probes, websocket
+from protocol.http.console import console_routes
 from protocol.http.control import clock_api, control_routes, topology_api
 
 if TYPE_CHECKING:
@@ -23,5 +24,6 @@ def build(services: BrokerServices) -> web.Application:
     topology_api.add_routes(application, services)
     control_routes.add_routes(application, services.control)
     websocket.add_routes(application, services)
+    console_routes.add_routes(application, handler)
     application.router.add_route("*", "/{path:.*}", handler)
     return application

@@ -87,6 +87,8 @@ class BrokerServices:
     Raises `Unauthorized`."""
     identity_token: Callable[[TokenRequest], object] | None = None
     """Returns a token of the managed identity. Raises `Unauthorized`. None if no tokens are issued."""
+    is_known_host: Callable[[str], bool] = lambda _host: True
+    """Takes the host of a request, without port. Returns whether this broker is known by it."""
     control: ControlServices | None = None
     """What the control API needs. None if it is off."""
     faults: FaultRegistry = field(default_factory=FaultRegistry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
@@ -53,6 +53,36 @@ class LockHolder(NamedTuple):
     link: str = ""
     client: str = ""
     """Its network address."""
+
+
+class ClientError(NamedTuple):
+    """The last error that a connected client got."""
+
+    connection_id: str
+    container_id: str
+    at_ms: int
+    """In real time."""
+    message: str
+
+
+class ClientErrors(NamedTuple):
+    """The connections of a namespace: how many there are, and which got errors."""
+
+    connections: int
+    errors: Sequence[ClientError]
+
+
+class Endpoints(NamedTuple):
+    """Where the broker listens, and its own key."""
+
+    amqp_port: int
+    http_port: int
+    tls_port: int | None
+    certificate_authority: str | None
+    """The file with the broker's own authority. None if its certificate is another."""
+    key_name: str
+    key: str
+    is_strict: bool
 
 
 class ChangeWait(Protocol):
@@ -283,6 +313,12 @@ class ControlServices:
     """Returns the AMQP connections of a namespace as plain data: see `ConnectionAnswer`."""
     frames: FrameControl
     reports: ReportControl
+    client_errors: Callable[[str], ClientErrors]
+    """Returns the errors of the AMQP connections of a namespace."""
+    endpoints: Callable[[], Endpoints]
+    """Returns where the broker listens."""
+    is_known_host: Callable[[str], bool]
+    """Takes the host of a request, without port. Returns whether this broker is known by it."""
     declared: Callable[[str], Mapping[str, EntityDefinition]]
     """Returns the entities that the configuration declares in a namespace."""
     clock: ControlledClock
@@ -293,3 +329,5 @@ class ControlServices:
     sources: ProtocolSources
     version: str
     """The version of the broker."""
+    overviews: dict[str, Any] = field(default_factory=dict)
+    """What `overview_resource.py` knows of each namespace."""

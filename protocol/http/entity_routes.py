@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.http import permission, request_paths
+from protocol.http import permission, request_origin, request_paths
 from protocol.http.admin.administration_api import AdministrationApi
 from protocol.http.data_plane.data_plane_api import DataPlane
+from protocol.http.error_responses import ForeignOrigin
 
 if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
     from protocol.http.broker_services import BrokerServices
+
+_READING = {"GET", "HEAD", "OPTIONS"}
 
 
 def handler(application: web.Application, services: BrokerServices) -> Handler:
@@ -39,6 +42,10 @@ def handler(application: web.Application, services: BrokerServices) -> Handler:
         return served[namespace]
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if request.method not in _READING:
+            refused = request_origin.refusal(request, services.is_known_host)
+            if refused is not None:
+                raise ForeignOrigin(refused.message)
         resource = request_paths.parse(request.path, request.method)
         try:
             namespace = permission.authorize(services, request, resource)

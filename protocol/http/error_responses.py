@@ -63,6 +63,13 @@ class InvalidVerb(BrokerError):
         )
 
 
+class ForeignOrigin(BrokerError):
+    """A page of another web site makes the request in a user's browser."""
+
+    condition = "amqp:unauthorized-access"
+    status = 403
+
+
 class EntityGone(BrokerError):
     """The answer of the data plane for an entity that does not exist."""
 

@@ -53,6 +53,22 @@ def test_an_entity_has_its_properties_in_the_names_of_the_config_file(api):
     assert {"rules": {"red": {"sql_filter": "color = 'red'"}}} == red["properties"]
 
 
+def test_one_entity_has_all_properties_as_sdks_name_them(api):
+    """Also those that were not set."""
+    found = {one["name"]: one for one in api.get("/entity", entity="orders")["all_properties"]}
+    assert {
+        "name": "lock_duration",
+        "service_name": "LockDuration",
+        "value": "PT1M",
+        "is_default": False,
+    } == found["lock_duration"]
+    assert (3, False) == (
+        found["max_delivery_count"]["value"],
+        found["max_delivery_count"]["is_default"],
+    )
+    assert (None, "Active") == (found["forward_to"]["value"], found["status"]["value"])
+
+
 def test_each_message_is_counted_in_one_state(api, sdk):
     sender = sdk.get_queue_sender("orders/eu")
     receiver = sdk.get_queue_receiver("orders/eu")

@@ -74,7 +74,14 @@ def test_a_message_is_shown_with_all_its_properties(api, sdk, purged):
     enqueued = datetime.fromisoformat(shown["enqueued_at"])
     assert timedelta(hours=1) == datetime.fromisoformat(shown["expires_at"]) - enqueued
     alone = api.get("/message", entity="orders", sequence_number=shown["sequence_number"])
+    types = alone.pop("types")
     assert shown == alone
+    assert {"color": "string", "size": "int", "ratio": "double"} == types["application_properties"]
+    assert ("string", "symbol") == (
+        types["properties"]["message_id"],
+        types["properties"]["content_type"],
+    )
+    assert {"body": "data"} == types["body"]
 
 
 @pytest.mark.parametrize(
@@ -367,3 +374,33 @@ def test_bodies_that_only_the_store_has_are_read_from_it(tmp_path):
             assert found["body"].startswith("777 ")
             [message] = sdk.get_queue_receiver("orders").receive_messages(max_wait_time=5)
             assert str(message).startswith("0 ")
+
+
+def test_messages_are_found_by_a_text(api, sdk):
+    """In the body, an id, a property or the reason of a dead letter, whatever the case of its letters."""
+    api.post("/purge", entity="orders")
+    messages = [
+        {"body": "Grüße aus Köln", "message_id": "one"},
+        {"body": {"city": "Paris"}, "application_properties": {"Country": "France"}},
+        {"body": "nothing", "subject": "paris calling"},
+    ]
+    first, second, third = api.post("/messages", entity="orders", messages=messages)[
+        "sequence_numbers"
+    ]
+
+    def found(text: str, **query: str) -> list[int]:
+        listed = api.get("/messages", entity="orders", text=text, **query)["messages"]
+        return [one["sequence_number"] for one in listed]
+
+    assert [first] == found("Köln") == found("ONE")
+    assert [second, third] == found("paris")
+    assert [second] == found("france") == found("paris", filter="Country = 'France'")
+    assert [] == found("london")
+    api.post("/messages/dead-letter", entity="orders", sequence_numbers=[first], reason="Too Far")
+    assert [1] == [
+        len(
+            api.get("/messages", entity="orders", sub_queue="dead_letter", text="too far")[
+                "messages"
+            ]
+        )
+    ]

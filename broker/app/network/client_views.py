@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from protocol.http.control_services import LockHolder
+from protocol.http.control_services import ClientError, ClientErrors, LockHolder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broker.core.contract.effects import Peer
     from protocol.amqp.connection import Connection
 
@@ -38,6 +40,21 @@ def connection_view(connection: Connection) -> dict[str, Any]:
         if error is None
         else {"at": real_time(error[0]), "condition": error[1], "message": error[2]},
     }
+
+
+def client_errors(connections: Iterable[Connection]) -> ClientErrors:
+    """Returns the last errors of connections, the newest first."""
+    count = 0
+    errors = []
+    for connection in connections:
+        count += 1
+        client = connection.client
+        if client.last_error is not None:
+            at_ms, condition, message = client.last_error
+            # The tracking id and what follows it are for the log.
+            sentence = message.partition(" TrackingId:")[0] or condition
+            errors.append(ClientError(client.connection_id, client.container_id, at_ms, sentence))
+    return ClientErrors(count, sorted(errors, key=lambda one: -one.at_ms))
 
 
 def real_time(milliseconds: int) -> str:

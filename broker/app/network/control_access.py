@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
 from broker import __version__
-from broker.app.network.client_views import connection_view, holder_of
+from broker.app.network.client_views import client_errors, connection_view, holder_of
 from broker.app.network.clock_control import ClockControl
 from broker.app.network.namespace_operations import NamespaceOperations
 from broker.app.runtime.change_waits import ChangeWaits
 from broker.app.runtime.namespace_lifecycle import NamespaceLifecycle
-from protocol.http.control_services import ControlServices
+from config.settings.settings import Authorization
+from protocol.http.control_services import ControlServices, Endpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from broker.app.network.amqp_clients import AmqpClients
     from broker.app.observe.run_report import RunReports
@@ -40,6 +42,7 @@ def control_services(
     ask: Callable[[str, Callable[[Peer, object], Command]], Awaitable[object]],
     clock_moved: Callable[[], None],
     reports: RunReports,
+    ports: Callable[[], Sequence[int]],
 ) -> ControlServices:
     """Returns what the control API needs."""
     lifecycle = NamespaceLifecycle(core, clock, settings.limits, clients, os.urandom)
@@ -56,6 +59,11 @@ def control_services(
         ],
         frames=clients.frame_views(),
         reports=reports,
+        client_errors=lambda namespace: client_errors(
+            one for one in clients.connections() if one.namespace == namespace
+        ),
+        endpoints=lambda: _endpoints(settings, ports()),
+        is_known_host=functools.partial(is_known_host, settings),
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         clock=ClockControl(clock, clock_moved),
         namespace_control=NamespaceOperations(
@@ -66,4 +74,22 @@ def control_services(
         limits=settings.limits,
         sources=sources,
         version=__version__,
+    )
+
+
+def is_known_host(settings: Settings, host: str) -> bool:
+    """Whether clients know this broker by a host name, which is in lower case."""
+    names = {settings.host.lower(), *map(str.lower, (*settings.tls_names, *settings.http_names))}
+    return host in names or "*" in names or f"*.{host.partition('.')[2]}" in names
+
+
+def _endpoints(settings: Settings, ports: Sequence[int]) -> Endpoints:
+    return Endpoints(
+        ports[0],
+        ports[1],
+        ports[2] if len(ports) > 2 else None,
+        str(settings.tls_folder / "ca.pem") if settings.tls_certificate is None else None,
+        settings.shared_access_key_name,
+        settings.shared_access_key,
+        settings.authorization is Authorization.STRICT,
     )

@@ -20,7 +20,7 @@ from broker.core.contract.errors import ArgumentError
 from protocol.identity.managed_identity import CLIENT_ID, LIFETIME_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from types import ModuleType
 
     from broker.app.network.amqp_clients import AmqpClients
@@ -56,7 +56,10 @@ class HttpServer:
         access: Access,
         sources: ProtocolSources,
         reports: Callable[[], RunReports],
+        ports: Callable[[], Sequence[int]],
     ) -> None:
+        """`ports` returns those of AMQP, HTTP and, if it is set, TLS."""
+        self._ports = ports
         self._settings = settings
         self._reports = reports
         self._topology = topology
@@ -149,6 +152,7 @@ class HttpServer:
             topology=self._export,
             control=self._control(),
             faults=self._clients.faults,
+            is_known_host=self._is_known_host,
             identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
             has_namespace=self._core.namespaces.__contains__,
             in_namespace=lambda name: replace(
@@ -213,7 +217,13 @@ class HttpServer:
             ask=self._ask,
             clock_moved=self._clock_moved,
             reports=self._reports(),
+            ports=self._ports,
         )
+
+    def _is_known_host(self, host: str) -> bool:
+        from broker.app.network.control_access import is_known_host
+
+        return is_known_host(self._settings, host)
 
     def _export(self, header: str | None, form: str) -> object:
         from broker.app import topology_export

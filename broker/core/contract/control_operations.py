@@ -89,6 +89,40 @@ class TotalsRead(NamedTuple):
     entities: Sequence[Totals]
 
 
+class ListPaths(NamedTuple):
+    """Reply: list of the paths of all entities."""
+
+
+class EntityActivity(NamedTuple):
+    """What the overview shows of an entity. Totals only rise, so that two of them give a rate."""
+
+    path: str
+    kind: str
+    main: QueueCounts
+    dead_letters: int
+    transfer_dead_letters: int
+    arrived_total: int
+    """Messages that have arrived: sent, copied from a topic or forwarded."""
+    delivered_total: int
+    refused_total: int
+    """Sends, settlements and attaches that were refused."""
+    oldest_enqueued_ms: int
+    """When the oldest message was enqueued that is not scheduled; 0 if there is none."""
+    expiring_locks: int
+    """Message locks that end soon and were not renewed yet."""
+    receivers: int
+    senders: int
+    size_bytes: int
+    held_sessions: int | None
+    """Sessions that a receiver holds. None if the entity does not require sessions."""
+
+
+class ReadActivity(NamedTuple):
+    """Reply: list of `EntityActivity`. Entities that do not exist are left out."""
+
+    paths: Sequence[str]
+
+
 # --- messages ----------------------------------------------------------------------------------
 
 

@@ -10,8 +10,9 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from broker.core.contract import control_operations as control
-from broker.core.contract.message import MessageState
+from broker.core.operations.control_activity import ControlActivity
 from broker.core.operations.control_changes import ControlChanges
+from broker.core.operations.control_counts import queue_counts
 from broker.core.operations.control_reading import ControlReading
 from broker.core.operations.control_reset import ControlReset
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from broker.core.operations.admission import Admission
     from broker.core.operations.entity_administration import EntityAdministration
     from broker.core.queues.namespace_context import NamespaceContext
-    from broker.core.queues.queue import Queue
 
     Carry = Callable[[Any, int, Turn], object]
 
@@ -42,6 +42,7 @@ class ControlRequests:
         administration: EntityAdministration,
     ) -> None:
         self._directory = directory
+        activity = ControlActivity(directory)
         reading = ControlReading(directory)
         changes = ControlChanges(context, directory, admission)
         resetting = ControlReset(directory, administration)
@@ -49,6 +50,8 @@ class ControlRequests:
             control.ListEntityStates: self._list_entities,
             control.GetEntityState: self._get_entity,
             control.ReadTotals: self._read_totals,
+            control.ListPaths: activity.list_paths,
+            control.ReadActivity: activity.read,
             control.ReadMessages: reading.read_messages,
             control.FindMessages: reading.find_messages,
             control.ReadSessions: reading.read_sessions,
@@ -133,22 +136,4 @@ def entity_state(entity: Entity) -> control.EntityState:
         receiver_count=entity.receiver_count,
         sender_count=len(entity.senders),
         session_lock_count=0 if sessions is None else sessions.held_count,
-    )
-
-
-def queue_counts(queue: Queue) -> control.QueueCounts:
-    """Returns how many messages of a queue are in each state."""
-    locked = queue.live_lock_count
-    locked_deferred = 0
-    if locked and queue.deferred_count:
-        deferred = MessageState.DEFERRED
-        locks = queue.locks
-        live = locks.messages(queue.live_tokens(locks))
-        locked_deferred = sum([message.state is deferred for message in live])
-    waiting = queue.count - queue.deferred_count - queue.scheduled_count
-    return control.QueueCounts(
-        active=waiting - (locked - locked_deferred),
-        locked=locked,
-        deferred=queue.deferred_count - locked_deferred,
-        scheduled=queue.scheduled_count,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from protocol.http import request_bodies
+from protocol.http import request_bodies, request_origin
 
 if TYPE_CHECKING:
     from protocol.http.broker_services import BrokerServices
@@ -29,6 +29,9 @@ def add_routes(application: web.Application, services: BrokerServices) -> None:
         advance_clock = services.advance_clock
         if advance_clock is None:
             return _refusal(404, "The testing API is off; PEEKLOCK_TESTING_API=true turns it on.")
+        refused = request_origin.refusal(request, services.is_known_host)
+        if refused is not None:
+            return _refusal(403, refused.message)
         services.authorize_clock(request.headers.get("Authorization"), request.host)
         if request.method == "GET":
             return web.json_response({"now_ms": services.now_ms()})

@@ -7,13 +7,12 @@ the one form of `control_errors.py`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import structlog
 from aiohttp import web
 
 from broker.core.contract.errors import BrokerError, Unauthorized
-from protocol.http import request_bodies
+from protocol.http import request_bodies, request_origin
 from protocol.http.control import control_errors, openapi
 from protocol.http.control.control_errors import ControlError
 from protocol.http.control.control_routes import BASE
@@ -77,7 +76,7 @@ class ControlApi:
                 "method_not_allowed",
                 f"'{request.path}' takes {allowed}, not {request.method}.",
             ).response({"Allow": allowed})
-        _check_origin(request)
+        self._check_origin(request)
         namespace = self._authorize(request, route, segments.get("namespace"))
         query = read_query(route.query, request.query.items())
         body = None
@@ -88,6 +87,12 @@ class ControlApi:
         if isinstance(answer, web.StreamResponse):
             return answer
         return web.json_response(answer, status=route.status)
+
+    def _check_origin(self, request: web.Request) -> None:
+        """Refuses requests of pages of other sites. What is read here is protected as well."""
+        refused = request_origin.refusal(request, self._services.is_known_host, by_any_client=True)
+        if refused is not None:
+            raise ControlError(403, refused.code, refused.message)
 
     def _authorize(self, request: web.Request, route: Route, named: str | None) -> str:
         """Returns the namespace of a request. Raises `ControlError`."""
@@ -114,18 +119,6 @@ class ControlApi:
 def _below_base(request: web.Request) -> str:
     """Returns the path below the base, still percent-encoded."""
     return request.rel_url.raw_path.split("/", BASE.count("/") + 1)[-1]
-
-
-def _check_origin(request: web.Request) -> None:
-    """Refuses requests that a page of another site makes in a user's browser. Browsers name the site; other clients
-    send no such header."""
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
-        raise ControlError(
-            403,
-            "foreign_origin",
-            "A page of another site may not use this API: Origin and Host must be the same.",
-        )
 
 
 def _internal_error(sentence: str) -> web.Response:

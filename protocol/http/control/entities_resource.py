@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from broker.core.contract import control_operations as control
+from config.files.properties import all_properties, written_properties
 from config.files.yaml_writer import entity_form
 from config.model.definitions import ENTITY_KINDS
 from protocol.http.control import pacing
@@ -67,6 +68,21 @@ class EntityAnswer(AnswerModel):
     )
 
 
+class EntityProperty(AnswerModel):
+    """A property of an entity, set or not."""
+
+    name: str = Field(description="as the Python SDK and the config file name it")
+    service_name: str = Field(description="as Service Bus and the .NET SDK name it")
+    value: bool | int | str | None = Field(description="null: not set, or without end")
+    is_default: bool
+
+
+class DetailedEntityAnswer(EntityAnswer):
+    """One entity with all its properties."""
+
+    all_properties: list[EntityProperty]
+
+
 class EntitiesQuery(RequestModel):
     """Which entities."""
 
@@ -110,7 +126,21 @@ async def list_entities(call: Call) -> Answer:
 async def get_entity(call: Call) -> Answer:
     """Returns one entity with its counts."""
     query: EntityQuery = call.query
-    return write_entity(await call.ask(control.GetEntityState(query.entity.strip("/"))))
+    state: control.EntityState = await call.ask(control.GetEntityState(query.entity.strip("/")))
+    definition = state.view.definition
+    changed = {one.name for one, _ in written_properties(definition, type(definition)())}
+    return {
+        **write_entity(state),
+        "all_properties": [
+            {
+                "name": one.snake_name,
+                "service_name": one.name,
+                "value": value,
+                "is_default": one.name not in changed,
+            }
+            for one, value in all_properties(definition)
+        ],
+    }
 
 
 def write_entity(state: control.EntityState) -> dict[str, Any]:
@@ -157,7 +187,7 @@ ROUTES = (
         "getEntity",
         "Get one queue, topic or subscription with its counts",
         get_entity,
-        EntityAnswer,
+        DetailedEntityAnswer,
         query=EntityQuery,
     ),
 )

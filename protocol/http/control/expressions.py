@@ -6,7 +6,7 @@ Dead letters also have `reason` and `description`, unless the sender set a prope
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.core.contract.errors import ArgumentError, UndecodableMessage
 from broker.core.routing.sql import FilterError, MessageProperties, SqlSyntaxError
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message, PropertyValue
 
 TEXT_MAX_CHARACTERS = 4_096
+
+
+class MessageTest(Protocol):
+    """Selects messages."""
+
+    def matches(self, message: Message) -> bool:
+        """Whether a message, which must have its body, is selected."""
 
 
 class MessageFilter:
@@ -65,6 +72,40 @@ class MessageFilter:
             return self._condition(properties) is True
         except (FilterError, UndecodableMessage):
             return False
+
+
+class TextSearch:
+    """Finds messages that contain a text: in the body, an id, a property or a reason. Case does not matter for
+    ASCII letters."""
+
+    __slots__ = ("_text", "_wanted")
+
+    def __init__(self, text: str) -> None:
+        self._text = text.lower()
+        self._wanted = text.encode(errors="replace").lower()
+
+    def matches(self, message: Message) -> bool:
+        """Whether a message, which must have its body, contains the text."""
+        if self._wanted in (message.body or b"").lower():  # texts are UTF-8 in AMQP
+            return True
+        changes = message.changes
+        if changes is None:
+            return False
+        texts = (changes.dead_letter_reason, changes.dead_letter_description)
+        return any(self._text in one.lower() for one in texts if one)
+
+
+class AllOf:
+    """Finds messages that all of several filters find."""
+
+    __slots__ = ("_filters",)
+
+    def __init__(self, *filters: MessageTest) -> None:
+        self._filters = filters
+
+    def matches(self, message: Message) -> bool:
+        """Whether all filters match a message, which must have its body."""
+        return all(one.matches(message) for one in self._filters)
 
 
 def _add_reason(properties: MessageProperties, message: Message) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from protocol.http.control_services import LockHolder
 
-_PROPERTIES = (
+PROPERTY_NAMES = (
     "message_id",
     "user_id",
     "to",
@@ -136,6 +136,15 @@ class MessageAnswer(AnswerModel):
     body_type: str | None = Field(description="data, value or sequence: the AMQP section")
 
 
+class DetailedMessageAnswer(MessageAnswer):
+    """A message with the types of its properties."""
+
+    types: dict[str, dict[str, str]] = Field(
+        description="AMQP types such as uuid or int: of properties, application_properties, annotations, "
+        "delivery_annotations and footer, by name, and of the body"
+    )
+
+
 def write_message(
     view: MessageView,
     sub_queue: SubQueue,
@@ -188,8 +197,8 @@ def _content(view: MessageView, body_format: BodyFormat) -> dict[str, Any]:
     except UndecodableMessage:
         sections = {DATA: message.body or b""}
     fields = [json_value(plain(one)) for one in sections.get(PROPERTIES) or ()]
-    fields += [None] * (len(_PROPERTIES) - len(fields))
-    found = dict(zip(_PROPERTIES, fields, strict=False))
+    fields += [None] * (len(PROPERTY_NAMES) - len(fields))
+    found = dict(zip(PROPERTY_NAMES, fields, strict=False))
     if found["session_id"] is not None:
         found["session_id"] = str(found["session_id"])
     annotations = _texts(sections.get(MESSAGE_ANNOTATIONS))

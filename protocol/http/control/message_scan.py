@@ -14,7 +14,7 @@ from protocol.http.control.pacing import Pace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.http.control.expressions import MessageFilter
+    from protocol.http.control.expressions import MessageTest
     from protocol.http.control.routes import Call
 
 SLICE_MESSAGES = 1_000
@@ -36,7 +36,7 @@ class Selection:
     path: str
     state: str | None = None
     session_id: str | None = None
-    filter: MessageFilter | None = None
+    filter: MessageTest | None = None
     after: int = 0
     up_to: int | None = None
     """Only messages with this number or a lower one."""
@@ -110,7 +110,7 @@ async def read_page(
 
 
 async def _matching(
-    call: Call, views: Sequence[control.MessageView], expression: MessageFilter
+    call: Call, views: Sequence[control.MessageView], expression: MessageTest
 ) -> list[control.MessageView]:
     pace = Pace(call)
     matching = []

@@ -11,8 +11,19 @@ from pydantic import Field
 
 from broker.core.contract import control_operations as control
 from protocol.http.control import control_errors, message_scan, pacing
-from protocol.http.control.expressions import TEXT_MAX_CHARACTERS, MessageFilter
-from protocol.http.control.message_json import BodyFormat, MessageAnswer, write_message
+from protocol.http.control.expressions import (
+    TEXT_MAX_CHARACTERS,
+    AllOf,
+    MessageFilter,
+    TextSearch,
+)
+from protocol.http.control.message_json import (
+    BodyFormat,
+    DetailedMessageAnswer,
+    MessageAnswer,
+    write_message,
+)
+from protocol.http.control.message_types import write_types
 from protocol.http.control.request_models import (
     AnswerModel,
     EntityPath,
@@ -24,6 +35,7 @@ from protocol.http.control.request_models import (
 from protocol.http.control.routes import Route
 
 if TYPE_CHECKING:
+    from protocol.http.control.expressions import MessageTest
     from protocol.http.control.routes import Answer, Call
 
 PAGE_MAX = 1000
@@ -55,6 +67,12 @@ class MessagesQuery(RequestModel):
         description="only messages for which this SQL expression is true, such as color = 'red'",
         examples=["color = 'red' AND sys.DeliveryCount > 0"],
     )
+    text: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="only messages that contain this text in the body, an id, a property or a reason",
+    )
     after: int = Field(0, ge=0, le=SEQUENCE_NUMBER_MAX, description="`next` of the page before")
     limit: int = Field(100, ge=1, le=PAGE_MAX)
     body: BodyFormat = Field(BodyFormat.AUTO, description="how to write the bodies")
@@ -84,7 +102,7 @@ async def list_messages(call: Call) -> Answer:
         path,
         state,
         query.session,
-        compiled(call, query.filter, "filter"),
+        _chosen(call, query),
         query.after,
     )
     page = await message_scan.read_page(call, selection, query.limit)
@@ -111,7 +129,10 @@ async def get_message(call: Call) -> Answer:
             404, "message_not_found", "The message was deleted meanwhile.", "sequence_number"
         )
     _, sub_queue = split_queue_path(path)
-    return write_message(views[0], sub_queue, query.body, call.services.holder_of)
+    return {
+        **write_message(views[0], sub_queue, query.body, call.services.holder_of),
+        "types": write_types(views[0]),
+    }
 
 
 def selected_queue(entity: str, sub_queue: SubQueue, state: State | None) -> tuple[str, str | None]:
@@ -133,6 +154,14 @@ def compiled(call: Call, text: str | None, field: str) -> MessageFilter | None:
     return None if text is None else MessageFilter(text, field, call.services.sources.new_uuid)
 
 
+def _chosen(call: Call, query: MessagesQuery) -> MessageTest | None:
+    expression = compiled(call, query.filter, "filter")
+    if query.text is None:
+        return expression
+    search = TextSearch(query.text)
+    return search if expression is None else AllOf(search, expression)
+
+
 ROUTES = (
     Route(
         "GET",
@@ -149,7 +178,7 @@ ROUTES = (
         "getMessage",
         "Read one message by its sequence number",
         get_message,
-        MessageAnswer,
+        DetailedMessageAnswer,
         query=MessageQuery,
     ),
 )

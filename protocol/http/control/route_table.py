@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from protocol.http.control import (
     changes_resource,
     clock_resource,
+    connect_resource,
     connections_resource,
     entities_resource,
     faults_resource,
@@ -15,7 +16,9 @@ from protocol.http.control import (
     history_resource,
     messages_resource,
     namespaces_resource,
+    overview_resource,
     report_resource,
+    rules_resource,
     sending_resource,
     sessions_resource,
     snapshots_resource,
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
 ROUTES: tuple[Route, ...] = (
     *namespaces_resource.ROUTES,
     *snapshots_resource.ROUTES,
+    *overview_resource.ROUTES,
+    *connect_resource.ROUTES,
     *entities_resource.ROUTES,
+    *rules_resource.ROUTES,
     *messages_resource.ROUTES,
     *sending_resource.ROUTES,
     *changes_resource.ROUTES,

@@ -115,7 +115,7 @@ async def send(call: Call) -> Answer:
     messages = await pacing.each(
         call,
         enumerate(body.messages),
-        lambda one: _message(call, one[1], f"messages[{one[0]}]"),
+        lambda one: make_message(call, one[1], f"messages[{one[0]}]"),
     )
     identified = call.services.sources.message_ids.identify(messages)
     numbers: list[int] = []
@@ -135,7 +135,8 @@ async def send(call: Call) -> Answer:
     return {"sent": len(identified), "sequence_numbers": numbers}
 
 
-def _message(call: Call, sent: SentMessage, field: str) -> Message:
+def make_message(call: Call, sent: SentMessage, field: str) -> Message:
+    """Returns a message as a client would send it. `field` is where the request has it. Raises `ControlError`."""
     fields: list[object] = [None] * _FIELD_COUNT
     for name, position in _FIELDS.items():
         value = getattr(sent, name)

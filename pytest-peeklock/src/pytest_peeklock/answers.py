@@ -18,6 +18,16 @@ class ActionModel(TypedDict, total=False):
     when: When | None
 
 
+class Alert(TypedDict):
+    """One alert."""
+
+    kind: str
+    entity: str | None
+    connection: str | None
+    message: str
+    count: int
+
+
 BodyFormat = Literal["auto", "text", "json", "base64", "none"]
 
 
@@ -63,6 +73,21 @@ Condition = TypedDict(
 """A number of messages, or `is`."""
 
 
+class Connect(TypedDict):
+    """How clients connect to a namespace."""
+
+    namespace: str
+    version: str
+    authorization: str
+    host: str
+    is_tls: bool
+    ports: Ports
+    certificate_authority: str | None
+    key_name: str | None
+    key: str | None
+    connection_string: str | None
+
+
 class Connection(TypedDict):
     """A connection."""
 
@@ -102,6 +127,70 @@ class Deleted(TypedDict):
     deleted: str
 
 
+class DetailedEntity(TypedDict):
+    """One entity with all its properties."""
+
+    path: str
+    kind: Kind
+    counts: EntityCounts
+    size_bytes: int
+    receivers: int
+    senders: int
+    held_sessions: int
+    created_at: str | None
+    updated_at: str | None
+    accessed_at: str | None
+    properties: dict[str, Any]
+    all_properties: list[EntityProperty]
+
+
+class DetailedMessage(TypedDict):
+    """A message with the types of its properties."""
+
+    sequence_number: int
+    enqueued_sequence_number: int
+    state: str
+    sub_queue: SubQueue
+    message_id: Any
+    session_id: str | None
+    correlation_id: Any
+    subject: Any
+    content_type: Any
+    content_encoding: Any
+    to: Any
+    reply_to: Any
+    reply_to_session_id: Any
+    user_id: Any
+    absolute_expiry_time: Any
+    creation_time: Any
+    group_sequence: Any
+    partition_key: Any
+    via_partition_key: Any
+    delivery_count: int
+    enqueued_at: str | None
+    scheduled_for: str | None
+    expires_at: str | None
+    time_to_live_ms: int | None
+    size_bytes: int
+    lock: Lock | None
+    dead_letter: DeadLetter | None
+    application_properties: dict[str, Any]
+    annotations: dict[str, Any]
+    delivery_annotations: dict[str, Any]
+    header: dict[str, Any]
+    body: Any
+    body_format: BodyFormat
+    body_type: str | None
+    types: dict[str, dict[str, str]]
+
+
+class DraftRule(TypedDict, total=False):
+    """A rule that the subscription does not have."""
+
+    sql_filter: str | None
+    action: str | None
+
+
 class Entities(TypedDict):
     """Entities, ordered by path."""
 
@@ -136,6 +225,15 @@ class EntityCounts(TypedDict):
     transfer_dead_lettered: int
     dead_letter: StateCounts
     transfer_dead_letter: StateCounts
+
+
+class EntityProperty(TypedDict):
+    """A property of an entity, set or not."""
+
+    name: str
+    service_name: str
+    value: bool | int | str | None
+    is_default: bool
 
 
 class Fault(TypedDict):
@@ -346,12 +444,59 @@ Operation = Literal[
 ]
 
 
+class Overview(TypedDict):
+    """A namespace at one moment."""
+
+    time: str | None
+    namespace: str
+    interval_s: float
+    connections: int
+    clock: Clock
+    entities: list[OverviewEntity]
+    alerts: list[Alert]
+
+
+class OverviewCounts(TypedDict):
+    """How many messages are in each state."""
+
+    active: int
+    locked: int
+    deferred: int
+    scheduled: int
+    dead_lettered: int
+    transfer_dead_lettered: int
+
+
+class OverviewEntity(TypedDict):
+    """What the overview has of an entity."""
+
+    path: str
+    kind: Kind
+    counts: OverviewCounts
+    incoming_per_s: float
+    outgoing_per_s: float
+    is_busy: bool
+    oldest_enqueued: str | None
+    receivers: int
+    senders: int
+    size_bytes: int
+    held_sessions: int | None
+
+
 class Place(TypedDict):
     """Where a message went."""
 
     entity: str
     sub_queue: str | None
     sequence_number: int | None
+
+
+class Ports(TypedDict):
+    """The ports on which the broker listens. Each accepts AMQP, HTTP and WebSocket, with and without TLS."""
+
+    amqp: int
+    http: int
+    tls: int | None
 
 
 class Removed(TypedDict):
@@ -409,6 +554,19 @@ class Reset(TypedDict):
     """What was reset."""
 
     purged: int
+
+
+class Rule(TypedDict):
+    """A rule."""
+
+    name: str
+    definition: dict[str, Any]
+
+
+class Rules(TypedDict):
+    """The rules of a subscription."""
+
+    rules: list[Rule]
 
 
 class Seen(TypedDict):
@@ -509,6 +667,14 @@ class StateCounts(TypedDict):
     scheduled: int
 
 
+class StoredMessage(TypedDict, total=False):
+    """A message that the broker has."""
+
+    entity: str
+    sub_queue: SubQueue
+    sequence_number: int
+
+
 SubQueue = Literal["main", "dead_letter", "transfer_dead_letter"]
 
 
@@ -531,6 +697,25 @@ class Transition(TypedDict):
     description: str | None
     transaction: str | None
     to: Place | None
+
+
+class TriedRule(TypedDict):
+    """What one rule does with the message."""
+
+    name: str
+    is_draft: bool
+    definition: dict[str, Any]
+    matches: bool
+    error: str | None
+    result: Message | None
+
+
+class Try(TypedDict):
+    """What a subscription would do with the message, drafts left out of the copies."""
+
+    rules: list[TriedRule]
+    copies: int
+    message: Message
 
 
 class Wait(TypedDict):

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
         ClientModel,
         Clock,
         Condition,
+        Connect,
         Connections,
         Count,
         Deleted,
+        DetailedEntity,
+        DetailedMessage,
+        DraftRule,
         Entities,
-        Entity,
         Fault,
         Faults,
         Frames,
@@ -32,16 +35,17 @@ if TYPE_CHECKING:
         HistoryRecording,
         KeyedNamespace,
         Kind,
-        Message,
         Messages,
         Namespaces,
         OccurrenceModel,
         Operation,
+        Overview,
         Removed,
         Report,
         ReportBegan,
         ReportFormat,
         Reset,
+        Rules,
         Send,
         SentMessage,
         Sessions,
@@ -49,7 +53,9 @@ if TYPE_CHECKING:
         SnapshotOrigin,
         Snapshots,
         State,
+        StoredMessage,
         SubQueue,
+        Try,
         Wait,
     )
 
@@ -167,6 +173,20 @@ class ControlApi(HttpRequests):
         )
         return answer
 
+    def get_overview(self) -> Overview:
+        """Get the counts and rates of all entities, and alerts."""
+        answer: Overview = self.request("GET", f"{self.base}/overview")
+        return answer
+
+    def stream_overview(self) -> Iterator[dict[str, Any]]:
+        """The overview as server-sent events: first all entities, then those that have changed."""
+        return self.stream("GET", f"{self.base}/overview/stream")
+
+    def get_connect(self) -> Connect:
+        """Get the connection string and the ports."""
+        answer: Connect = self.request("GET", f"{self.base}/connect")
+        return answer
+
     def list_entities(
         self, *, kind: Kind | None = None, after: str | None = None, limit: int | None = None
     ) -> Entities:
@@ -176,9 +196,32 @@ class ControlApi(HttpRequests):
         )
         return answer
 
-    def get_entity(self, entity: str) -> Entity:
+    def get_entity(self, entity: str) -> DetailedEntity:
         """Get one queue, topic or subscription with its counts."""
-        answer: Entity = self.request("GET", f"{self.base}/entity", query={"entity": entity})
+        answer: DetailedEntity = self.request(
+            "GET", f"{self.base}/entity", query={"entity": entity}
+        )
+        return answer
+
+    def list_rules(self, entity: str) -> Rules:
+        """List the rules of a subscription."""
+        answer: Rules = self.request("GET", f"{self.base}/rules", query={"entity": entity})
+        return answer
+
+    def try_rules(
+        self,
+        entity: str,
+        *,
+        message: SentMessage | None = None,
+        stored: StoredMessage | None = None,
+        draft: DraftRule | None = None,
+    ) -> Try:
+        """Say which rules of a subscription match a message, and what actions make of it."""
+        answer: Try = self.request(
+            "POST",
+            f"{self.base}/rules/try",
+            body={"entity": entity, "message": message, "stored": stored, "draft": draft},
+        )
         return answer
 
     def list_messages(
@@ -189,6 +232,7 @@ class ControlApi(HttpRequests):
         state: State | None = None,
         session: str | None = None,
         filter: str | None = None,
+        text: str | None = None,
         after: int | None = None,
         limit: int | None = None,
         body: BodyFormat | None = None,
@@ -203,6 +247,7 @@ class ControlApi(HttpRequests):
                 "state": state,
                 "session": session,
                 "filter": filter,
+                "text": text,
                 "after": after,
                 "limit": limit,
                 "body": body,
@@ -224,9 +269,9 @@ class ControlApi(HttpRequests):
         *,
         sub_queue: SubQueue | None = None,
         body: BodyFormat | None = None,
-    ) -> Message:
+    ) -> DetailedMessage:
         """Read one message by its sequence number."""
-        answer: Message = self.request(
+        answer: DetailedMessage = self.request(
             "GET",
             f"{self.base}/message",
             query={
