@@ -67,7 +67,7 @@ class ChangedHead:
 class HistoryPlace:
     """A queue or sub-queue in the history, with the heads of the messages that were in it lately."""
 
-    __slots__ = ("_earlier_heads", "_heads", "entity", "heads_from", "namespace", "sub_queue")
+    __slots__ = ("_earlier_heads", "entity", "heads", "heads_from", "namespace", "sub_queue")
 
     def __init__(self, namespace: str, entity: str, sub_queue: int) -> None:
         self.namespace = namespace
@@ -76,7 +76,8 @@ class HistoryPlace:
         self.sub_queue = sub_queue
         self.heads_from = UNKNOWN
         """The heads of all messages with this number or a higher one are here."""
-        self._heads: dict[int, Head | None] = {}
+        self.heads: dict[int, Head | None] = {}
+        """The heads of this generation, by sequence number."""
         self._earlier_heads: dict[int, Head | None] = {}
 
     def add_heads(self, numbers: Sequence[int], heads: Sequence[Head | None]) -> None:
@@ -87,20 +88,16 @@ class HistoryPlace:
                 known(number) if head is None else head
                 for number, head in zip(numbers, heads, strict=True)
             ]
-        self._heads.update(zip(numbers, heads, strict=True))
-
-    def add_head(self, number: int, head: Head | None) -> None:
-        """Keep the head of one message."""
-        self._heads[number] = head
+        self.heads.update(zip(numbers, heads, strict=True))
 
     def head(self, number: int) -> Head | None:
         """Returns the head of a message, or None if it is not known."""
-        found = self._heads.get(number)
+        found = self.heads.get(number)
         return self._earlier_heads.get(number) if found is None else found
 
     def begin_generation(self) -> bool:
         """Forget the heads that were added before the last call. Returns whether any are left."""
-        self._earlier_heads, self._heads = self._heads, {}
+        self._earlier_heads, self.heads = self.heads, {}
         self.heads_from = UNKNOWN
         return bool(self._earlier_heads)
 
@@ -192,7 +189,7 @@ class Transitions:
             places.add_heads(self.to_numbers, heads)
             return
         for place, number, head in zip(places, self.to_numbers, heads, strict=True):
-            place.add_head(number, head)
+            place.heads[number] = head
 
     def expand(self, start: int = 0) -> Iterator[TransitionView]:
         """Returns the transitions of the single messages, from one on."""

@@ -233,23 +233,27 @@ class HistoryRecorder:
         turn: Turn,
     ) -> None:
         """Copies of messages were stored in subscriptions. `rules` has the rule that made each copy."""
-        live: list[Message] = []
-        live_rules: list[str | None] = []
-        for copy, rule in zip(copies, rules, strict=True):
-            queue = copy.queue
-            if queue is not None and queue.sub_queue:
-                self._fan_out(TransitionKind.DEAD_LETTERED, topic, (copy,), (rule,), turn)
-            else:
-                live.append(copy)
-                live_rules.append(rule)
-        if live:
-            self._fan_out(TransitionKind.MATCHED, topic, live, live_rules, turn)
+        queues = [queue for queue in map(queue_of, copies) if queue is not None]
+        places = [self._place(queue) for queue in queues]
+        dead = [position for position, place in enumerate(places) if place.sub_queue]
+        for position in dead:
+            one = slice(position, position + 1)
+            kind = TransitionKind.DEAD_LETTERED
+            self._fan_out(kind, topic, copies[one], places[one], rules[one], turn)
+        if dead:
+            live = [position for position, place in enumerate(places) if not place.sub_queue]
+            copies = [copies[position] for position in live]
+            places = [places[position] for position in live]
+            rules = [rules[position] for position in live]
+        if copies:
+            self._fan_out(TransitionKind.MATCHED, topic, copies, places, rules, turn)
 
     def _fan_out(
         self,
         kind: TransitionKind,
         topic: Queue,
         copies: Sequence[Message],
+        places: list[HistoryPlace],
         rules: Sequence[str | None],
         turn: Turn,
     ) -> None:
@@ -269,15 +273,9 @@ class HistoryRecorder:
             self.actor,
             self.transaction_id,
         )
-        places: list[HistoryPlace] = []
-        known = self.places
-        for copy in copies:
-            queue = queue_of(copy)
-            assert queue is not None
-            place = known.get((queue.entity_id, queue.sub_queue)) or self._place(queue)
+        for copy, place in zip(copies, places, strict=True):
             if place.heads_from == UNKNOWN:
                 place.heads_from = copy.sequence_number
-            places.append(place)
         is_one = places.count(places[0]) == len(places)
         batch.to_places = places[0] if is_one else places
         batch.to_numbers = _compact([copy.sequence_number for copy in copies])
