@@ -1,7 +1,8 @@
 """Starts, runs and stops the broker process.
 
-The broker is ready when every listener accepts clients and every entity can be used. To stop, it accepts no
-more clients, commits what clients have asked for, closes connections with a reason, and closes the store.
+The broker is ready when every listener accepts clients and every entity can be used. To stop, it accepts no more
+clients, commits what clients have asked for, closes connections with a reason, and closes the store. While another
+process owns its store, it answers probes only.
 """
 
 from __future__ import annotations
@@ -20,27 +21,30 @@ from broker.app.exit_codes import ExitCode
 from broker.app.network.amqp_clients import AmqpClients
 from broker.app.network.client_addresses import address_text, connection_string
 from broker.app.network.http_server import HttpServer
-from broker.app.network.listener import Listener
+from broker.app.network.listeners import Listeners, RefusedClient
 from broker.app.observe.dead_letter_log import log_dead_letters
 from broker.app.observe.metrics import Metrics, count
 from broker.app.observe.report_notes import ReportNotes
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.durable_core import DurableCore
 from broker.app.runtime.garbage_collection import GarbageCollection
+from broker.app.runtime.standby import RESTORING, STARTING, STOPPING
 from broker.app.security import tls
 from broker.app.security.access import Access
 from broker.core.contract.errors import BrokerError
+from config.model.storage_urls import mask_password
 from protocol.repeated_events import repeated_events
 from protocol.sources import make_sources
 from storage.contract import StorageError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
     from pathlib import Path
 
     from broker.app.observe.run_report import RunReports
     from broker.app.observe.tracing import Tracing
+    from broker.app.runtime.standby import NotServing
     from broker.core.contract.effects import EntityView, Peer
     from broker.core.contract.turn import Turn
     from config.files.topology import Topology
@@ -79,8 +83,6 @@ class Server:
         )
         sources = make_sources(self._clock.real_ms, self._clock.stopwatch_s, os.urandom)
         self._clients = AmqpClients(settings, self._core, self._access, sources)
-        self._ports: list[int] = []
-        """The ports of AMQP, HTTP and, if it is set, TLS."""
         self._http = HttpServer(
             settings,
             topology,
@@ -90,17 +92,23 @@ class Server:
             self._access,
             sources,
             self._make_reports,
-            lambda: self._ports,
+            lambda: self._listeners.all_ports,
         )
         self._refusals = sources.refusals
         self._report_notes = ReportNotes(self._clock.real_ms)
         self._reports: RunReports | None = None
-        self._metrics = Metrics(self._core.namespaces, self._clients, sources.refusals)
-        self._listeners: list[Listener] = []
+        self._metrics = Metrics(
+            self._core.namespaces,
+            self._clients,
+            sources.refusals,
+            lambda: self._core.not_serving is None,
+        )
+        self._listeners = Listeners(settings, self._new_amqp_client, self._tls_context)
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
         self._failure: Exception | None = None
         self._ready = False
+        self._listening_again: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._garbage = GarbageCollection()
         self._tracing: Tracing | None = None
@@ -116,7 +124,7 @@ class Server:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, for example
                 loop.add_signal_handler(number, self._handle_stop_signal, number)
         try:
-            await self._start()
+            await self._unless_stopped(self._start())
         except (StorageError, OSError) as error:
             code = _failed_to_start(error)
             await self._stop()
@@ -133,15 +141,33 @@ class Server:
         log.info("stopping", signal=number.name)
         self._stopping.set()
 
+    async def _unless_stopped(self, start: Coroutine[None, None, None]) -> None:
+        """Starts. A signal ends a start, which may wait for its store for ever."""
+        loop = asyncio.get_running_loop()
+        starting, stopping = loop.create_task(start), loop.create_task(self._stopping.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if starting.done():
+            await starting
+        else:
+            starting.cancel()
+            await asyncio.wait((starting,))
+
     async def _start(self) -> None:
         _raise_file_limit(self._settings.limits.connections_max)
         loop = asyncio.get_running_loop()
+        http = self._http.start(self._not_ready, self._metrics.render)
+        if self._core.is_shared:
+            self._listeners.open_probes(http)  # it may wait for its store
         await self._core.open()
         self._prepare_tls()
         if self._settings.tracing:
             self._start_tracing()
         await self._core.begin()
-        self._listen(self._http.start(self._is_ready, self._metrics.render))
+        if self._core.is_shared:
+            await self._listeners.open_all_after_another()
+        else:
+            self._listeners.open_all(http)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._garbage.begin(loop.time())
         self._ready = True
@@ -149,13 +175,18 @@ class Server:
         self._announce()
 
     async def _stop(self) -> None:
-        was_ready, self._ready = self._ready, False
-        for listener in self._listeners:
-            listener.close()
+        was_ready, self._ready = self._ready and self._core.not_serving is None, False
+        if self._listening_again is not None:
+            self._listening_again.cancel()
+        self._listeners.close()
         if self._failure is None:
             await self._core.settle()
             if was_ready and self._settings.report is not None:
                 await self._write_reports(self._settings.report)
+        if self._core.is_shared and self._failure is None:
+            self._clients.end_all()
+            # Before clients answer: another process can serve them now.
+            await self._core.hand_over()
         await self._clients.close_all(self._settings.shutdown_grace_ms / 1000)
         if self._failure is None:
             await self._core.settle()
@@ -209,44 +240,26 @@ class Server:
 
     def _announce(self) -> None:
         settings = self._settings
-        addresses = [address_text(settings.host, port) for port in self._ports]
+        addresses = {
+            name: address_text(settings.host, port) for name, port in self._listeners.ports.items()
+        }
         log.info(
             "ready",
             text=READY_TEXT,
-            amqp=addresses[0],
-            http=addresses[1],
-            tls=addresses[2] if len(addresses) > 2 else None,
-            storage=settings.storage,
+            amqp=addresses["amqp"],
+            http=addresses["http"],
+            tls=addresses.get("tls"),
+            storage=mask_password(settings.storage),
             entities=sum(1 for _ in self._entity_views()),
-            connection_string=connection_string(settings, self._ports[0]),
+            connection_string=connection_string(settings, self._listeners.ports["amqp"]),
         )
 
     # --- listening -----------------------------------------------------------------------------
 
-    def _listen(self, http: Callable[[], asyncio.Protocol]) -> None:
-        settings = self._settings
-        by_port: dict[int, Listener] = {}
-        for port in (settings.amqp_port, settings.http_port, settings.tls_port):
-            if port is None:
-                continue
-            listener = by_port.get(
-                port
-            )  # every listener accepts all protocols, so one port can be used for all
-            if listener is None:
-                listener = Listener(
-                    settings.host,
-                    port,
-                    amqp=self._clients.new_transport,
-                    http=http,
-                    tls=self._tls_context,
-                    first_byte_timeout_s=settings.limits.handshake_timeout_ms / 1000,
-                )
-                self._listeners.append(listener)
-                if port:
-                    by_port[port] = listener
-            self._ports.append(listener.port)
-        for listener in self._listeners:
-            listener.start()
+    def _new_amqp_client(self) -> asyncio.Protocol:
+        """Returns the protocol of a connection whose first bytes are AMQP. The port of HTTP also accepts them while
+        the broker waits for its store."""
+        return self._clients.new_transport() if self._core.not_serving is None else RefusedClient()
 
     def _prepare_tls(self) -> None:
         """Reports a wrong certificate at start. The context of our own certificate is created for the first client."""
@@ -297,7 +310,27 @@ class Server:
 
     def restored_from_store(self, reason: str) -> None:
         """Closes all AMQP connections; clients reconnect."""
-        self._clients.force_close_all(reason)
+        self._clients.force_close_all(f"The broker starts again from what it has stored: {reason}")
+
+    def stopped_serving(self, reason: str) -> None:
+        """Accepts no more clients, and closes all AMQP connections; clients find the process that serves now."""
+        if self._listening_again is not None:
+            self._listening_again.cancel()
+        self._listeners.close_messaging()
+        self._clients.force_close_all(f"This process does not own its store any more: {reason}")
+
+    def serving_again(self) -> None:
+        """Accepts clients again."""
+        loop = asyncio.get_running_loop()
+        self._listening_again = loop.create_task(self._listen_again())
+
+    async def _listen_again(self) -> None:
+        try:
+            await self._listeners.open_all_after_another()
+        except OSError as error:
+            self.failed(error)
+        else:
+            self._announce()
 
     def failed(self, error: Exception) -> None:
         """Stops the process: memory contains changes that the store does not have."""
@@ -306,8 +339,12 @@ class Server:
         self._ready = False
         self._stopping.set()
 
-    def _is_ready(self) -> bool:
-        return self._ready and self._core.is_serving
+    def _not_ready(self) -> NotServing | None:
+        if self._core.not_serving is not None:
+            return self._core.not_serving
+        if not self._core.is_serving:
+            return RESTORING
+        return None if self._ready else STOPPING if self._stopping.is_set() else STARTING
 
     # --- periodic checks ------------------------------------------------------------------------------
 
@@ -317,7 +354,8 @@ class Server:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         self._metrics.event_loop_lag_seconds = max(0.0, now_s - scheduled_from_s - CHECK_INTERVAL_S)
-        self._core.check_disk_space()
+        if self._core.is_serving:
+            self._core.check_disk_space()
         repeated_events.write_summaries()
         turn_count = self._core.turn_count
         self._garbage.collect_if_due(now_s, is_calm=turn_count == self._turn_count)

@@ -36,6 +36,8 @@ _SWITCH_WORDS = {
 _HOST_NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
 _IDLE_TIMEOUT_MAX_MS = 24 * 24 * 3600 * 1000  # twice as many milliseconds fit into an AMQP uint
 
+_OWNERSHIP_LEASE_MIN_MS, _OWNERSHIP_LEASE_MAX_MS = 1_000, 10 * 60 * 1000
+
 
 class ValueNotAllowed(ValueError):
     """A value is not allowed. The text says what is."""
@@ -170,6 +172,13 @@ def _idle_timeout(text: str) -> int:
     return timeout_ms
 
 
+def _ownership_lease(text: str) -> int:
+    lease_ms = MILLISECONDS.parse(text)
+    if not _OWNERSHIP_LEASE_MIN_MS <= lease_ms <= _OWNERSHIP_LEASE_MAX_MS:
+        raise ValueError
+    return lease_ms
+
+
 def _storage_url(url: str) -> str:
     """Returns the URL, with the home folder in place of `~`. Raises ValueError if it names no store."""
     path = parse_storage_url(url).path
@@ -198,6 +207,7 @@ SWITCH = SettingType(_switch, "true or false")
 MILLISECONDS = SettingType(parse_duration_ms, "a duration such as PT30S or 30s")
 LOCK_DURATION = SettingType(_lock_duration, "a duration from PT5S to PT5M")
 IDLE_TIMEOUT = SettingType(_idle_timeout, "a duration of 24d or less, or 0s for none")
+OWNERSHIP_LEASE = SettingType(_ownership_lease, "a duration from 1s to 10m")
 STORAGE_URL = SettingType(_storage_url, FORMS)
 
 C = TypeVar("C", bound="Choice")

@@ -29,6 +29,7 @@ from config.settings.setting_values import (
     LOCK_DURATION,
     MILLISECONDS,
     NAMES_OF_HOSTS,
+    OWNERSHIP_LEASE,
     PORT,
     REPORT_FILES,
     REPORT_KIND_NAMES,
@@ -183,6 +184,20 @@ class Settings:
         default_storage,
         STORAGE_URL,
         "memory:, sqlite:///PATH or postgresql://HOST/DATABASE; without it, each config file has its own SQLite file",
+    )
+    storage_wait_ms: int = _setting(
+        1 * MINUTE_MS,
+        MILLISECONDS,
+        "how long a start waits for a database that cannot be reached, such as 5m",
+        name="storage_wait",
+    )
+    # All processes with the same store must have the same value.
+    ownership_lease_ms: int = _setting(
+        10 * SECOND_MS,
+        OWNERSHIP_LEASE,
+        "how long the owner of a shared database may be silent before a standby takes over, such as 5s; "
+        "the same in all processes",
+        name="ownership_lease",
     )
     # Bodies of waiting messages beyond this are only in the store.
     payload_memory_bytes: int = _setting(

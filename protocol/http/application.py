@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from protocol.http import entity_routes, error_responses, identity_endpoint, probes, websocket
+from protocol.http import (
+    entity_routes,
+    error_responses,
+    identity_endpoint,
+    probes,
+    serving_gate,
+    websocket,
+)
 from protocol.http.console import console_routes
 from protocol.http.control import clock_api, control_routes, topology_api
 
@@ -16,7 +23,12 @@ if TYPE_CHECKING:
 
 def build(services: BrokerServices) -> web.Application:
     """Returns the application. It opens no socket: `broker/app/network` gives it connections."""
-    application = web.Application(middlewares=[error_responses.middleware(services.sources)])
+    application = web.Application(
+        middlewares=[
+            error_responses.middleware(services.sources),
+            serving_gate.middleware(services.not_ready),
+        ]
+    )
     handler = entity_routes.handler(application, services)
     probes.add_routes(application, services, handler)
     identity_endpoint.add_routes(application, services, handler)

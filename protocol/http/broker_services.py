@@ -7,7 +7,7 @@ where the time comes from.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from config.model.limits import RELAXED, Limits, Tier
 from protocol.faults.fault_registry import FaultRegistry
@@ -52,6 +52,9 @@ class Authorize(Protocol):
         """
 
 
+NotReady: TypeAlias = "Callable[[], tuple[str, str] | None]"
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
     """The functions and values that HTTP handlers use."""
@@ -61,7 +64,8 @@ class BrokerServices:
     error."""
     submit: Callable[[Command], None]
     """Runs a command in the next turn. Its effects go to its peer."""
-    is_ready: Callable[[], bool]
+    not_ready: NotReady
+    """Returns why the broker is not ready, as a word and a sentence. None if it is ready."""
     metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     """Returns the body and the content type."""
     advance_clock: Callable[[int], int] | None

@@ -1,16 +1,18 @@
 """The answer to `GET /health`, which orchestrators and scripts ask again and again until the broker is ready.
 
 It is written here without aiohttp, too: a broker whose only HTTP requests are these never loads aiohttp, which takes a
-quarter of its start time and of its memory. The body is that of the official emulator.
+quarter of its start time and of its memory. The body is that of the official emulator, and says why the broker is not
+ready.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
 HEALTHY = '{"status":"healthy","message":"Service is healthy."}'
-UNHEALTHY = '{"status":"unhealthy","message":"Service not available. Please try after some time."}'
+UNHEALTHY = "Service not available. Please try after some time."
 CONTENT_TYPE = "application/json"
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -27,9 +29,13 @@ class Health(NamedTuple):
     text: str
 
 
-def health(*, is_ready: bool) -> Health:
-    """Returns 200 if the broker is ready."""
-    return Health(200, HEALTHY) if is_ready else Health(503, UNHEALTHY)
+def health(not_ready: tuple[str, str] | None) -> Health:
+    """Returns 200 if the broker is ready. Otherwise there is a reason: a word and a sentence."""
+    if not_ready is None:
+        return Health(200, HEALTHY)
+    reason, detail = not_ready
+    body = {"status": "unhealthy", "message": UNHEALTHY, "reason": reason, "detail": detail}
+    return Health(503, json.dumps(body, ensure_ascii=False, separators=(",", ":")))
 
 
 def may_be_health_request(data: bytes) -> bool:
@@ -55,9 +61,9 @@ def is_whole_head(data: bytes) -> bool:
     return _END_OF_HEAD in data
 
 
-def response(*, is_ready: bool) -> bytes:
+def response(not_ready: tuple[str, str] | None) -> bytes:
     """Returns the whole answer. The connection ends with it."""
-    status, text = health(is_ready=is_ready)
+    status, text = health(not_ready)
     reason = "OK" if status == 200 else "Service Unavailable"
     body = text.encode()
     head = (

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from protocol.http.broker_services import BrokerServices
 
+HEALTH_PATH, METRICS_PATH = "/health", "/metrics"
+
 
 def add_routes(application: web.Application, services: BrokerServices, entities: Handler) -> None:
     """Adds `/health` and `/metrics`. `entities` handles the requests that are about an entity."""
@@ -25,7 +27,7 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
     async def answer_health(request: web.Request) -> web.StreamResponse:
         if _is_about_entity(request):
             return await entities(request)
-        status, text = health(is_ready=services.is_ready())
+        status, text = health(services.not_ready())
         return web.Response(status=status, text=text, content_type=CONTENT_TYPE)
 
     async def metrics(request: web.Request) -> web.StreamResponse:
@@ -35,8 +37,13 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
         body, content_type = await services.metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    application.router.add_get("/health", answer_health)
-    application.router.add_get("/metrics", metrics)
+    application.router.add_get(HEALTH_PATH, answer_health)
+    application.router.add_get(METRICS_PATH, metrics)
+
+
+def is_probe(request: web.Request) -> bool:
+    """Returns whether a request is about the broker itself, and is answered at all times."""
+    return request.path in (HEALTH_PATH, METRICS_PATH) and not _is_about_entity(request)
 
 
 def _is_about_entity(request: web.Request) -> bool:

@@ -39,8 +39,8 @@ def test_other_requests_are_for_the_application(data: bytes):
 
 def test_the_answer_is_whole_and_ends_the_connection():
     """A client must not wait for more."""
-    head, _, body = response(is_ready=True).partition(b"\r\n\r\n")
+    head, _, body = response(None).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Connection: close" in head
     assert f"Content-Length: {len(body)}".encode() in head
-    assert response(is_ready=False).startswith(b"HTTP/1.1 503 ")
+    assert response(("standby", "Another owns it.")).startswith(b"HTTP/1.1 503 ")

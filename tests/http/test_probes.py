@@ -29,16 +29,22 @@ def test_health_answers_as_the_official_emulator_does(harness):
 
 
 def test_health_is_503_while_the_broker_is_not_ready(harness):
-    """The official emulator's words for it."""
+    """The official emulator's words for it, and the reason. Nothing but probes is served meanwhile."""
     harness.ready = False
     try:
         answer = request(harness.port, "GET", "/health")
+        assert 200 == request(harness.port, "GET", "/metrics").status
+        refused = request(harness.port, "GET", "/$Resources/queues")
     finally:
         harness.ready = True
+    assert 503 == refused.status
+    assert b"The broker is stopping." in refused.body
     assert 503 == answer.status
     assert {
         "status": "unhealthy",
         "message": "Service not available. Please try after some time.",
+        "reason": "stopping",
+        "detail": "The broker is stopping.",
     } == json.loads(answer.body)
 
 

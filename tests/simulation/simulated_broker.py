@@ -180,6 +180,11 @@ class SimulatedBroker:
     def restored_from_store(self, reason: str) -> None:
         self.clients.force_close_all(reason)
 
+    def stopped_serving(self, reason: str) -> None:
+        self.clients.force_close_all(reason)
+
+    def serving_again(self) -> None: ...
+
     def failed(self, error: Exception) -> None:
         del error
         if not self._stopping:

@@ -242,10 +242,10 @@ class AmqpClients:
 
         return close
 
-    def force_close_all(self, reason: str) -> None:
+    def force_close_all(self, text: str) -> None:
         """Closes all connections, because the restored core does not know their links. Clients reconnect."""
         self.committed()
-        forced = ConnectionForced(f"The broker starts again from what it has stored: {reason}")
+        forced = ConnectionForced(text)
         for transport in list(self._transports):
             self._force_close(transport, forced)
 
@@ -255,11 +255,15 @@ class AmqpClients:
         transport.detach_from_core()
         asyncio.get_running_loop().call_later(FORCED_CLOSE_TIMEOUT_S, transport.abort)
 
-    async def close_all(self, grace_s: float) -> None:
-        """Closes all connections because the broker stops, and waits for the clients to answer."""
+    def end_all(self) -> None:
+        """Closes all connections because the broker stops."""
         forced = ConnectionForced("The broker is shutting down.")
         for transport in list(self._transports):
             transport.end(forced)
+
+    async def close_all(self, grace_s: float) -> None:
+        """Closes all connections because the broker stops, and waits for the clients to answer."""
+        self.end_all()
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._empty.wait()

@@ -18,7 +18,7 @@ from broker.app.observe.process_metrics import process_families
 from broker.core.contract.counting import DeadLetterCause, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from broker.core.contract.counting import Counts
     from broker.core.contract.turn import Turn
@@ -58,9 +58,15 @@ class Metrics:
     """All metrics of one broker."""
 
     def __init__(
-        self, namespaces: Mapping[str, Namespace], clients: ClientCounts, refusals: Refusals
+        self,
+        namespaces: Mapping[str, Namespace],
+        clients: ClientCounts,
+        refusals: Refusals,
+        is_owner: Callable[[], bool] = lambda: True,
     ) -> None:
         self._namespaces = namespaces
+        self._is_owner = is_owner
+        """Whether this process owns its store. If not, it does not know what the queues contain."""
         self._clients = clients
         self._refusals = refusals
         self._commit_seconds = Histogram(
@@ -86,7 +92,7 @@ class Metrics:
         """
         of_entities = _EntityFamilies()
         resume_s = time.perf_counter() + SLICE_S
-        for name, namespace in list(self._namespaces.items()):
+        for name, namespace in list(self._namespaces.items()) if self._is_owner() else ():
             of_entities.add_counts(name, "", namespace.counts)
             for entity in namespace.entities():
                 of_entities.add(name, entity)
@@ -115,6 +121,12 @@ class Metrics:
             refusals.add(number, labels_of((("condition", condition),)))
         yield refusals
         for name, kind, text, value in (
+            (
+                "peeklock_owner",
+                "gauge",
+                "1 if this process owns its store and serves, 0 on standby.",
+                int(self._is_owner()),
+            ),
             ("peeklock_connections", "gauge", "AMQP connections.", self._clients.connection_count),
             (
                 "peeklock_connections_opened_total",

@@ -44,6 +44,11 @@ class Clock:
         return time.perf_counter()
 
     @staticmethod
+    def uptime_s() -> float:
+        """Returns a monotonic time that also counts while the machine is suspended. A lease is measured by it."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @staticmethod
     def real_ms() -> int:
         """Returns the system time, even if this clock was moved. Clients date their tokens by it."""
         return time.time_ns() // 1_000_000

@@ -3,7 +3,8 @@
 While a commit runs, the next turns wait, and then they are committed together. There is no await per message. A
 small turn without effects waits for the next one, because nobody waits for it. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
 are committed and released in order, one at a time, by the event loop itself or by the commit thread
-(`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases.
+(`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases. If
+several processes share the store, it leaves only while this one certainly owns the store (`ownership.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import structlog
 
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT, InlineCommitPolicy, is_small
 from broker.core.contract.turn import Turn
-from storage.contract import StorageError, StorageFull
+from storage.contract import OwnershipLost, StorageError, StorageFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.app.runtime.ownership import Ownership
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock.commit")
@@ -51,7 +53,10 @@ class Committer:
         failed: Callable[[Exception], None],
         observe: CommitObserver,
         stopwatch_s: Callable[[], float],
+        ownership: Ownership | None = None,
     ) -> None:
+        self._ownership = ownership
+        """None if no other process can own the store."""
         self._store = store
         self._release = release
         self._failed = failed
@@ -150,6 +155,8 @@ class Committer:
 
     def _is_quick(self, turn: Turn) -> bool:
         """Returns whether this batch can be committed on the event loop."""
+        if self._ownership is not None and not self._ownership.is_certain:
+            return False
         if not turn.records or self._thread is None:
             return True
         return self._store.commits_inline and self._policy.allows(turn)
@@ -188,6 +195,8 @@ class Committer:
                     self._commit_inline(batch)
                 else:
                     await self._commit_in_thread(batch)
+                    if self._ownership is not None and not self._ownership.is_certain:
+                        await self._ownership.confirm()
                 self._release(batch)
                 self._released += turn_count
                 self._running_weight = 0
@@ -216,6 +225,8 @@ class Committer:
 
     async def _commit_in_thread(self, batch: Turn) -> None:
         """Commits in the thread. The event loop continues, and more turns may wait."""
+        if not batch.records:
+            return
         started_s = self._stopwatch_s()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._store.commit, batch.records)
@@ -271,7 +282,9 @@ class Committer:
         self.failure = error
         self._waiting.clear()
         self._waiting_weight = 0
-        if isinstance(error, StorageError):
+        if isinstance(error, OwnershipLost | StoreUnavailable):
+            log.warning("commit.failed", error=str(error))
+        elif isinstance(error, StorageError):
             full = isinstance(error, StorageFull)
             log.error("commit.failed", error=str(error), disk_full=full)
         else:

@@ -1,7 +1,8 @@
 """The namespaces in memory, the store, and the turns between them.
 
-Restores the namespaces at start, reads bodies from the store, handles a full disk, and restores the
-namespaces again if memory may be wrong. Effects are released only after their records are stored.
+Restores the namespaces at start, reads bodies from the store, handles a full disk, and restores the namespaces again if
+memory may be wrong. Effects are released only after their records are stored. If several processes share the store,
+the namespaces are restored when this one owns it, and commands run only while it does.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import structlog
 
 from broker.app.runtime import undeclared_entities
 from broker.app.runtime.committer import Committer
+from broker.app.runtime.disk_space import DiskSpace
 from broker.app.runtime.history import Histories
 from broker.app.runtime.namespace_registry import NamespaceRegistry
 from broker.app.runtime.restored_namespaces import restored_namespaces
 from broker.app.runtime.rule_compiler import RuleCompiler
+from broker.app.runtime.standby import Standby
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.commands import Tick
 from broker.core.contract.errors import AnswerFailed, NamespaceNotFound, ServerBusy
@@ -27,7 +30,7 @@ from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import lock_tokens
 from broker.core.namespace import Namespace
 from protocol.codec import Reader
-from storage.contract import StorageError, StorageFull, StoreUnusable, as_shared
+from storage.contract import StorageError, StorageFull
 from storage.urls import store_for
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.restored_namespaces import RestoredNamespaces
+    from broker.app.runtime.standby import NotServing
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
@@ -46,13 +50,13 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("peeklock.core")
 
+STOPPING_TEXT = "The broker is stopping."
 RESTARTING_TEXT = "The broker is starting again; try again at once."
 FAILED_RESTARTS_MAX = 5
 """After so many restorations without a released turn between them, the process stops."""
 ON_DEMAND_PAYLOAD_BYTES = 4 << 20
 """Memory for the bodies of waiting messages in a namespace that was created while the broker ran. There may be many
 of them."""
-FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
 @runtime_checkable
@@ -78,6 +82,12 @@ class CoreObserver(Protocol):
     def restored_from_store(self, reason: str) -> None:
         """The namespaces are replaced by what the store holds. Existing links are invalid."""
 
+    def stopped_serving(self, reason: str) -> None:
+        """Another process owns the store, or may own it. No client may be served until `serving_again`."""
+
+    def serving_again(self) -> None:
+        """After `stopped_serving`: this process owns the store, and serves what the store holds."""
+
     def failed(self, error: Exception) -> None:
         """The store failed, and the process must stop."""
 
@@ -101,9 +111,7 @@ class DurableCore:
         self._store: Store = store_for(settings.storage) if store is None else store
         self._random_bytes = random_bytes
         self._reads = ThreadPoolExecutor(1, "read")
-        self._has_disk_space = True
-        self._sends_refused: BrokerError | None = None
-        """The error for sends while the disk is full."""
+        self._standby = Standby(self._store, settings, clock, self._ownership_ended)
         self._restarting: asyncio.Task[None] | None = None
         self._restoring = False
         self._failed_restarts = 0
@@ -117,6 +125,7 @@ class DurableCore:
             can_be_read=settings.serves_control_api,
         )
         self.default_namespace = next(iter(topology.namespaces))
+        self._disk_space = DiskSpace(self._store, settings.storage, self.namespaces)
         self._rule_compiler = RuleCompiler(settings.limits)
         self.turns = TurnLoop(
             self.namespaces,
@@ -125,27 +134,35 @@ class DurableCore:
             self._restart_from_store,
             self._rule_compiler,
             self._peer_failed,
+            lambda: self._standby.is_certain,
         )
         self._committer = Committer(
-            self._store, self._release, self._commit_failed, observer.committed, clock.stopwatch_s
+            self._store,
+            self._release,
+            self._commit_failed,
+            observer.committed,
+            clock.stopwatch_s,
+            self._standby.ownership,
         )
         self.turns.attach(self._committer)
 
     # --- start and stop ----------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Opens the store, and takes its ownership. Raises `StoreUnusable`."""
-        await asyncio.get_running_loop().run_in_executor(self._reads, self._open_store)
+        """Opens the store. Waits for a database that cannot be reached. Raises `StoreUnusable`, or `StoreUnavailable`
+        after the time in the settings."""
+        await self._standby.open(self._open)
 
-    def _open_store(self) -> None:
-        self._store.open()
-        shared = as_shared(self._store)
-        if shared is not None and not shared.try_acquire():
-            owner = shared.read_lease().owner_text or "another session"
-            raise StoreUnusable(f"the storage is owned by {owner}; stop that one or choose another")
+    async def _open(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._reads, self._store.open)
 
     async def begin(self) -> None:
-        """Restores the namespaces from the store, and stores what the configuration declares."""
+        """Restores the namespaces from the store, and stores what the configuration declares. If another process owns
+        the store, waits until this one does."""
+        await self._standby.load(self._begin)
+        self._standby.not_serving = None
+
+    async def _begin(self) -> None:
         await self._restore(keeps_ephemeral=False)
         turn = Turn()
         undeclared_entities.handle_undeclared_entities(
@@ -169,12 +186,24 @@ class DurableCore:
     async def settle(self) -> None:
         """Waits until all commands so far are durable and answered."""
         if self._restarting is not None:
-            await self._restarting
+            if self._standby.not_serving is not None:
+                self._restarting.cancel()  # it may wait for the other process for ever
+            await asyncio.wait([self._restarting])
         await self._settle()
 
     async def _settle(self) -> None:
         await self._committer.settle()
         await self.turns.settle()
+
+    async def hand_over(self) -> None:
+        """Commits what has run, and lets another process own the store. Commands that have not run are dropped."""
+        if self._standby.ownership is None or not self._standby.ownership.is_held:
+            return
+        self.turns.stop()
+        self.turns.suspend()
+        await self._settle()
+        self.turns.drop(STOPPING_TEXT)
+        await self._standby.hand_over()
 
     async def close(self) -> None:
         """Commits what waits for the store, and closes the store. Commands that have not run are dropped;
@@ -182,8 +211,9 @@ class DurableCore:
         self.turns.stop()
         self.turns.suspend()
         await self._committer.settle()
-        self.turns.drop("The broker is stopping.")
+        self.turns.drop(STOPPING_TEXT)
         self._committer.close()
+        self._standby.close()
         self._reads.shutdown(wait=True)
         self._rule_compiler.close()
         self._store.close()
@@ -191,7 +221,17 @@ class DurableCore:
     @property
     def is_serving(self) -> bool:
         """Whether commands are run; not while the namespaces are restored from the store."""
-        return self._restarting is None
+        return self._restarting is None and self._standby.not_serving is None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can own the store."""
+        return self._standby.ownership is not None
+
+    @property
+    def not_serving(self) -> NotServing | None:
+        """Why no client is served: the broker starts, or another process owns its store. None if this process owns it."""
+        return self._standby.not_serving
 
     @property
     def is_idle(self) -> bool:
@@ -234,7 +274,7 @@ class DurableCore:
         try:
             return await loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
         except StorageError as error:
-            self._stop_process(error)
+            self._store_failed(error)
             raise ServerBusy("The broker's store failed.") from error
 
     # --- memory and store ----------------------------------------------------------------------
@@ -262,7 +302,7 @@ class DurableCore:
 
     def added(self, namespace: Namespace) -> None:
         """A namespace was added while the broker runs. Does what is due in it."""
-        namespace.refuse_sends(self._sends_refused)
+        namespace.refuse_sends(self._disk_space.sends_refused)
         self.histories.attach(namespace)
         self.turns.submit(namespace, Tick())
 
@@ -339,13 +379,16 @@ class DurableCore:
             return
         loop = asyncio.get_running_loop()
         reading = loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
-        reading.add_done_callback(
-            lambda done: (
-                self._stop_process(StorageError(str(done.exception())))
-                if done.exception()
-                else self.turns.payloads_loaded(done.result())
+        reading.add_done_callback(self._payloads_read)
+
+    def _payloads_read(self, done: asyncio.Future[Mapping[int, tuple[bytes, bytes]]]) -> None:
+        error = done.exception()
+        if error is None:
+            self.turns.payloads_loaded(done.result())
+        else:
+            self._store_failed(
+                error if isinstance(error, StorageError) else StorageError(str(error))
             )
-        )
 
     def _peer_failed(self, peer: Peer) -> None:
         error = AnswerFailed("The broker failed while it answered. Connect again, and try again.")
@@ -357,12 +400,17 @@ class DurableCore:
     # --- failures --------------------------------------------------------------------
 
     def _commit_failed(self, error: Exception) -> None:
-        """If the disk is full, clients can still receive, which frees space. Any other failure stops the process."""
+        """If the disk is full, clients can still receive, which frees space."""
         if self._restoring:
             return  # `_restore` raises it
         if isinstance(error, StorageFull):
             self._restart_from_store(error)
         else:
+            self._store_failed(error)
+
+    def _store_failed(self, error: Exception) -> None:
+        """Stops the process, unless it can wait for a shared store."""
+        if not self._standby.store_failed(error):
             self._stop_process(error)
 
     def _stop_process(self, error: Exception) -> None:
@@ -391,9 +439,9 @@ class DurableCore:
         try:
             await self._settle()  # what is being written becomes durable
             self.turns.drop(RESTARTING_TEXT)
-            await self._restore()
-            self._has_disk_space = True
-            self.check_disk_space()
+            await self._standby.load(self._restore)
+            if self._disk_space.begin_again():
+                self.turns.tick()
         except Exception as error:
             # Without the store nothing can be served.
             log.exception("start_again.failed")
@@ -403,21 +451,21 @@ class DurableCore:
             reason
         )  # clients that connected meanwhile attached to the old namespaces
         self._restarting = None
+        had_stopped, self._standby.not_serving = self._standby.not_serving is not None, None
         self.turns.resume()
+        if had_stopped:
+            self._observer.serving_again()
 
     def check_disk_space(self) -> None:
         """Refuses sends while the disk is nearly full. Clients may retry."""
-        has_room = self._store.has_room
-        if has_room == self._has_disk_space:
-            return
-        self._has_disk_space = has_room
-        self._sends_refused = None
-        if has_room:
-            log.info("storage.has_room", storage=self._settings.storage)
-        else:
-            log.error("storage.full", storage=self._settings.storage, fix=FULL_DISK_FIX)
-            self._sends_refused = ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}")
-        for namespace in self.namespaces.values():
-            namespace.refuse_sends(self._sends_refused)
-        if has_room:
+        if self._disk_space.check():
             self.turns.tick()
+
+    def _ownership_ended(self, error: StorageError) -> None:
+        """Releases nothing more, and restores the namespaces when this process owns the store again."""
+        self.turns.suspend()
+        self.turns.drop_effects()
+        self._observer.stopped_serving(str(error))
+        if self._restarting is None:
+            loop = asyncio.get_running_loop()
+            self._restarting = loop.create_task(self._restore_and_resume(str(error)))

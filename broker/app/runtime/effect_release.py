@@ -73,6 +73,11 @@ class EffectRelease:
             if self._stopwatch_s() > ends_s and self.waiting_count <= WAITING_MAX:
                 break
 
+    def drop(self) -> None:
+        """Drops the waiting effects."""
+        self._waiting.clear()
+        self.waiting_count = 0
+
     def _waits(self, effect: Effect, *, is_over: bool) -> bool:
         if isinstance(effect, PayloadsNeeded):
             return False

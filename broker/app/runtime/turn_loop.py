@@ -48,6 +48,9 @@ LARGE_PART_WEIGHT = 1_024
 PART_INTERVAL_S = 0.1
 """While the store is loaded, one part of long work is done after so long: see `_part_due_s`."""
 
+RELEASE_POLL_S = 0.01
+"""How soon to check again if effects may be released."""
+
 COMMIT_POLL_S = 0.002
 """How soon to check again if something is due during a commit."""
 
@@ -72,7 +75,10 @@ class TurnLoop:
         failed: Callable[[Exception], None],
         rule_compiler: RuleCompiler | None = None,
         peer_failed: Callable[[Peer], None] = lambda _: None,
+        may_release: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_release = may_release
+        """Whether this process certainly owns its store. Asked again if effects are released later than their turn."""
         self._rule_compiler = rule_compiler
         self._namespaces = namespaces
         self._clock = clock
@@ -204,6 +210,9 @@ class TurnLoop:
         await self._all_released.wait()
 
     def _release_more(self) -> None:
+        if not (self._effects.is_done or self._may_release()):
+            self._loop.call_later(RELEASE_POLL_S, self._release_more)
+            return
         self._effects.continue_release()
         if self._effects.is_done:
             self._all_released.set()
@@ -223,6 +232,10 @@ class TurnLoop:
         self.held.clear()
         for asker in self._asking:
             asker.refuse(ServerBusy(reason))
+
+    def drop_effects(self) -> None:
+        """Drops effects that are not given to their peers yet. The connections of these peers are closed."""
+        self._effects.drop()
 
     def resume(self) -> None:
         """Runs commands again, in the new namespaces."""

@@ -67,7 +67,10 @@ class Early:
         self.loads = 0
         self.is_ready = True
         self.connections = EarlyHttpConnections(
-            TIMEOUT_S, lambda: self.is_ready, lambda count: count > 2, self._load
+            TIMEOUT_S,
+            lambda: None if self.is_ready else ("standby", "Another owns it."),
+            lambda count: count > 2,
+            self._load,
         )
 
     def _load(self) -> None:
@@ -100,6 +103,7 @@ async def test_health_is_503_while_the_broker_is_not_ready(early: Early):
     connection, transport = early.connect()
     connection.data_received(HEALTH)
     assert transport.written.startswith(b"HTTP/1.1 503 ")
+    assert b'"reason":"standby"' in transport.written
 
 
 @pytest.mark.parametrize("data", [OTHER, HEALTH + OTHER, b"GET /$metrics"])

@@ -36,6 +36,10 @@ class Quiet:
 
     def restored_from_store(self, reason: str) -> None: ...
 
+    def stopped_serving(self, reason: str) -> None: ...
+
+    def serving_again(self) -> None: ...
+
     def failed(self, error: Exception) -> None:
         raise error
 

@@ -62,6 +62,10 @@ class Clients:
 
     def restored_from_store(self, reason: str) -> None: ...
 
+    def stopped_serving(self, reason: str) -> None: ...
+
+    def serving_again(self) -> None: ...
+
     def failed(self, error: Exception) -> None:
         raise error
 

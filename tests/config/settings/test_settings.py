@@ -121,6 +121,8 @@ VALUES = [
     ("storage", "memory:", "memory:"),
     ("storage", "sqlite:///some/where.db", "sqlite:///some/where.db"),
     ("storage", "postgresql://h/d?schema=a", "postgresql://h/d?schema=a"),
+    ("storage_wait", "5m", 300_000),
+    ("ownership_lease", "3s", 3_000),
     ("payload_memory", "1000", 1000),
     ("payload_memory", "64KiB", 64 * 1024),
     ("payload_memory", "2 gib", 2 * 1024**3),

@@ -1,0 +1,31 @@
+"""Refuses requests while the broker does not serve: it starts, stops, or another process owns its store.
+
+Probes are answered at all times. Every other request gets 503 and the reason, and may be sent again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from broker.core.contract.errors import ServerBusy
+from protocol.http.probes import is_probe
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
+
+    from protocol.http.broker_services import NotReady
+
+
+def middleware(not_ready: NotReady) -> Middleware:
+    """Returns the middleware."""
+
+    @web.middleware
+    async def refuse_unless_serving(request: web.Request, handler: Handler) -> web.StreamResponse:
+        why = not_ready()
+        if why is not None and not is_probe(request):
+            raise ServerBusy(why[1])
+        return await handler(request)
+
+    return refuse_unless_serving

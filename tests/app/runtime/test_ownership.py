@@ -1,0 +1,241 @@
+"""Who owns a shared store, and when a process may be sure of it. The time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.app.runtime.ownership import ANSWER_S, POLL_S, Ownership
+from storage.contract import OwnershipLost, StorageError, StoreUnavailable
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.support.shared_store import SharedDatabase, SharedFakeStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+LEASE_S = 10.0
+CALL_S = 0.001
+
+
+class Process:
+    """One process and what it was told."""
+
+    def __init__(self, database: SharedDatabase, name: str) -> None:
+        self.store = SharedFakeStore(database, name)
+        self.events: list[str] = []
+        loop = asyncio.get_running_loop()
+        self.stopped_s = 0.0
+        self.ownership = Ownership(self.store, LEASE_S, lambda: loop.time() + self.stopped_s, self)
+
+    def waits_for_owner(self, owner: str) -> None:
+        self._note(f"standby of {owner}")
+
+    def waits_for_store(self, error: StoreUnavailable) -> None:
+        self._note("no database")
+
+    def ownership_ended(self, error: StorageError) -> None:
+        self._note(type(error).__name__)
+
+    def _note(self, event: str) -> None:
+        if self.events[-1:] != [event]:
+            self.events.append(event)
+
+    async def seconds_to_acquire(self) -> float:
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        await self.ownership.acquire()
+        return loop.time() - begin_s
+
+    def die(self) -> None:
+        """The process ends: it sends nothing more, and the database ends its session."""
+        self.store.is_cut_off = True
+        self.ownership._stop()
+        self.store.process_ended()
+
+
+def on_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        loop = VirtualLoop(lambda: (CALL_S, CALL_S))
+        try:
+            loop.run_until_complete(test())
+        finally:
+            loop.close()
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+async def owner_and_standby() -> tuple[Process, Process, asyncio.Task[float]]:
+    database = SharedDatabase()
+    owner, standby = Process(database, "first"), Process(database, "second")
+    assert await owner.seconds_to_acquire() < POLL_S
+    waiting = asyncio.get_running_loop().create_task(standby.seconds_to_acquire())
+    await asyncio.sleep(3 * LEASE_S)
+    assert ["standby of first"] == standby.events
+    return owner, standby, waiting
+
+
+@on_virtual_time
+async def test_an_owner_that_lives_stays_the_owner() -> None:
+    """It is certain of it all the time, however long it does nothing."""
+    owner, _, waiting = await owner_and_standby()
+    for _ in range(300):
+        await asyncio.sleep(0.1)
+        assert owner.ownership.is_certain
+    waiting.cancel()
+
+
+@on_virtual_time
+async def test_a_standby_takes_over_at_once_when_the_owner_dies() -> None:
+    """The database ends the lock with the connection."""
+    owner, standby, waiting = await owner_and_standby()
+    loop = asyncio.get_running_loop()
+    owner.die()
+    begin_s = loop.time()
+    await waiting
+    assert loop.time() - begin_s < 2 * POLL_S
+    assert standby.ownership.is_certain
+
+
+@on_virtual_time
+async def test_a_standby_takes_over_after_the_lease_time_when_the_owner_is_cut_off() -> None:
+    """The owner knows it no later than the standby takes over, without being told."""
+    owner, _, waiting = await owner_and_standby()
+    loop = asyncio.get_running_loop()
+    owner.store.is_cut_off = True
+    begin_s = loop.time()
+    while not waiting.done():
+        was_certain = owner.ownership.is_certain
+        await asyncio.sleep(0.01)
+    assert not was_certain
+    assert LEASE_S * 0.7 < loop.time() - begin_s < LEASE_S + 2 * POLL_S
+    assert ["StoreUnavailable"] == owner.events
+    with pytest.raises(OwnershipLost):
+        await owner.ownership.confirm()
+
+
+@on_virtual_time
+async def test_an_owner_that_was_stopped_asks_before_it_is_certain_again() -> None:
+    """Somebody else may own the store by then, and here does."""
+    owner, standby, waiting = await owner_and_standby()
+    owner.store.is_cut_off = True  # a stopped process sends nothing
+    owner.stopped_s -= 1e9
+    await waiting
+    owner.stopped_s += 1e9
+    owner.store.is_cut_off = False
+    assert not owner.ownership.is_certain
+    with pytest.raises(OwnershipLost):
+        await owner.ownership.confirm()
+    assert standby.ownership.is_certain
+
+
+@on_virtual_time
+async def test_an_owner_that_was_stopped_goes_on_if_nobody_took_over() -> None:
+    """One question is enough."""
+    database = SharedDatabase()
+    owner = Process(database, "first")
+    await owner.ownership.acquire()
+    await asyncio.sleep(1)
+    owner.stopped_s += 5 * LEASE_S
+    heartbeat = database.heartbeat
+    await owner.ownership.confirm()
+    assert heartbeat + 1 == database.heartbeat
+    assert owner.ownership.is_certain
+    assert [] == owner.events
+
+
+@on_virtual_time
+async def test_an_owner_without_an_answer_steps_down() -> None:
+    """A database that hangs does not keep it waiting for ever."""
+    owner = Process(SharedDatabase(), "first")
+    await owner.ownership.acquire()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop._thread_delays_s = lambda: (1000.0, 0.0)
+    begin_s = loop.time()
+    while owner.ownership.is_held:  # noqa: ASYNC110 -- the time is virtual
+        await asyncio.sleep(0.1)
+    assert loop.time() - begin_s <= LEASE_S + ANSWER_S
+    assert ["StoreUnavailable"] == owner.events
+
+
+@on_virtual_time
+async def test_a_restart_of_the_database_does_not_change_the_owner() -> None:
+    """Its connections end, and the lock with them. The owner gets the time to connect again."""
+    owner, standby, waiting = await owner_and_standby()
+    database = owner.store.database
+    database.is_available = False
+    database.end_sessions()
+    await asyncio.sleep(LEASE_S / 2)
+    database.is_available = True
+    await asyncio.sleep(5 * LEASE_S)
+    assert not waiting.done()
+    assert owner.ownership.is_certain
+    assert [] == owner.events
+    assert ["standby of first", "no database", "standby of first"] == standby.events
+    owner.die()
+    await waiting
+
+
+@on_virtual_time
+async def test_an_owner_that_dies_with_the_database_is_replaced_after_the_lease_time() -> None:
+    """The standby cannot tell a dead owner from one that connects again."""
+    owner, _, waiting = await owner_and_standby()
+    database = owner.store.database
+    database.is_available = False
+    owner.die()
+    await asyncio.sleep(1)
+    database.is_available = True
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    await waiting
+    assert loop.time() - begin_s < LEASE_S + 2 * POLL_S
+
+
+@on_virtual_time
+async def test_a_long_outage_of_the_database_ends_the_ownership_and_it_comes_back() -> None:
+    """The one that was the owner asks at once; it has the clients."""
+    owner, _, waiting = await owner_and_standby()
+    database = owner.store.database
+    database.is_available = False
+    database.end_sessions()
+    await asyncio.sleep(2 * LEASE_S)
+    assert ["StoreUnavailable"] == owner.events
+    again = asyncio.get_running_loop().create_task(owner.seconds_to_acquire())
+    await asyncio.sleep(1)
+    database.is_available = True
+    await again
+    assert owner.ownership.is_certain
+    assert not waiting.done()
+    waiting.cancel()
+
+
+@on_virtual_time
+async def test_a_planned_hand_over_takes_no_lease_time() -> None:
+    """The owner releases the store itself."""
+    owner, _, waiting = await owner_and_standby()
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    await owner.ownership.release()
+    assert not owner.ownership.is_held
+    await waiting
+    assert loop.time() - begin_s < 2 * POLL_S
+    assert [] == owner.events
+
+
+@on_virtual_time
+async def test_of_two_standbys_one_takes_over() -> None:
+    """The other waits for the new owner."""
+    owner, standby, waiting = await owner_and_standby()
+    third = Process(owner.store.database, "third")
+    other = asyncio.get_running_loop().create_task(third.seconds_to_acquire())
+    await asyncio.sleep(1)
+    owner.store.is_cut_off = True
+    await asyncio.sleep(3 * LEASE_S)
+    assert waiting.done() != other.done()
+    new = standby if waiting.done() else third
+    assert new.ownership.is_certain
+    for task in (waiting, other):
+        task.cancel()
