@@ -78,8 +78,13 @@ class BrokerProcess:
         python: str = sys.executable,
         prefix: Sequence[str] = (),
         ready_timeout_s: float = READY_TIMEOUT_S,
+        host: str = HOST,
+        amqp_port: int | None = None,
     ) -> None:
+        self.host = host
         self.amqp_port, self.http_port = free_ports(2)
+        if amqp_port is not None:
+            self.amqp_port = amqp_port
         self.storage = storage
         self.ready_after_s = 0.0
         """From the start of the process to the first 200 of /health."""
@@ -98,7 +103,7 @@ class BrokerProcess:
         if testing_api:
             self._environment["PEEKLOCK_TESTING_API"] = "true"
         self._environment.update(environment or {})
-        self._command = [*prefix, python, "-m", MODULE, "serve", "--host", HOST]
+        self._command = [*prefix, python, "-m", MODULE, "serve", "--host", host]
         self._command += ["--amqp-port", str(self.amqp_port), "--http-port", str(self.http_port)]
         self._command += ["--storage", storage]
         if config is not None:
@@ -258,7 +263,7 @@ class BrokerProcess:
 
     def _connection_string(self, port: int) -> str:
         return (
-            f"Endpoint=sb://{HOST}:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            f"Endpoint=sb://{self.host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
             "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
         )
 
@@ -278,7 +283,7 @@ class BrokerProcess:
         self, method: str, path: str, body: Any = None, timeout_s: float = 10.0
     ) -> tuple[int, bytes]:
         """Send one HTTP request, with `body` as JSON. Returns the status and the content."""
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=timeout_s)
+        connection = http.client.HTTPConnection(self.host, self.http_port, timeout=timeout_s)
         try:
             content = None if body is None else json.dumps(body)
             headers = {} if body is None else {"Content-Type": "application/json"}

@@ -141,6 +141,10 @@ class Observer:
     def restored_from_store(self, reason: str) -> None:
         self.restored += 1
 
+    def stopped_serving(self, reason: str) -> None: ...
+
+    def serving_again(self) -> None: ...
+
     def failed(self, error: Exception) -> None:
         raise error
 
