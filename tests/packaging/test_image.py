@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import tomllib
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ import yaml
 
 from broker.app.server import READY_TEXT
 from config.loader import EMULATOR_FILE
+from config.model.storage_urls import parse_storage_url
 from config.settings.setting_sources import SETTINGS
 from peeklock.__main__ import PACKAGES
 from tests.conftest import UNAVAILABLE
@@ -102,6 +105,56 @@ def test_compose_takes_the_place_of_the_emulators():
     assert ["sb-emulator"] == service["networks"]["sb-emulator"]["aliases"]
     ports = {int(port) for port in FINAL.only("EXPOSE").split()}
     assert {5672, 5671, 5300} == ports
+
+
+def test_compose_with_a_database_has_two_brokers_behind_one_name():
+    """Both have the same database, entities and certificate, and every variable is a setting."""
+    compose = yaml.safe_load((ROOT / "docker" / "compose.postgres.yaml").read_text())
+    services = compose["services"]
+    first, second = services["broker-1"], services["broker-2"]
+    different = {name for name in first if first[name] != second[name]}
+    assert {"ports"} == different
+    assert ["sb-emulator"] == first["networks"]["sb-emulator"]["aliases"]
+    assert first["environment"].keys() <= {one.variable for one in SETTINGS}
+    database = services["database"]["environment"]
+    url = first["environment"]["PEEKLOCK_STORAGE"]
+    parsed = parse_storage_url(url.replace("${POSTGRES_PASSWORD:-peeklock}", "secret"))
+    user, password, host, name = (
+        database["POSTGRES_USER"],
+        "secret",
+        "database",
+        database["POSTGRES_DB"],
+    )
+    assert f"postgresql://{user}:{password}@{host}/{name}" == parsed.database
+    assert any(f":{EMULATOR_FILE}:ro" in volume for volume in first["volumes"])
+    assert set(compose["volumes"]) >= {
+        volume.partition(":")[0] for volume in first["volumes"] if volume[0].isalpha()
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "code"), [(200, "", 0), (503, "standby", 0), (503, "starting", 1)]
+)
+def test_compose_takes_a_standby_for_healthy(status, reason, code):
+    """It waits as it should. A broker that starts or stops is not healthy."""
+    compose = yaml.safe_load((ROOT / "docker" / "compose.postgres.yaml").read_text())
+    _, program, *arguments = compose["services"]["broker-1"]["healthcheck"]["test"]
+    assert "python" == program
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b'{"reason":"%s"}' % reason.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Health) as server:
+        threading.Thread(target=server.handle_request).start()
+        port = str(server.server_port)
+        command = [sys.executable, *(text.replace("5300", port) for text in arguments)]
+        assert code == subprocess.run(command, capture_output=True, check=False).returncode
 
 
 # --- its steps -----------------------------------------------------------------------------------
