@@ -98,7 +98,7 @@ class Committer:
                 return
             weight = turn.weight
             self._waiting.append((turn, weight))
-            if is_free and self._policy.allows(turn):
+            if is_free and self._may_be_inline(turn):
                 self._waiting_weight += weight
                 if is_awaited or self._waiting_weight > SMALL_WEIGHT:
                     self._commit_at_once(self._next_batch()[0])
@@ -155,11 +155,17 @@ class Committer:
 
     def _is_quick(self, turn: Turn) -> bool:
         """Returns whether this batch can be committed on the event loop."""
-        if self._ownership is not None and not self._ownership.is_certain:
-            return False
         if not turn.records or self._thread is None:
-            return True
-        return self._store.commits_inline and self._policy.allows(turn)
+            return self._is_certain
+        return self._may_be_inline(turn)
+
+    def _may_be_inline(self, turn: Turn) -> bool:
+        return self._is_certain and self._store.commits_inline and self._policy.allows(turn)
+
+    @property
+    def _is_certain(self) -> bool:
+        """Whether no other process can own the store now. If not, the store is asked before effects are released."""
+        return self._ownership is None or self._ownership.is_certain
 
     def _commit_at_once(self, turn: Turn) -> None:
         self._is_inside_submit = True
@@ -195,7 +201,7 @@ class Committer:
                     self._commit_inline(batch)
                 else:
                     await self._commit_in_thread(batch)
-                    if self._ownership is not None and not self._ownership.is_certain:
+                    if self._ownership is not None and not self._is_certain:
                         await self._ownership.confirm()
                 self._release(batch)
                 self._released += turn_count
