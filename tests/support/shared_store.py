@@ -103,6 +103,9 @@ class SharedFakeStore:
 
     # ---- content ------------------------------------------------------------------------------
 
+    def exists(self) -> bool:
+        return True
+
     def open(self) -> None:
         self._connected()
 
