@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import unquote
 
 MEMORY, SQLITE, POSTGRESQL = "memory", "sqlite", "postgresql"
 FORMS = (
@@ -19,7 +19,7 @@ _SQLITE_PREFIX = f"{SQLITE}:///"
 _USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
 _PASSWORD_PARAMETER = re.compile(r"\b((?:ssl)?password)=[^&\s]*", re.IGNORECASE)
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
-_SCHEMA_PARAMETER = "schema"
+_SCHEMA_PARAMETER = "schema="
 
 
 class StorageUrl(NamedTuple):
@@ -59,17 +59,15 @@ def _parse_postgresql_url(url: str, rest: str) -> StorageUrl:
     if not rest.startswith("//"):
         raise ValueError(f"storage URL '{mask_password(url)}' names no database; write {FORMS}")
     address, _, query = rest.partition("?")
-    parameters = parse_qsl(query, keep_blank_values=True)
-    schemas = [value for name, value in parameters if name == _SCHEMA_PARAMETER]
-    schema = schemas[-1] if schemas else DEFAULT_SCHEMA
+    parameters = query.split("&") if query else []
+    schemas = [one for one in parameters if one.startswith(_SCHEMA_PARAMETER)]
+    schema = unquote(schemas[-1].removeprefix(_SCHEMA_PARAMETER)) if schemas else DEFAULT_SCHEMA
     if not _SCHEMA.fullmatch(schema) or schema.lower().startswith("pg_"):
         raise ValueError(
             f"storage URL '{mask_password(url)}': the schema is up to 63 letters, digits and underscores, "
             "and does not begin with pg_"
         )
-    others = "&".join(
-        f"{quote(name)}={quote(value)}" for name, value in parameters if name != _SCHEMA_PARAMETER
-    )
+    others = "&".join(one for one in parameters if one not in schemas)
     database = f"{POSTGRESQL}:{address}{'?' if others else ''}{others}"
     return StorageUrl(POSTGRESQL, database=database, schema=schema)
 

@@ -71,6 +71,7 @@ def test_a_url_that_names_no_store_is_refused(url, sentence):
             "postgresql:///db?host=/run/postgresql&sslmode=verify-full",
             "Orders_2",
         ),
+        ("postgresql://h/d?password=a+b%26c&schema=x", "postgresql://h/d?password=a+b%26c", "x"),
         ("POSTGRESQL://", "postgresql://", "peeklock"),
     ],
 )
