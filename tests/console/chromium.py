@@ -22,6 +22,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    # Names of web sites that resolve to this machine, for the tests of DNS rebinding.
+    "--host-resolver-rules=MAP *.example 127.0.0.1",
 )
 
 

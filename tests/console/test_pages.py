@@ -12,6 +12,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from playwright.sync_api import expect
 
+from protocol.faults.fault_kinds import KINDS
+
 PAGES = {
     "overview": "#/overview",
     "queue": "#/entity/orders",
@@ -23,7 +25,9 @@ PAGES = {
     "send": "#/send",
     "sessions": "#/sessions",
     "connections": "#/connections",
+    "history": "#/history",
     "time": "#/time",
+    "faults": "#/faults",
     "connect": "#/connect",
 }
 
@@ -119,10 +123,10 @@ def test_every_page_is_reached_with_the_keyboard(console, some_content):
     press("Tab")
     assert "Skip to the content" == console.page.evaluate("document.activeElement.textContent")
     names = []
-    for _ in range(12):
+    for _ in range(14):
         press("Tab")
         names.append(console.page.evaluate("document.activeElement.textContent.trim()"))
-    assert {"Send", "Sessions", "Time", "Connect"} <= set(names)
+    assert {"Send", "Sessions", "History", "Time", "Faults", "Connect"} <= set(names)
     console.page.locator("main").focus()
     press("/")
     assert console.page.evaluate("document.activeElement.type") == "search"
@@ -637,3 +641,68 @@ def test_texts_are_copied(new_page, broker):
     console.button("Copy").first.click()
     expect(console.button("Copied")).to_be_visible()
     assert string == console.page.evaluate("navigator.clipboard.readText()")
+
+
+# --- history, faults, frames ---------------------------------------------------------------------
+
+
+def test_history_is_recorded_and_followed(console, api, sdk):
+    """What happens to messages shows as it happens, by entity or by message."""
+    console.open("#/history")
+    console.button("Record", exact=True).click()
+    expect(console.button("Stop recording")).to_be_visible()
+    with sdk.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("a", message_id="followed"))
+    expect(console.rows.filter(has_text="Sent")).to_contain_text("followed")
+    with sdk.get_queue_receiver("orders") as receiver:
+        receiver.complete_message(receiver.receive_messages(max_wait_time=10)[0])
+    expect(console.rows.filter(has_text="Completed")).to_contain_text("followed")
+    console.input("Message id").or_(console.page.get_by_role("searchbox", name="Message id")).fill(
+        "nobody"
+    )
+    console.page.keyboard.press("Enter")
+    expect(console.text("Nothing is recorded")).to_be_visible()
+    api.request("PUT", "/history", {"recording": False})
+
+
+def test_a_fault_is_made_counted_and_removed(console, api, sdk):
+    console.open("#/faults")
+    expect(console.text("No faults", exact=True)).to_be_visible()
+    console.input("On the entity").fill("orders")
+    console.input("Name").fill("busy")
+    console.field("How often").select_option("the first n times")
+    console.button("Add the fault").click()
+    expect(console.row("busy")).to_contain_text("server busy")
+    with sdk.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("a"))  # the SDK tries it again
+    expect(console.row("busy").locator("td").nth(4)).to_have_text("1")
+    console.row("busy").get_by_role("button", name="Remove").click()
+    expect(console.text("No faults", exact=True)).to_be_visible()
+    with console.refused(400):
+        console.field("When a client does").select_option("send")
+        console.input("If the message fits (SQL)").fill("color =")
+        console.button("Add the fault").click()
+        expect(console.page.get_by_role("alert")).to_contain_text("column 8")
+
+
+def test_only_faults_that_the_broker_has_can_be_chosen(console):
+    console.open("#/faults")
+    known = console.page.evaluate(
+        "async () => (await import('/$peeklock/console/pages/faults.js')).OPERATIONS"
+    )
+    assert {one.value: {kind.value for kind in kinds} for one, kinds in KINDS.items()} == {
+        one: set(kinds) for one, kinds in known.items()
+    }
+
+
+def test_frames_are_watched_live(console, api, sdk):
+    send(api, "orders", {"body": "a"})
+    with sdk.get_queue_receiver("orders") as receiver:
+        receiver.peek_messages()
+        console.open("#/connections")
+        console.rows.first.get_by_role("link").click()
+        console.button("Watch live").click()
+        expect(console.button("Stop watching")).to_be_visible()
+        frames = console.page.get_by_role("region", name="Frames")
+        receiver.peek_messages()
+        expect(frames.get_by_text("transfer", exact=True).first).to_be_visible()

@@ -6,6 +6,7 @@ import { Copy, download } from "./widgets.js";
 
 const SHOWN_CHARACTERS = 200_000;
 const SHOWN_HEX_BYTES = 16 * 1024;
+const INDENTED_MAX = 40;
 const FORMS = { json: "JSON", xml: "XML", text: "Text", hex: "Hex" };
 
 export function fromBase64(text) {
@@ -33,22 +34,22 @@ function isJson(text) {
   }
 }
 
-/** Indents JSON without reading numbers, which JavaScript would round. */
+/** Indents JSON without reading numbers, which JavaScript would round. Beyond a depth nothing is indented further. */
 export function indentJson(text) {
-  let result = "";
+  const parts = [];
   let depth = 0;
-  const line = () => `\n${"  ".repeat(depth)}`;
+  let before = "";
+  const line = () => `\n${"  ".repeat(Math.min(depth, INDENTED_MAX))}`;
   for (const [part] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/gs)) {
-    if (part === "{" || part === "[") {
-      depth += 1;
-      result += part + line();
-    } else if (part === "}" || part === "]") {
-      depth -= 1;
-      result = /[{[]\s*$/.test(result) ? result.trimEnd() + part : result + line() + part;
-    } else if (part === ",") result += part + line();
-    else result += part === ":" ? ": " : part;
+    const isEnd = part === "}" || part === "]";
+    if (isEnd) depth -= 1;
+    const isEmpty = isEnd && (before === "{" || before === "[");
+    if ((before === "{" || before === "[" || before === "," || isEnd) && !isEmpty) parts.push(line());
+    parts.push(part === ":" ? ": " : part);
+    if (part === "{" || part === "[") depth += 1;
+    before = part;
   }
-  return result;
+  return parts.join("");
 }
 
 /** Indents XML by its tags, and changes nothing within them. */

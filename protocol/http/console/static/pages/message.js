@@ -7,6 +7,7 @@ import { bytes, duration, number, oneLine, plural, shown, visible } from "../for
 import { useRow } from "../live.js";
 import { go, link } from "../router.js";
 import { Age, Copy, Empty, Failure, Moment, ask, attempt, useLoaded } from "../widgets.js";
+import { Timeline } from "./timeline.js";
 
 const QUEUES = { main: "", dead_letter: "dead letters", transfer_dead_letter: "transfer dead letters" };
 const OWN = ["message_id", "session_id", "subject", "correlation_id", "to", "reply_to", "reply_to_session_id", "content_type", "content_encoding", "user_id", "creation_time", "absolute_expiry_time", "group_sequence"];
@@ -21,7 +22,8 @@ export default function Message({ route }) {
   const isGone = error?.code === "message_not_found";
   const head = html`<p class="crumbs"><a href=${link("overview")}>Overview</a> / <a href=${link("entity", [path])}>${oneLine(path)}</a>${subQueue !== "main" && html` / <a href=${back}>${QUEUES[subQueue]}</a>`}</p>`;
   if (error && !message && isGone) {
-    return html`<div class="page">${head}<${Empty} title="The message is not here any more"><p>It was completed, moved or deleted.</p><//></div>`;
+    return html`<div class="page">${head}<${Empty} title="The message is not here any more"><p>It was completed, moved or deleted. Its history says what happened, if it was recorded.</p><//>
+      <${Timeline} query=${{ entity: path, sub_queue: subQueue, sequence_number: sequenceNumber }} /></div>`;
   }
   if (error && !message) return html`<div class="page">${head}<${Failure} error=${error} retry=${reload} /></div>`;
   if (!message) return null;
@@ -35,7 +37,7 @@ export default function Message({ route }) {
         <${Actions} message=${message} path=${path} subQueue=${subQueue} isGone=${isGone} reload=${reload} />
       </div>
     </div>
-    ${isGone && html`<div class="failure" role="status"><p>The message is not in this queue any more. What you see is its last state.</p></div>`}
+    ${isGone && html`<div class="failure" role="status"><p>The message is not in this queue any more. What you see is its last state; its history says what happened.</p></div>`}
     ${message.dead_letter && html`<${Why} message=${message} />`}
     <${Body} data=${data} contentType=${message.content_type} encoding=${message.content_encoding} section=${message.types.body?.body} name=${`message-${message.sequence_number}`} />
     <div class="columns">
@@ -44,6 +46,7 @@ export default function Message({ route }) {
       <${Values} title="Application properties" values=${message.application_properties} types=${message.types.application_properties} none="No application properties." />
       <${Values} title="Annotations" values=${{ ...message.annotations, ...message.delivery_annotations }} types=${{ ...message.types.annotations, ...message.types.delivery_annotations }} none="No annotations besides those of the broker." />
     </div>
+    <${Timeline} query=${{ entity: path, sub_queue: subQueue, sequence_number: sequenceNumber }} messageId=${message.message_id} changed=${`${counts} ${isGone}`} />
   </div>`;
 }
 

@@ -1,6 +1,6 @@
 // Overview: all queues, topics and subscriptions of the namespace, live.
 
-import { html, useCallback, useMemo, useState } from "../vendor/htm-preact.module.js";
+import { html, useCallback, useEffect, useMemo, useState } from "../vendor/htm-preact.module.js";
 import { get } from "../api.js";
 import { number, oneLine, plural, rate } from "../format.js";
 import { useLive } from "../live.js";
@@ -27,6 +27,9 @@ export default function Overview() {
   const [kind, setKind] = useState("all");
   const [sort, setSort] = useState({ id: "name", isDown: false });
   const rows = useMemo(() => listed(state.rows, text, kind, sort), [state.version, text, kind, sort]);
+  useEffect(() => {
+    if (state.hasData) performance.mark("first-view");
+  }, [state.hasData]);
   const open = useCallback((row) => go("entity", [row.path]), []);
   return html`<div class="page overview">
     <h1 class="unseen">Overview</h1>
