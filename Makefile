@@ -12,10 +12,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clients crash fuzz sanitize soak image clean
+.PHONY: help run test check bench clients crash fuzz sanitize soak screenshots image clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672; administration is on port 5300
 	@# Where PYTHONDONTWRITEBYTECODE is set, a start would compile everything again.
@@ -48,6 +48,9 @@ sanitize: $(VENV)/.developed ## check the memory of the C module while tests and
 
 soak: $(VENV)/.developed ## run the long tests: 100,000 steps of the model, 10,000 simulations, ten minutes of load
 	@$(BIN)/python -m tests.soak.run $(ARGS)
+
+screenshots: $(VENV)/.developed ## make the screenshots of the README with a browser
+	@$(BIN)/python -m tests.console.screenshots
 
 image: ## build the container image peeklock:latest
 	docker build --tag peeklock .

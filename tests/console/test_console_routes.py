@@ -10,7 +10,7 @@ import pytest
 
 from protocol.http.console.console_routes import BASE, FOLDER
 from tests.http.client import request
-from tests.support.server import BrokerProcess, root_token
+from tests.support.server import ROOT, BrokerProcess, root_token
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 FILES = sorted(one.relative_to(FOLDER).as_posix() for one in FOLDER.rglob("*") if one.is_file())
@@ -122,3 +122,12 @@ def test_modules_of_the_first_view_are_loaded_at_once():
                 needed.add(path)
                 waiting.append(path)
     assert needed == named
+
+
+def test_the_pictures_of_the_pages_are_there_and_small():
+    """`make screenshots` makes them."""
+    for name in ("console-overview", "console-message"):
+        content = (ROOT / "docs" / "images" / f"{name}.png").read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert len(content) <= 100_000
+    assert "docs/images/console-overview.png" in (ROOT / "README.md").read_text()

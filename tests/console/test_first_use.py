@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from azure.servicebus import ServiceBusClient
 from playwright.sync_api import expect
@@ -142,7 +143,7 @@ def test_all_of_the_console_is_small(broker, new_page):
 
 def test_a_thousand_queues_stay_smooth(new_page):
     """Few rows are drawn, and a search answers within a frame or two."""
-    config = {"queues": {f"queue-{number:04}": {} for number in range(3_000)}}
+    config: dict[str, Any] = {"queues": {f"queue-{number:04}": {} for number in range(3_000)}}
     with BrokerProcess(config=config, testing_api=False) as many:
         console = new_page(many.http_port).open()
         expect(console.text("3,000 entities")).to_be_visible()
