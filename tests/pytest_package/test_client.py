@@ -80,6 +80,17 @@ def test_a_wait_that_times_out_fails_the_test_with_what_was_seen(peeklock):
     assert ["one"] == [one["body"] for one in caught.value.seen[0]["messages"]]
 
 
+def test_the_longest_wait_is_set_for_a_run(peeklock_broker):
+    """A namespace has that of the broker."""
+    broker = Peeklock(peeklock_broker.url)
+    broker.wait_timeout_s = 0.01
+    with broker.temporary_namespace(topology={"queues": {"orders": {}}}) as namespace:
+        with pytest.raises(WaitTimedOut, match=r"After 0\.01 s"):
+            namespace.wait_for("orders")
+        with pytest.raises(WaitTimedOut, match=r"After 0\.02 s"):
+            namespace.wait_for("orders", timeout_s=0.02)
+
+
 def test_conditions_hold_together(peeklock):
     peeklock.send("orders", "one")
     seen = peeklock.wait_until(

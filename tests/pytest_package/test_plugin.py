@@ -148,8 +148,11 @@ def test_a_failing_test_shows_what_is_left_in_its_namespace(project):
         done.stdout.re_match_lines(
             [
                 r"-+ peeklock: namespace test-fails-[0-9a-f]{8} -+",
-                r"left in events/Subscriptions/s: #1 active message_id='event-8' .*",
-                r"left in orders \(dead_letter\): #\d active message_id='order-7' .*Bad.*",
+                r"\d\d:\d\d:\d\d\.\d+ orders #1 sent message_id=order-7\b.*",
+                r".* events #1 matched message_id=event-8 .* to events/Subscriptions/s #1",
+                r".* orders #1 dead_lettered message_id=order-7 reason=Bad to orders/dead_letter #1",
+                r"left in events/Subscriptions/s: #1 active message_id=event-8 .*",
+                r"left in orders/dead_letter: #\d active message_id=order-7 .*Bad",
             ]
         )
         done.stdout.no_re_match_line(r"-+ peeklock: namespace test-passes")
@@ -206,3 +209,40 @@ def test_async_tests_use_the_same_fixture(project):
         """
     )
     project.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+PARALLEL = """
+import os, pytest
+
+@pytest.mark.peeklock(topology={"queues": {"orders": {}}})
+@pytest.mark.parametrize("number", range(6))
+def test_one(peeklock, number):
+    print(f"printed by {number}")
+    peeklock.send("orders", "hello")
+    if number == 4:
+        os._exit(9)
+    assert number != 3
+"""
+
+
+def test_forked_processes_share_one_broker(project):
+    """Each test is reported once: one that fails with what it printed alone, and one whose process ended."""
+    project.makepyfile(PARALLEL)
+    done = project.runpytest_subprocess("--peeklock-parallel", "6")
+    done.assert_outcomes(passed=4, failed=2)
+    found = seen(project)
+    assert 1 == len({url for url, _, _ in found})
+    assert 6 == len({process for _, _, process in found})
+    assert not is_answered(found[0][0]), "the broker still runs"
+    done.stdout.re_match_lines(["printed by 3", ".*peeklock: namespace test-one-3-.*"])
+    done.stdout.no_fnmatch_line("printed by [0124]")
+    done.stdout.fnmatch_lines(["The process that ran this test ended before it, with status *"])
+
+
+def test_forked_processes_run_several_tests_each(project):
+    project.makepyfile(PARALLEL.replace("if number == 4", "if False"))
+    done = project.runpytest_subprocess("--peeklock-parallel", "2", "-v")
+    done.assert_outcomes(passed=5, failed=1)
+    assert 2 == len({process for _, _, process in seen(project)})
+    done = project.runpytest_subprocess("--peeklock-parallel", "2", "-x")
+    assert 1 == done.parseoutcomes()["failed"]

@@ -63,6 +63,8 @@ class AsyncWaits:
 
     async def wait_until(self, *wanted: Condition, timeout_s: float | None = None) -> list[Seen]:
         """Waits until all conditions hold. Raises `WaitTimedOut`."""
+        if timeout_s is None:
+            timeout_s = self._client.wait_timeout_s
         body = {"conditions": list(wanted), "timeout_s": timeout_s}
         try:
             answer = await self._request("POST", f"{self._client.base}/wait", body)

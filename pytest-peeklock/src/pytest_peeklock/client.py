@@ -69,7 +69,9 @@ class Peeklock(ControlApi):
         created = self.create_namespace(
             name=name, topology=topology, from_=snapshot, ephemeral=True
         )
-        return Peeklock(self.url, created["name"], created["connection_string"])
+        client = Peeklock(self.url, created["name"], created["connection_string"])
+        client.wait_timeout_s = self.wait_timeout_s
+        return client
 
     @contextmanager
     def temporary_namespace(
@@ -175,6 +177,8 @@ class Peeklock(ControlApi):
 
     def wait_until(self, *wanted: Condition, timeout_s: float | None = None) -> list[Seen]:
         """Waits until all conditions hold, and returns what was seen of each. Raises `WaitTimedOut`."""
+        if timeout_s is None:
+            timeout_s = self.wait_timeout_s
         try:
             return self.wait_for_conditions(list(wanted), timeout_s=timeout_s)["seen"]
         except WaitTimedOut as error:

@@ -51,6 +51,8 @@ class HttpRequests:
         self._is_encrypted = parts.scheme == "https"
         self._host = parts.hostname
         self._port = parts.port or (443 if self._is_encrypted else DEFAULT_PORT)
+        self.wait_timeout_s: float | None = None
+        """How long waits take at most that name no time. None: 10 seconds."""
         # A broker in development takes requests without a token, and refuses one that another key has made.
         self._token = sas_token(connection_string) if connection_string else None
 

@@ -37,6 +37,8 @@ OPTIONS = {
     "command": "command that starts a broker (default: `peeklock` on the PATH or beside this Python)",
     "venv": "virtual environment in which the broker is installed",
     "image": "container image of the broker, for docker or podman",
+    "parallel": "run tests at the same time in so many forked processes, which share the broker",
+    "timeout": "seconds that a wait takes at most, unless it names a time itself (10); more for slow machines",
 }
 
 
@@ -72,6 +74,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shared.stop()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Runs the tests in forked processes, if the user wants it."""
+    config = session.config
+    processes = int(_option(config, "parallel") or 0)
+    is_distributed = hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
+    if processes <= 1 or is_distributed or config.option.collectonly or session.testsfailed:
+        return None
+    from pytest_peeklock.parallel_tests import run_forked
+
+    config.stash[_shared_key].folder.exists()  # created here, so that the processes share it
+    run_forked(session, processes)
+    return True
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Adds what happened in the namespaces of a test that fails."""
@@ -86,13 +103,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 def peeklock_broker(pytestconfig: pytest.Config) -> Peeklock:
     """The broker of this run, with its default namespace. Processes of pytest-xdist share it."""
     if url := _option(pytestconfig, "url") or os.environ.get(URL_VARIABLE):
-        return Peeklock(url)
-    shared = pytestconfig.stash[_shared_key]
-    try:
-        address = shared.address(lambda: _command(pytestconfig))
-    except BrokerNotStarted as error:
-        pytest.fail(str(error), pytrace=False)
-    return Peeklock(address.url, connection_string=address.connection_string)
+        client = Peeklock(url)
+    else:
+        shared = pytestconfig.stash[_shared_key]
+        try:
+            address = shared.address(lambda: _command(pytestconfig))
+        except BrokerNotStarted as error:
+            pytest.fail(str(error), pytrace=False)
+        client = Peeklock(address.url, connection_string=address.connection_string)
+    if timeout_s := _option(pytestconfig, "timeout"):
+        client.wait_timeout_s = float(timeout_s)
+    return client
 
 
 @pytest.fixture
