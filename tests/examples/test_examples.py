@@ -62,8 +62,9 @@ def test_automatic_lock_renewal(broker: BrokerProcess) -> None:
 
 
 def test_order_processing() -> None:
-    """Thirty tests in parallel. On an idle machine with two cores they take less than three seconds. One after the
-    other they would take more than half a minute, mostly because the SDK waits, so the processor time is limited, too."""
+    """Thirty tests in parallel. The bounds are for a busy machine: they find tests that wait for each other or for a
+    timeout, and do not say how long the tests take on an idle one. The SDK mostly waits, so the processor time is bounded,
+    too."""
     began_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     printed = run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
