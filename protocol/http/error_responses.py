@@ -6,6 +6,7 @@ answer of 400 and above from the entity routes has this body.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -84,8 +85,8 @@ class LockNotFound(BrokerError):
     status = 404
 
 
-NAMESPACE = "namespace"
-"""Where a request has the name of its namespace, once it is authorized."""
+NAMESPACE: ContextVar[str] = ContextVar("namespace", default="")
+"""The namespace of the request that is handled, once it is authorized."""
 
 
 def middleware(sources: ProtocolSources) -> Middleware:
@@ -93,6 +94,7 @@ def middleware(sources: ProtocolSources) -> Middleware:
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        NAMESPACE.set("")  # a connection may have other requests before
         try:
             return await handler(request)
         except BrokerError as error:
@@ -100,7 +102,7 @@ def middleware(sources: ProtocolSources) -> Middleware:
                 _with_host(error, request.host),
                 entity=request.path.strip("/"),
                 operation=request.method,
-                namespace=request.get(NAMESPACE, ""),
+                namespace=NAMESPACE.get(),
             )
             if getattr(error, "has_own_sub_code", False):
                 return _error(refusal.status, refusal.text)

@@ -93,7 +93,7 @@ def _authorize(
         request.host,
         request_paths.entity_of(resource),
     )
-    request[NAMESPACE] = namespace
+    NAMESPACE.set(namespace)
     return namespace
 
 
