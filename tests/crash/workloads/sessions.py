@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocol.codec import Int, Timestamp
-from tests.crash.client_workload import WAIT_S, ClientWorkload, Outgoing
+from tests.crash.client_workload import QUIET_S, WAIT_S, ClientWorkload, Outgoing
 from tests.crash.clients.messages import decode_message, encode_message
 from tests.crash.ledgers.sessions import SessionLedger
 from tests.crash.workload import LOCK
@@ -140,9 +140,14 @@ class Sessions(ClientWorkload):
         await receiver.detach()
 
     async def _receive_one(
-        self, session: str, receiver: Receiver, link: Link, completed_share: float
+        self,
+        session: str,
+        receiver: Receiver,
+        link: Link,
+        completed_share: float,
+        wait_s: float = WAIT_S,
     ) -> bool:
-        arrival = await receiver.next(WAIT_S)
+        arrival = await receiver.next(wait_s)
         if arrival is None:
             return False
         key, sequence_number = decode_message(arrival.message)
@@ -185,7 +190,7 @@ class Sessions(ClientWorkload):
                 continue
             _, receiver, link = held
             await self._look_at_state(management, session)
-            while await self._receive_one(session, receiver, link, completed_share=1.0):
+            while await self._receive_one(session, receiver, link, 1.0, QUIET_S):
                 pass
             await self._give_back(session, receiver)
         for key in await self.peek(client, QUEUE, len(SESSIONS)):
