@@ -38,6 +38,8 @@ APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
 BUSY_TIMEOUT_MS = 10_000
 """How long to wait for another program, such as a shell, that reads the file."""
+CLOSE_WAIT_MS = 500
+"""How long to wait for readers when the store is closed: another program, or a read that failed."""
 LONGEST_LOG_BYTES = 64 << 20
 """A longer log is truncated even if payload reads must wait for it."""
 SHORT_LOG_BYTES = 256 << 10
@@ -150,6 +152,7 @@ class SqliteStore:
         self._checkpoints.close()
         if self._writer is not None:
             with suppress(sqlite3.Error):  # the content of the log is durable in any case
+                self._writer.execute(f"PRAGMA busy_timeout = {CLOSE_WAIT_MS}")
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None

@@ -206,3 +206,16 @@ def test_a_copy_with_zeros_behind_its_log_has_every_commit(store: SqliteStore, t
     rows = [row for rows, dead in copied.load().packed_messages for row in rows.live_rows(dead)]
     copied.close()
     assert [row.id for row in rows] == list(range(1, 61))
+
+
+def test_a_reader_does_not_delay_the_end_for_long(store: SqliteStore):
+    """The log cannot be emptied while somebody reads it, but what is in it is durable."""
+    store.commit([stored([1])])
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM blocks").fetchall()
+        store.commit([stored([2])])
+        began_s = time.monotonic()
+        store.close()
+        assert time.monotonic() - began_s < 5
+    store.open()
