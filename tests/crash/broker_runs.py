@@ -71,8 +71,10 @@ class CrashableBroker(BrokerProcess):
         seed: int,
         injected_bug: str | None,
         io_faults: IoFaults | CrashDatabase | None = None,
+        amqp_port: int | None = None,
     ) -> None:
         super().__init__(
+            amqp_port=amqp_port,
             config=config(kinds),
             storage=storage,
             testing_api=False,

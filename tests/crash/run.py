@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.model.storage_urls import POSTGRESQL, SQLITE
 from tests.crash import recovered_state
+from tests.crash.broker_pair import BrokerPair, as_broker
 from tests.crash.broker_runs import UPTIME_S, CrashableBroker, RunController
 from tests.crash.database import CrashDatabase
 from tests.crash.injected_bugs import INJECTED_BUGS
@@ -126,9 +127,13 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
         if options.faults:
             io_faults = database or stack.enter_context(IoFaults(database_folder))
         url = f"sqlite:///{path}" if database is None else database.url
-        broker = stack.enter_context(
-            CrashableBroker(kinds, url, seed, options.inject_bug, io_faults)
-        )
+        broker = CrashableBroker(kinds, url, seed, options.inject_bug, io_faults)
+        if options.standby:
+            beside = CrashableBroker(
+                kinds, url, seed, options.inject_bug, None, amqp_port=broker.amqp_port
+            )
+            broker = as_broker(BrokerPair(broker, beside))
+        stack.enter_context(broker)
         crew = Workers(kinds, broker, seed)
         try:
             reaper = RunController(broker, crew.broker_run, crew.faulty, io_faults, seed)
@@ -139,7 +144,9 @@ def run(kinds: Sequence[type[Workload]], options: argparse.Namespace, folder: Pa
         finally:
             crew.dismiss()
         print(reaper)
-        broker.kill()
+        if options.standby:
+            print(broker)
+        broker.close()
         log = reaper.complaints()
         found = recovered_state.check_database(path) if database is None else database.check(path)
     complaints = {"complaints in the log": [log] if log else [], **reaper.violations}
@@ -204,7 +211,14 @@ def main(arguments: Sequence[str]) -> int:
         "--power-cuts", action="store_true", help="cut the power of a recorded run instead"
     )
     parser.add_argument("--images", type=int, default=power.IMAGES, help="of so many power cuts")
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="kill the owner of a PostgreSQL database with a standby beside it, which takes over",
+    )
     options = parser.parse_args(arguments)
+    if options.standby:
+        options.storage, options.faults = POSTGRESQL, False
     print(f"seed {options.seed}: --seed {options.seed} repeats the moments of this run", flush=True)
     kinds = [WORKLOADS[name] for name in options.workloads]
     begin_s = time.monotonic()
