@@ -28,7 +28,7 @@ from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT
 from tests.packaging.markdown import Page
 from tests.support.postgres_server import LOCKED_ROLE, PASSWORD
-from tests.support.server import HOST, BrokerProcess
+from tests.support.server import HOST, BrokerProcess, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,6 +189,16 @@ def test_a_missing_driver_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "storage.postgres.store", None)
     with pytest.raises(StorageError, match="needs the package psycopg"):
         store_for("postgresql://host/database")
+
+
+STORAGE_WAIT = "the setting storage_wait"
+
+
+def test_a_database_that_does_not_come_is_explained():
+    """The broker waits for it, and then says for how long it did."""
+    (port,) = free_ports(1)
+    url = f"postgresql://nobody@127.0.0.1:{port}/nothing"
+    assert STORAGE_WAIT in served("--amqp-port", "0", "--storage", url, "--storage-wait", "0s")
 
 
 @pytest.mark.parametrize("message", STARTS)
@@ -364,6 +374,7 @@ def test_every_message_on_the_page_is_tested():
         *STARTS,
         *DATABASES,
         "needs the package psycopg",
+        STORAGE_WAIT,
         *MISTAKES,
         *FAILURES,
         *NOT_REPRODUCED,
