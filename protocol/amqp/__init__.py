@@ -8,9 +8,11 @@ connection, each of which imports only those below it (checked by import-linter)
       namespace_commands    the way of its commands into a namespace of the core
     nodes                 `$cbs`, `$management`, the transaction coordinator, and the choice of a link's kind
     links                 links that carry messages; they are the peers of the core's commands
+    faults                what fault rules do to connections, links and requests
     authorization         the grants of a connection, and the claims that its links require
     outcome_mapping       outcomes and settlements, errors and conditions
     engine                Proton, by plain C calls: states, sessions, links, deliveries
+    wire_view             frames as JSON, for the control API; beside the engine
     frames                frames that are inspected before Proton gets them, or changed after it has written them
     sasl                  the SASL layer, before Proton gets the first byte
     held_memory           how much memory a client makes the broker hold

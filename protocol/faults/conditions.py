@@ -1,6 +1,6 @@
-"""The conditions with which a fault can refuse: all that Service Bus uses, with the status and the sentence of each.
+"""The error conditions with which a fault can refuse: all that Service Bus uses, each with its status and sentence.
 
-SDKs make exceptions of conditions; some of them also look for words in the sentence.
+SDKs choose their exception by the condition; some of them also look for words in the sentence.
 """
 
 from __future__ import annotations

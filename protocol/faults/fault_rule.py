@@ -1,6 +1,6 @@
-"""One fault rule: the operations that it is about, those of them on which it acts, and what it does.
+"""One fault rule: the operations that fit it, those of them on which it acts, and what it does.
 
-Counts the operations that fit, whether it acts on them or not. What it does is carried out elsewhere.
+A rule counts all operations that fit, also those on which it does not act. The protocols carry out what it does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of the operations that fit a rule it acts on. Pure: the same rule and the same sequence give the same answers."""
+"""On which of the operations that fit it a rule acts. Pure: the same rule and sequence give the same answers."""
 
 from __future__ import annotations
 

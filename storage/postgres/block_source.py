@@ -1,7 +1,7 @@
 """Reads blocks, bodies and rows from a PostgreSQL schema.
 
-`PostgresBlockSource` reads bodies with a session while the broker runs, and everything else row by row with connections
-of its own, which exist as long as the reading.
+`PostgresBlockSource` reads bodies with a session while the broker runs. It reads everything else row by row, with a
+connection that it opens for each read and closes afterwards.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the database is: its URL, the schema, and new connections to both.
 
-Knows what libpq's URLs can say, and what a broker needs where they say nothing.
+Reads the URLs of libpq, and sets the parameters that a broker needs and the URL does not have.
 """
 
 from __future__ import annotations

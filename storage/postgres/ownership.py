@@ -1,8 +1,8 @@
 """Who owns a schema: an epoch in a row, and an advisory lock.
 
-The epoch alone decides who may commit. The lock, which PostgreSQL releases when the session of its owner ends, only
-says when another broker may take the ownership without waiting. Both belong to a session of their own, so that a long
-commit delays no heartbeat.
+The epoch alone decides who may commit. PostgreSQL releases the lock when the session of the owner ends; then another
+broker may take the ownership without waiting. Both are used in a session of their own, so that a long commit delays no
+heartbeat.
 """
 
 from __future__ import annotations

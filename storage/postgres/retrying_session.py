@@ -1,7 +1,7 @@
 """A session that is made anew when it is lost, and runs its statements again until a deadline.
 
-A database that restarts or fails over is gone for seconds. Whether a transaction that was lost took effect is a
-question that its own statements have to answer when they run again.
+A database that restarts or fails over is away for seconds. If the session is lost during a transaction, the transaction
+may have taken effect. Its statements run again, so they must detect this themselves.
 """
 
 from __future__ import annotations

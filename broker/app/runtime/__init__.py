@@ -1,4 +1,6 @@
-"""Runs the core: the clock, the turn loop, group commit, and restoring after a failed commit.
+"""Runs the core: the clock, the turn loop, group commit, restoring after a failed commit, ownership and standby.
+
+Also keeps the history of messages, which the core records in its turns.
 
 Sockets are in `network`.
 """

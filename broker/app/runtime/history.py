@@ -1,8 +1,8 @@
 """The history: the last transitions of messages in each namespace, in memory only.
 
-Transitions come in batches when their turn is durable, and stay in batches until somebody reads them. Each namespace
-keeps a limited number of transitions and of bytes. A reader has a position and no memory of its own, so a reader
-that stops costs nothing, and misses what was dropped meanwhile.
+Transitions come in batches when their turn is durable, and single transitions are made when a client reads them. Each
+namespace keeps a limited number of transitions and of bytes. A reader has only a position, so a reader that stops costs
+nothing, and misses what is dropped meanwhile.
 """
 
 from __future__ import annotations

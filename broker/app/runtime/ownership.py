@@ -1,9 +1,10 @@
-"""Owns a store that several processes share: waits for it, keeps it, and says when it is lost.
+"""The ownership of a store that several processes share: waits for it, keeps it, and says when it is lost.
 
-The owner counts up a heartbeat in the store. A standby takes over at once if the owner's connection to the database has
-ended, and otherwise when the heartbeat has not changed for the lease time. Each process measures with its own clock,
-and no two clocks are compared. What is written is safe without any clock: every commit proves the ownership. The lease
-is for what is not written: an owner releases no answer unless the store has confirmed it within the lease time.
+The owner increments a heartbeat in the store. A standby takes over at once if the owner's connection to the database
+has ended, and otherwise when the heartbeat has not changed for the lease time. Each process measures with its own
+clock, and no two clocks are compared. Commits need no clock: every commit checks the ownership. The lease protects
+answers that need no commit: an owner releases an answer only if the store has confirmed its ownership within the lease
+time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a process does while it may not serve: it waits for its database, or for the process that owns the store.
+"""What a process does while it must not serve: it waits for its database, or until it owns the store.
 
-A store that no other process can own needs no waiting. `ownership.py` decides who owns a shared store. This module says
-why the broker does not serve, in the log and to `/health`, and loads the content of the store when it may.
+If no other process can own the store, it does not wait. `ownership.py` decides who owns a shared store. This module
+says why the broker does not serve, in the log and to `/health`, and loads the content of the store when it may.
 """
 
 from __future__ import annotations

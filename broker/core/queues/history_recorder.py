@@ -1,7 +1,7 @@
-"""Records what happens to messages in the turn, one batch at a time.
+"""Adds to the turn what happens to messages: one record for each batch.
 
-Exists only while the history of the namespace is recorded. It reads numbers, counts and heads from messages at
-the moment of the transition, because all of these may change before the turn is durable.
+The recorder exists only while the history of the namespace is recorded. It reads sequence numbers, delivery counts and
+heads from messages at the moment of the transition, because all of these may change before the turn is durable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Lets a fault happen after everything before it is durable and answered.
+"""Lets a fault act after all earlier commands are durable and answered.
 
-A command that does nothing takes the same way as the commands before it, and so does its answer.
+Submits a command that does nothing. Its answer comes after the answers to the commands before it.
 """
 
 from __future__ import annotations

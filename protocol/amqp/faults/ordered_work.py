@@ -1,6 +1,6 @@
-"""What a link does, in order, while some of it is delayed.
+"""Keeps the operations of a link in order while some of them are delayed.
 
-A delayed operation delays what follows on its link. So a delay does not change the order of messages.
+A delayed operation also delays the later operations of its link. So a delay does not change the order of messages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The frames of a connection as people read them: cut from the bytes of a socket, decoded, without secrets.
+"""The frames of a connection for people to read: found in the bytes of a socket, decoded, without secrets.
 
-For the control API only: nothing here takes part in a connection, and it is loaded when somebody looks. No bytes of a
-client raise anything.
+For the control API only: nothing here changes a connection, and it is loaded when frames are first viewed. No bytes
+that a client sends make it raise an exception.
 """

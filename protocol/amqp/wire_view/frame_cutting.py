@@ -1,7 +1,7 @@
 """Cuts one direction of a connection into frames, and keeps what is needed to decode them later.
 
-Of each frame at most `KEPT_MAX_BYTES` are kept, and of an incomplete frame no more than one frame. To decode is left
-to those who look, so this costs a few microseconds for each frame.
+Of each frame at most `KEPT_MAX_BYTES` are kept, and at most one incomplete frame. Frames are decoded only when they are
+shown, so this costs a few microseconds for each frame.
 """
 
 from __future__ import annotations

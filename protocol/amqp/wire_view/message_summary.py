@@ -1,4 +1,4 @@
-"""A message in a transfer, short: its properties, and of its body the size and the beginning.
+"""A summary of the message in a transfer: its properties, and the size and the beginning of its body.
 
 The message may be cut, because it continues in other frames or because only its beginning was kept.
 """

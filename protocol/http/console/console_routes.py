@@ -1,7 +1,7 @@
 """Serves the files of the console: the page at `/`, the others below `/$peeklock/console/`.
 
-Administration clients read the root of the namespace with the same path. They name an `api-version`, and do not accept
-HTML. Files are read and compressed once, with the first request.
+Administration clients read the root of the namespace at the path `/`, too. Their requests have an `api-version` and do
+not accept HTML. Files are read and compressed once, with the first request.
 """
 
 from __future__ import annotations
