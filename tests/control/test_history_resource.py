@@ -201,6 +201,7 @@ def test_times_have_their_own_transitions(space):
         (one,) = receiver.receive_messages(1, max_wait_time=5)
         space.api.post("/clock/advance", seconds=60)
         assert one.sequence_number == 3
+    space.api.post("/wait", conditions=[{"entity": "orders", "filter": "sys.DeliveryCount > 0"}])
     found = space.history(message_id="a")
     assert ["scheduled", "activated", "locked", "lock_expired"] == [
         one["event"] for one in found[:4]
