@@ -13,7 +13,13 @@ import time
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
+from broker.core.contract.records import (
+    EntityStored,
+    MessagesStored,
+    NamespaceStored,
+    RuleRow,
+    SessionStateSet,
+)
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.migration_scripts import read_migrations
@@ -218,7 +224,19 @@ class SqliteStore:
     # --- writing -------------------------------------------------------------------------------
 
     def commit(self, records: Sequence[Record]) -> None:
-        """Writes all records durably, or none. Raises `StorageFull` or `StorageError`."""
+        """Writes all records durably, or none. Raises `StorageFull` or `StorageError`.
+
+        A batch without new messages is tried once more on a full disk: the first failure has released the reserve and
+        copied the log, so that messages can always be completed.
+        """
+        try:
+            self._commit_once(records)
+        except StorageFull:
+            if any(isinstance(record, MessagesStored) for record in records):
+                raise
+            self._commit_once(records)
+
+    def _commit_once(self, records: Sequence[Record]) -> None:
         writer = self._open_connection(self._writer)
         self._checkpoints.restart_log(writer)
         with self._explained():

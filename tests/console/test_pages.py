@@ -704,5 +704,10 @@ def test_frames_are_watched_live(console, api, sdk):
         console.button("Watch live").click()
         expect(console.button("Stop watching")).to_be_visible()
         frames = console.page.get_by_role("region", name="Frames")
-        receiver.peek_messages()
-        expect(frames.get_by_text("transfer", exact=True).first).to_be_visible()
+        transfer = frames.get_by_text("transfer", exact=True).first
+        for _ in range(50):  # the stream of frames may open after the first peek
+            receiver.peek_messages()
+            console.page.wait_for_timeout(100)
+            if transfer.is_visible():
+                break
+        expect(transfer).to_be_visible()
