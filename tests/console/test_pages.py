@@ -574,8 +574,8 @@ def test_sessions_show_their_holders_and_states(console, api, sdk):
     console.open("#/sessions")
     expect(console.row("s1")).to_contain_text("nobody")
     with sdk.get_queue_receiver("carts", session_id="s1") as receiver:
-        receiver.session.set_state(b"step 2")
         expect(console.row("s1")).to_contain_text("SBReceiver")
+        receiver.session.set_state(b"step 2")  # changes no count
         expect(console.row("s1")).to_contain_text("step 2")
         console.row("s1").get_by_role("button", name="Expire lock").click()
         expect(console.row("s1")).to_contain_text("nobody")

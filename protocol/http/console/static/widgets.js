@@ -39,13 +39,14 @@ export function useTheme() {
   return [theme, choose];
 }
 
-/** Draws the component again every so often, for ages and countdowns. */
+/** Draws the component again every so often, for ages and countdowns, and returns how often it did. */
 export function useTick(intervalMs = 1000) {
-  const [, tick] = useState(0);
+  const [count, tick] = useState(0);
   useEffect(() => {
-    const timer = setInterval(() => !document.hidden && tick((count) => count + 1), intervalMs);
+    const timer = setInterval(() => !document.hidden && tick((before) => before + 1), intervalMs);
     return () => clearInterval(timer);
   }, [intervalMs]);
+  return count;
 }
 
 // --- times --------------------------------------------------------------------------------------------------------

@@ -1,24 +1,20 @@
 // Connections: the AMQP clients with their links, credit, unsettled messages, last errors and frames.
 
-import { html, useEffect, useState } from "../vendor/htm-preact.module.js";
+import { html, useState } from "../vendor/htm-preact.module.js";
 import { get } from "../api.js";
 import { number, oneLine, plural, visible } from "../format.js";
 import { useLive } from "../live.js";
 import { link } from "../router.js";
-import { Empty, Failure, Icon, Moment, useLoaded } from "../widgets.js";
+import { Empty, Failure, Icon, Moment, useLoaded, useTick } from "../widgets.js";
 import { Frames } from "./frames.js";
 
 const REFRESH_MS = 2000;
 
 export default function Connections({ route }) {
   const { connections: count } = useLive();
-  const [round, setRound] = useState(0);
+  const round = useTick(REFRESH_MS);
   const [answer, error, reload] = useLoaded(() => get("/connections"), [count, round]);
   const [text, setText] = useState("");
-  useEffect(() => {
-    const timer = setInterval(() => !document.hidden && setRound((before) => before + 1), REFRESH_MS);
-    return () => clearInterval(timer);
-  }, []);
   const chosen = route.rest[0];
   if (error && !answer) return html`<div class="page"><${Failure} error=${error} retry=${reload} /></div>`;
   if (!answer) return null;

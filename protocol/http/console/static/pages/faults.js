@@ -1,10 +1,10 @@
 // Faults: rules that make the broker fail on purpose, and how often each has acted.
 
-import { html, useEffect, useState } from "../vendor/htm-preact.module.js";
+import { html, useState } from "../vendor/htm-preact.module.js";
 import { get, post, remove } from "../api.js";
 import { number, oneLine, plural, shown, visible } from "../format.js";
 import { link } from "../router.js";
-import { Empty, Failure, attempt, useLoaded } from "../widgets.js";
+import { Empty, Failure, attempt, useLoaded, useTick } from "../widgets.js";
 
 const REFRESH_MS = 1500;
 const ANY = ["refuse", "server_busy", "delay", "no_answer", "drop_connection"];
@@ -42,12 +42,8 @@ const CONDITIONS = ["com.microsoft:server-busy", "com.microsoft:timeout", "com.m
 const OCCURRENCES = { always: "every time", nth: "the nth time", every: "every nth time", first: "the first n times", probability: "with a probability" };
 
 export default function Faults() {
-  const [round, setRound] = useState(0);
+  const round = useTick(REFRESH_MS);
   const [answer, error, reload] = useLoaded(() => get("/faults"), [round]);
-  useEffect(() => {
-    const timer = setInterval(() => !document.hidden && setRound((before) => before + 1), REFRESH_MS);
-    return () => clearInterval(timer);
-  }, []);
   if (error && !answer) return html`<div class="page"><${Failure} error=${error} retry=${reload} /></div>`;
   if (!answer) return null;
   const drop = (name) => attempt(() => remove(`/faults/${encodeURIComponent(name)}`), `The fault ${name} is removed.`).then(reload);

@@ -15,7 +15,8 @@ const OWN = ["message_id", "session_id", "subject", "correlation_id", "to", "rep
 export default function Message({ route }) {
   const [path = "", subQueue = "main", sequenceNumber = ""] = route.rest;
   const row = useRow(path);
-  const counts = JSON.stringify(row?.counts);
+  // A message that was locked and abandoned between two samples changes the rates only.
+  const counts = JSON.stringify(row && [row.counts, row.incoming_per_s, row.outgoing_per_s]);
   const [message, error, reload] = useLoaded(() => load(path, subQueue, sequenceNumber), [path, subQueue, sequenceNumber, counts]);
   const data = useMemo(() => fromBase64(message?.body), [message?.body]);
   const back = link("entity", [path], { sub_queue: subQueue === "main" ? "" : subQueue });

@@ -91,7 +91,7 @@ function useMessages(selected, key, row) {
 
   // Load again soon after the queue has changed, but not with every change of a busy queue.
   useEffect(() => {
-    const counts = JSON.stringify(row && [row.counts, row.size_bytes, row.oldest_enqueued]);
+    const counts = JSON.stringify(row && [row.counts, row.outgoing_per_s, row.size_bytes, row.oldest_enqueued]);
     if (current.current.counts === counts || !state.isLoaded) {
       current.current.counts = counts;
       return;

@@ -6,7 +6,9 @@ import { bytes, number, oneLine, plural } from "../format.js";
 import { useLive, useRow } from "../live.js";
 import { link, replaceQuery } from "../router.js";
 import { Table } from "../table.js";
-import { Empty, Failure, Moment, attempt, useLoaded } from "../widgets.js";
+import { Empty, Failure, Moment, attempt, useLoaded, useTick } from "../widgets.js";
+
+const REFRESH_MS = 2000;
 
 export default function Sessions({ route }) {
   const state = useLive();
@@ -28,7 +30,9 @@ export default function Sessions({ route }) {
 
 export function SessionTable({ entity }) {
   const row = useRow(entity);
-  const [answer, error, reload] = useLoaded(() => loadAll(entity), [entity, JSON.stringify(row && [row.counts, row.held_sessions])]);
+  // Counts do not tell that a state was set or a lock renewed.
+  const round = useTick(REFRESH_MS);
+  const [answer, error, reload] = useLoaded(() => loadAll(entity), [entity, round, JSON.stringify(row && [row.counts, row.held_sessions])]);
   const expire = (session) => attempt(() => post("/locks/expire", { entity, session: session.session_id }), `The lock of session ${session.session_id} has expired.`).then(reload);
   const columns = [
     { id: "id", label: "Session", className: "long", cell: (one) => html`<a href=${link("entity", [entity], { session: one.session_id })}>${oneLine(one.session_id) || "(empty)"}</a>` },
