@@ -1,82 +1,56 @@
 """One client connection, without IO: bytes in, commands out; effects in, bytes out.
 
-Owns the SASL layer, the engine, the client's authorization and its links. Passes what the engine reports to the
-link that it concerns. What a client can attach to is in `link_factory.py`.
+Owns the SASL layer, the engine and the client's authorization. Passes what the engine reports to the link that it
+concerns. What a client can attach to is in `link_factory.py`, and what becomes of its links in `attached_links.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakSet
+from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.core.contract.commands import Detach, SetRollbackOnly
+from broker.core.contract.commands import SetRollbackOnly
 from broker.core.contract.errors import (
     BrokerError,
     IncompleteTransaction,
     QuotaExceeded,
     Unauthorized,
 )
-from protocol.addresses import NodeKind, parse
+from protocol.amqp.attached_links import AttachedLinks
 from protocol.amqp.authorization import ConnectionAuthorization
 from protocol.amqp.engine.engine import Engine
 from protocol.amqp.engine.outcomes import Transactional
 from protocol.amqp.engine.states import ConnectionEvent, ConnectionLifecycle, ConnectionState
 from protocol.amqp.faults.connection_faults import ConnectionFaults
+from protocol.amqp.faults.opening_faults import OpeningFaults
 from protocol.amqp.held_memory import HeldMemory
 from protocol.amqp.links.browsing_link import BrowsingLink
 from protocol.amqp.links.link_context import ClientView, LinkContext
 from protocol.amqp.links.receiving_link import ReceivingLink
 from protocol.amqp.links.sending_link import SendingLink
 from protocol.amqp.namespace_commands import NamespaceCommands
-from protocol.amqp.nodes.coordinator import CoordinatorLink
 from protocol.amqp.nodes.link_factory import LinkFactory
-from protocol.amqp.nodes.management import ManagementNode
-from protocol.amqp.nodes.request_response import ResponseLink
 from protocol.amqp.sasl import SaslServer
 from protocol.faults.conditions import ExpiredToken
-from protocol.faults.fault_kinds import FaultKind, Operation
 from protocol.identity import NEVER_MS
 from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from protocol.addresses import Address
     from protocol.amqp.connection_services import ConnectionServices
     from protocol.amqp.engine.attach import Attach
     from protocol.amqp.engine.engine import Delivery, EngineLink, TransferKind
     from protocol.amqp.engine.outcomes import Outcome
-    from protocol.faults.fault_rule import FaultAction
+    from protocol.amqp.links.link_view import LinkView
 
 log = structlog.get_logger("peeklock.amqp")
-
-KNOWN_TO_CORE = SendingLink | ReceivingLink | CoordinatorLink | ManagementNode
-"""Peers that are attached in the core. A `Detach` command must follow when they end."""
-
 
 BATCH_ENVELOPE_MAX_BYTES = 64 * 1024
 """How much larger than the largest message a transfer may be. This only bounds memory: entities check the exact
 size of a message. The Python SDK fills a batch to the limit and then puts an envelope around it."""
-
-
-FROZEN_MAX_BYTES = 1024 * 1024
-"""How much a client may send while a fault lets it wait for the answer to its open."""
-
-
-class LinkView(NamedTuple):
-    """A link, for the control API."""
-
-    name: str
-    role: str
-    """`sender` or `receiver`: what the client is."""
-    address: str
-    session_id: str | None
-    credit: int
-    deliveries: int
-    unsettled: int
 
 
 class Connection:
@@ -115,15 +89,6 @@ class Connection:
         self._faults = ConnectionFaults(
             services.faults, self._authorization, services.drop, self._expire_tokens
         )
-        self._is_new = True
-        """No bytes have arrived."""
-        self._is_open_counted = False
-        """Fault rules have been asked about the open, or nobody had made one."""
-        self._frozen: list[bytes] | None = None
-        """Bytes of a client that a fault lets wait. Its output waits, too. None: nothing waits."""
-        self._peers: dict[EngineLink, Any] = {}
-        self._detached: WeakSet[ReceivingLink] = WeakSet()
-        """Receivers that are detached. The core refers to them as long as they have locks."""
         self.client = ClientView(services.connection_id, services.peer_name)
         self._context = LinkContext(
             self._engine,
@@ -142,8 +107,10 @@ class Connection:
             services.has_entity,
             services.browsing_slots,
         )
-        self._container_id = ""
-        """The container id of the client."""
+        self._links = AttachedLinks(self._context, self._authorization, self._commands, self._nodes)
+        self._opening = OpeningFaults(
+            self._faults, self, self._engine, self._commands.submit, services.touch
+        )
 
     # --- for the transport -----------------------------------------------------------------------
 
@@ -151,14 +118,7 @@ class Connection:
         """Takes bytes from the client."""
         if self._lifecycle.is_failed:
             return
-        if self._is_new:
-            self._is_new = False
-            if self._faults.registry.is_used:
-                self._act(self._faults.decide_connect())
-        if self._frozen is not None:
-            self._frozen.append(data)
-            if sum(map(len, self._frozen)) > FROZEN_MAX_BYTES:
-                self._faults.drop()
+        if self._opening.holds_input(data):
             return
         if self._sasl is not None:
             step = self._sasl.feed(data)
@@ -175,7 +135,7 @@ class Connection:
 
     def take_output(self) -> bytes:
         """Returns the bytes to write to the client."""
-        if self._frozen is not None:
+        if self._opening.holds_output:
             return b""
         if self._output:
             output, self._output = self._output, b""
@@ -213,20 +173,16 @@ class Connection:
     def pause(self) -> None:
         """Stops deliveries and responses, because the write buffer of the socket is full."""
         self._nodes.browsing.pause()
-        for peer in self._peers.values():
-            if isinstance(peer, ReceivingLink | ResponseLink):
-                peer.pause()
+        self._links.pause()
 
     def resume(self) -> None:
         """Continues after `pause`."""
-        for peer in list(self._peers.values()):
-            if isinstance(peer, ReceivingLink | ResponseLink):
-                peer.resume()
+        self._links.resume()
         self._nodes.browsing.resume()
 
     def close(self, error: BrokerError) -> None:
         """Closes the connection with an error, and detaches its links from the core."""
-        self._drop_everything(connection_lost=False)
+        self._detach_all(connection_lost=False)
         self._engine.close(self._context.refuse(error, operation="close connection"))
 
     def has(self, peer: object) -> bool:
@@ -236,7 +192,7 @@ class Connection:
     def fail(self, error: BrokerError) -> None:
         """Closes the connection with an error because of a bug of the broker. Nobody knows what the client
         has got, so its locks end, as when a connection is lost."""
-        self._drop_everything(connection_lost=True)
+        self._detach_all(connection_lost=True)
         self._close_at_once(error)
 
     def _evict(self) -> None:
@@ -251,22 +207,25 @@ class Connection:
         if not self.finished:
             self._lifecycle.apply(ConnectionEvent.FAIL)
 
+    def _detach_all(self, *, connection_lost: bool) -> None:
+        """Detaches all links from the core. Locks are released only if the connection is lost."""
+        self._faults.is_ended = True
+        self._links.detach_all(connection_lost=connection_lost)
+
     def detach_from_core(self) -> None:
         """Removes all links without a `Detach` command, because the core has dropped them."""
-        for link in self._peers:
-            link.context = None
-        self._peers.clear()
-        self._nodes.clear()
+        self._links.clear()
         self._commands.discard()
 
     def lost(self) -> None:
         """Frees everything, because the socket is gone. If the connection was not closed before, its links are
         detached from the core as lost; this includes idle timeouts and violations of the protocol."""
-        self._drop_everything(connection_lost=True)
+        self._detach_all(connection_lost=True)
         self._engine.connection_lost()
         # Break reference cycles: the garbage collector runs rarely, and clients may be many.
         self._nodes.connection_lost()
         self._faults.connection_lost()
+        self._opening.connection_lost()
         self._memory.end()
         self._sasl = None
 
@@ -279,7 +238,7 @@ class Connection:
     @property
     def link_count(self) -> int:
         """The number of attached links."""
-        return len(self._peers)
+        return len(self._links)
 
     @property
     def namespace(self) -> str:
@@ -288,18 +247,7 @@ class Connection:
 
     def link_views(self) -> list[LinkView]:
         """Returns its links for the control API."""
-        return [
-            LinkView(
-                link.name,
-                "sender" if link.is_receiver else "receiver",
-                getattr(peer, "path", link.address),
-                getattr(peer, "session_id", None),
-                max(0, self._engine.credit(link)),
-                link.received if link.is_receiver else link.sent,
-                len(link.unsettled),
-            )
-            for link, peer in self._peers.items()
-        ]
+        return self._links.views()
 
     # --- authorization --------------------------------------------------------------------------
 
@@ -310,11 +258,14 @@ class Connection:
         repeated_events.note(log.info, "sasl.refused", None, user=user, client=client)
         return False
 
-    def _grants_changed(self, fewer: bool) -> None:
+    def _credentials_changed(self) -> None:
         self.client.key_name = self._authorization.key_name
         if self._authorization.is_authenticated:
             self._memory.use_authenticated_budget()
-        self._count_open(is_known=self._authorization.is_namespace_known)
+        self._opening.count_open(is_known=self._authorization.is_namespace_known)
+
+    def _grants_changed(self, fewer: bool) -> None:
+        self._credentials_changed()
         if fewer:
             self.check_authorization()
         else:
@@ -323,7 +274,7 @@ class Connection:
     def check_authorization(self) -> None:
         """Detaches links whose grants are gone, and closes the connection if no token was put in time."""
         for link, error in self._authorization.links_without_claims():
-            self._end(link, error)
+            self._links.end(link, error)
         if self._authorization.is_overdue:
             timeout_s = self._limits.authorization_timeout_ms // 1000
             self._close_at_once(Unauthorized(f"No token was put within {timeout_s} seconds."))
@@ -335,11 +286,17 @@ class Connection:
         if at_ms < NEVER_MS and not self.finished:
             self._services.wake_at(at_ms)
 
+    def _expire_tokens(self) -> None:
+        """Drops the tokens of the client and detaches its links to entities, as if the tokens had expired."""
+        self._authorization.expire_tokens()
+        for link in self._links.of_kind(SendingLink, ReceivingLink, BrowsingLink):
+            self._links.end(link, ExpiredToken())
+        self._services.touch()
+
     # --- from the engine -----------------------------------------------------------------------
 
     def on_open(self, hostname: str, container_id: str, properties: Mapping[str, object]) -> None:
         """Selects the namespace and the permissions of a client that opened the connection."""
-        self._container_id = container_id
         client = self.client
         client.container_id = container_id
         self._faults.container_id = container_id
@@ -357,52 +314,36 @@ class Connection:
         try:
             self._nodes.open(properties)
             self._authorization.open(hostname)
-            client.key_name = self._authorization.key_name
-            if self._authorization.is_authenticated:
-                self._memory.use_authenticated_budget()
         except BrokerError as error:
             self.close(error)
         else:
-            self._count_open(is_known=self._authorization.is_namespace_known)
+            self._credentials_changed()
         self._schedule_authorization_check()
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """Attaches a link, or does to it what fault rules say."""
         link.host = self._authorization.hostname
-        link.container_id = self._container_id
-        if self._faults.registry.is_used or not self._is_open_counted:
-            node = _node_of(attach)
-            if node is not None and node.kind is not NodeKind.CBS:
-                self._count_open(is_known=True)
-                action = None
-                if node.kind is NodeKind.ENTITY:
-                    action = self._faults.decide(Operation.ATTACH, node.path)
-                if action is not None:
-                    self._act_on_attach(action, link, attach)
-                    return
-        self._attach(link, attach)
+        link.container_id = self.client.container_id
+        if not self._opening.takes_attach(link, attach):
+            self.attach(link, attach)
 
-    def _attach(self, link: EngineLink, attach: Attach) -> None:
+    def attach(self, link: EngineLink, attach: Attach) -> None:
         """Attaches a link to the node that it names, or refuses it."""
         if link.closed:
             return  # it was delayed, and the client has not waited
         try:
-            if len(self._peers) >= self._limits.links_per_connection_max:
+            if len(self._links) >= self._limits.links_per_connection_max:
                 raise QuotaExceeded("This connection has too many links.")
             peer = self._nodes.attach(link, attach)
         except BrokerError as error:
-            self._refuse_attach(link, attach, error)
+            self.refuse_attach(link, attach, error)
         else:
-            link.context = peer
-            self._peers[link] = peer
+            self._links.add(link, peer)
         self._services.touch()
 
-    def _refuse_attach(self, link: EngineLink, attach: Attach, error: BrokerError) -> None:
-        address = attach.target_address if attach.is_receiver else attach.source_address
-        refusal = self._context.refuse(
-            error, entity=address or "", operation="attach", host=link.host
-        )
-        self._engine.refuse(link, refusal)
+    def refuse_attach(self, link: EngineLink, attach: Attach, error: BrokerError) -> None:
+        """Refuses a link."""
+        self._context.refuse_link(link, error, attach.node_address or "", "attach")
 
     def on_transfers(
         self,
@@ -447,19 +388,17 @@ class Connection:
         """Detaches a link from the core. Closing and detaching have the same effect."""
         del closed
         peer = link.context
-        self._forget([link])
+        self._links.forget([link])
         if peer is not None:
             peer.on_detach()
 
     def on_detach_confirmed(self, link: EngineLink) -> None:
         """Forgets a link that the broker refused or detached. The core does not know it any more."""
-        self._forget([link])
+        self._links.forget([link])
 
     def on_session_end(self, links: list[EngineLink]) -> None:
         """Detaches the links of an AMQP session that the client ended."""
-        peers = [link.context for link in links if link.context is not None]
-        self._forget(links)
-        self._drop(peers, connection_lost=False)
+        self._links.detach(links)
 
     def on_session_error(self, condition: str, description: str) -> None:
         """Logs that a session was ended because the client violated the protocol in it."""
@@ -476,124 +415,21 @@ class Connection:
     def on_close(self) -> None:
         """Detaches all links. As with every detached link, its locks stay until they expire, so that another
         connection can settle them by token."""
-        self._drop_everything(connection_lost=False)
+        self._detach_all(connection_lost=False)
 
     def on_transport_error(self, condition: str, description: str) -> None:
         """Logs that the client violated the protocol, or that its bytes ended within a frame. If it has no links,
         nothing was lost, so the level is debug.
         """
-        say = log.warning if self._peers else log.debug
-        if self._peers:
+        has_links = len(self._links) > 0
+        say = log.warning if has_links else log.debug
+        if has_links:
             self._refusals.note("", "connection ended", condition, description)
         repeated_events.note(
             say,
             "connection.failed",
-            (condition, bool(self._peers)),
+            (condition, has_links),
             client=self._services.peer_name,
             condition=condition,
             reason=description,
         )
-
-    # --- faults ----------------------------------------------------------------------------------
-
-    def _count_open(self, *, is_known: bool) -> None:
-        """Lets fault rules act on the open, once, as soon as the namespace of the client is known: by its host name,
-        by its token, or by its first link."""
-        if self._is_open_counted or not is_known:
-            return
-        self._is_open_counted = True
-        if self._faults.registry.is_used:
-            self._act(self._faults.decide(Operation.OPEN))
-
-    def _act(self, action: FaultAction | None) -> None:
-        """Does to the connection what a fault rule says."""
-        if action is None:
-            return
-        if action.kind in (FaultKind.REFUSE, FaultKind.SERVER_BUSY):
-            self.close(action.error())
-            return
-        self._frozen = []
-        if action.kind is FaultKind.DELAY:
-            self._faults.later(action.seconds, self._thaw)
-        elif action.kind is FaultKind.DROP_CONNECTION:
-            self._faults.drop()
-
-    def _thaw(self) -> None:
-        """Continues after a delay."""
-        data = b"".join(self._frozen or ())
-        self._frozen = None
-        if data:
-            self.receive_data(data)
-        self._services.touch()
-
-    def _act_on_attach(self, action: FaultAction, link: EngineLink, attach: Attach) -> None:
-        """Does to an attach what a fault rule says."""
-        if action.kind in (FaultKind.REFUSE, FaultKind.SERVER_BUSY):
-            self._refuse_attach(link, attach, action.error())
-        elif action.kind is FaultKind.EXPIRE_TOKEN:
-            self._refuse_attach(link, attach, ExpiredToken())
-            self._expire_tokens()
-        elif action.kind is FaultKind.DELAY:
-            self._faults.later(action.seconds, lambda: self._attach(link, attach))
-        elif action.kind is FaultKind.DROP_CONNECTION:
-            if action.is_after:
-                from protocol.amqp.faults.after_answers import FaultPeer, after_answers
-
-                self._attach(link, attach)
-                submit = self._commands.submit
-                after_answers(submit, FaultPeer(self._engine), self._faults.drop)
-            else:
-                self._faults.drop()
-        self._services.touch()
-
-    def _expire_tokens(self) -> None:
-        """Drops the tokens of the client and detaches its links to entities, as if the tokens had expired."""
-        self._authorization.expire_tokens()
-        for link, peer in list(self._peers.items()):
-            if isinstance(peer, SendingLink | ReceivingLink | BrowsingLink):
-                self._end(link, ExpiredToken())
-        self._services.touch()
-
-    # --- links -----------------------------------------------------------------------------------
-
-    def _end(self, link: EngineLink, error: BrokerError) -> None:
-        """Detaches a link with an error."""
-        peer = self._peers.get(link)
-        self._forget([link])
-        path = getattr(peer, "path", "")
-        self._engine.detach(link, self._context.refuse(error, entity=path, operation="link ended"))
-        if peer is not None:
-            peer.on_detach()
-
-    def _forget(self, links: list[EngineLink]) -> None:
-        for link in links:
-            self._authorization.forget(link)
-            peer = self._peers.pop(link, None)
-            link.context = None
-            self._nodes.forget(peer)
-            if isinstance(peer, ReceivingLink):
-                self._detached.add(peer)
-
-    def _drop_everything(self, *, connection_lost: bool) -> None:
-        """Detaches all links from the core. Locks are released only if the connection is lost."""
-        self._faults.is_ended = True
-        requesters = self._nodes.requesters if self._commands.has_entered else ()
-        gone = [*self._peers.values(), *self._detached, *requesters]
-        self._drop(gone, connection_lost=connection_lost)
-        for link in self._peers:
-            link.context = None
-        self._peers.clear()
-        self._detached.clear()
-        self._nodes.clear()
-
-    def _drop(self, peers: Sequence[object], *, connection_lost: bool) -> None:
-        """Detaches those of these peers that the core knows."""
-        gone = [peer for peer in peers if isinstance(peer, KNOWN_TO_CORE)]
-        if gone:
-            self._commands.submit(Detach(gone, connection_lost))
-
-
-def _node_of(attach: Attach) -> Address | None:
-    """Returns the node that a link names, or None for the coordinator and for a link without address."""
-    text = attach.target_address if attach.is_receiver else attach.source_address
-    return parse(text) if text and not attach.target_is_coordinator else None

@@ -51,6 +51,11 @@ class Attach:
     outcomes: frozenset[str] = frozenset()
     """The outcomes that the source of the link supports. Empty if the client does not say."""
 
+    @property
+    def node_address(self) -> str | None:
+        """The address of the broker's node: the target of a sender, the source of a receiver."""
+        return self.target_address if self.is_receiver else self.source_address
+
 
 def read_attach(link: Any) -> Attach:
     """Returns the attach of a link that the client has just attached."""

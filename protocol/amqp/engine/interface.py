@@ -144,7 +144,7 @@ class EngineLink:
         """The host name of the client's open, with which errors name entities."""
         self.container_id = ""
         """The container id of the client, for the log."""
-        address = attach.target_address if attach.is_receiver else attach.source_address
+        address = attach.node_address
         self.address = "$coordinator" if attach.target_is_coordinator else address or ""
         """The address as the client wrote it, for the log."""
 

@@ -144,7 +144,7 @@ class LinkFactory:
         """Returns the peer of a link to the node that its address names. Raises `BrokerError` if it is refused."""
         if attach.is_receiver and attach.target_is_coordinator:
             return self._attach_coordinator(link, attach)
-        text = attach.target_address if attach.is_receiver else attach.source_address
+        text = attach.node_address
         if attach.dynamic:
             raise NotImplementedHere(
                 "Dynamic nodes are not supported: create a queue and use its name as the address."
