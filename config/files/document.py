@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from config.files.mistakes import ConfigError, ConfigReport, Mistake
@@ -191,7 +192,7 @@ class _JsonReader:
             if kind == "string":
                 value = self._string()
             elif kind == "number":
-                value = int(text) if text.lstrip("-").isdigit() else float(text)
+                value = self._number()
             elif kind == "word" and text in _WORDS:
                 value = _WORDS[text]
             else:
@@ -199,13 +200,21 @@ class _JsonReader:
             self._advance()
         return Node(value, self._source, line, where)
 
+    def _number(self) -> int | float:
+        try:
+            return int(self._text) if self._text.lstrip("-").isdigit() else float(self._text)
+        except ValueError:  # Python converts no more than some thousand digits
+            self._fail(f"a number has {len(self._text)} digits, which are too many")
+
     def _string(self) -> str:
         import json  # only for escapes
 
         try:
-            return str(json.loads(self._text, strict=False))
+            value = str(json.loads(self._text, strict=False))
+            value.encode()  # half of a surrogate pair is an escape, but no character
         except ValueError:
             self._fail(f"{self._text} has an escape that JSON does not know")
+        return value
 
     def _mapping(self, where: str) -> dict[str, Node]:
         members: dict[str, Node] = {}
@@ -238,6 +247,12 @@ class _JsonReader:
 
 _TAB_INDENT = re.compile(r" *\t")
 
+_REPEATED_MAX = 100_000
+"""How many values the aliases of a document may repeat: a few short lines can stand for billions."""
+
+_UNREADABLE = (ValueError, KeyError, AttributeError)
+"""What the YAML library raises if the text of a value does not fit its type, such as `2026-02-30` or `!!bool x`."""
+
 
 def parse_yaml(text: str, source: str, report: ConfigReport | None = None) -> Node:
     """Parses YAML: plain values, anchors and merge keys, no objects.
@@ -260,6 +275,7 @@ def _read_yaml(text: str, source: str, report: ConfigReport) -> Node:
         root = loader.get_single_node()
         if root is None:
             return Node(None, source, 1)
+        _check_size(root, source, len(text) + _REPEATED_MAX)
         return _YamlReader(loader, source, report).node(root, "", None)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -273,6 +289,23 @@ def _read_yaml(text: str, source: str, report: ConfigReport) -> Node:
         raise ConfigError([Mistake(source, None, "", f"not valid YAML: {error}")]) from error
     finally:
         loader.dispose()
+
+
+def _check_size(root: Any, source: str, most: int) -> None:
+    """Raises `ConfigError` if the document has more values than `most`, once its aliases are replaced by values."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if node.id == "scalar":
+            return 1
+        if id(node) not in sizes:
+            # A value that contains itself has no end: the depth of the recursion finds it.
+            children = node.value if node.id == "sequence" else chain.from_iterable(node.value)
+            sizes[id(node)] = 1 + sum(map(size, children))
+        return sizes[id(node)]
+
+    if size(root) > most:
+        raise ConfigError([Mistake(source, None, "", "its aliases repeat too many values")])
 
 
 class _YamlReader:
@@ -300,8 +333,15 @@ class _YamlReader:
         return Node(value, self._source, line, where)
 
     def _scalar(self, node: Any) -> bool | int | float | str | None:
-        value = self._loader.construct_object(node)
-        # A date is text: no value of a config file is a date.
+        if node.tag == "tag:yaml.org,2002:timestamp":  # no value of a config file is a date
+            return str(node.value)
+        try:
+            value = self._loader.construct_object(node)
+        except _UNREADABLE as error:
+            kind = node.tag.rsplit(":", 1)[-1]
+            text = f"not valid YAML: {node.value[:40]!r} is not of the type {kind}"
+            line = node.start_mark.line + 1
+            raise ConfigError([Mistake(self._source, line, "", text)]) from error
         return value if isinstance(value, bool | int | float | None) else str(node.value)
 
     def _mapping(self, node: Any, where: str) -> dict[str, Node]:

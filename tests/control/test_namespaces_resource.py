@@ -142,6 +142,8 @@ REFUSED = [
     ({"topology": {"namespaces": {"x": {}}}}, 400, "invalid_topology", "topology.namespaces"),
     ({"topology": {"settings": {}}}, 400, "invalid_topology", "topology.settings"),
     ({"topology": "queues: ["}, 400, "invalid_topology", "topology"),
+    ({"topology": "2026-02-30"}, 400, "invalid_topology", "topology"),
+    ({"topology": '{"queues": {"a\\ud800": {}}}'}, 400, "invalid_topology", "topology"),
     ({"topology": {"UserConfig": {"Namespaces": []}}}, 400, "invalid_topology", None),
     (
         {

@@ -91,6 +91,23 @@ def test_yaml_anchors_may_be_merged_more_than_once():
     assert {"a": 1, "b": 2, "c": 3} == document["y"]
 
 
+def test_a_text_like_a_date_that_does_not_exist_is_text():
+    """The YAML library cannot make a date of it."""
+    assert {"a": "2026-02-30", "b": "x"} == plain(
+        parse_yaml("{a: 2026-02-30, b: !!timestamp x}", "f")
+    )
+
+
+@pytest.mark.parametrize("template", ["[{}]", "{{<<: [{}]}}"])
+def test_aliases_cannot_stand_for_billions_of_values(template):
+    """Ten lines of ten aliases each would take all memory."""
+    lines = ["a0: &a0 {b: 1}"] + [
+        f"a{n}: &a{n} " + template.format(",".join([f"*a{n - 1}"] * 10)) for n in range(1, 11)
+    ]
+    with pytest.raises(ConfigError, match="aliases repeat too many values"):
+        parse_yaml("\n".join(lines), "f")
+
+
 def test_an_empty_file_is_nothing():
     """Not an error in itself: a broker without entities is allowed."""
     assert parse_yaml("# only a comment\n", "f").value is None
@@ -112,6 +129,8 @@ def test_an_empty_file_is_nothing():
         ("f:3: not valid JSON: expected a value, found '\"'", '{\n\n"a": "open\n}'),
         ("f:1: not valid JSON: expected a value, found '/'", '{"a": /* open }'),
         ("f:2: a: 'a' is given twice, first in line 1", '{"a": 1,\n"a": 2}'),
+        ('f:1: not valid JSON: "\\ud800" has an escape that JSON does not know', '["\\ud800"]'),
+        ("f:1: not valid JSON: a number has 5000 digits, which are too many", "9" * 5000),
     ],
 )
 def test_broken_json_is_reported_with_its_line(message, text):
@@ -129,6 +148,11 @@ def test_broken_json_is_reported_with_its_line(message, text):
         ("f:1: not valid YAML here: a name is expected before the colon", "{[1]: 2}"),
         ("f:1: not valid YAML: could not determine a constructor", "a: !!python/name:os.system x"),
         ("f:1: not valid YAML: found undefined alias", "a: *b"),
+        ("f:2: not valid YAML: 'x' is not of the type int", "a: 1\nb: !!int x"),
+        ("f:1: not valid YAML: 'x' is not of the type float", "a: !!float x"),
+        ("f:1: not valid YAML: 'x' is not of the type bool", "a: !!bool x"),
+        ("f:1: not valid YAML: '0x_' is not of the type int", "a: 0x_"),
+        ("f:1: not valid YAML: '9999", "a: " + "9" * 5000),
     ],
 )
 def test_broken_yaml_is_reported_with_its_line(message, text):
