@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from broker.core.queues.block_packing import unpack_block
 from broker.core.queues.dead_lettering import expire
 from broker.core.queues.deadlines import Due
 from broker.core.queues.packed_messages import PackedMessages
@@ -154,7 +155,7 @@ def _unpack(queue: Queue, blocks: Sequence[PackedMessages], now_ms: int, turn: T
     del now_ms, turn
     for packed in blocks:
         if queue.index.is_packed(packed):
-            queue.unpack(packed)
+            unpack_block(packed)
 
 
 def by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from broker.core.queues.block_packing import pack_block
 from broker.core.queues.queue import queue_of
 
 if TYPE_CHECKING:
@@ -73,4 +74,4 @@ class Eviction:
             message = full_blocks.popleft()
             queue = queue_of(message)
             if queue is not None and message.lock_token is None:
-                queue.pack(message.sequence_number)
+                pack_block(queue, message.sequence_number)

@@ -9,6 +9,8 @@ from bisect import bisect_left, insort
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from broker.core.queues.block_packing import unpack_block
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -170,7 +172,7 @@ class MessageIndex:
     def _unpacked(self, key: int) -> list[Message | None] | None:
         packed = self.packed.get(key)
         if packed is not None:
-            packed.queue.unpack(packed)
+            unpack_block(packed)
         return self.blocks.get(key)
 
     def ends_block(self, number: int) -> bool:

@@ -2,7 +2,7 @@
 
 A `Message` takes about three hundred bytes, and a queue may have millions that wait. Most fields of
 consecutive messages are equal or rise evenly, so a block is kept in the form of stores (`packed_rows.py`).
-The bodies are in the store. `queue.py` decides when a block is packed.
+The bodies are in the store. `block_packing.py` packs the blocks of a queue.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from broker.core.contract.records import MessagesDeleted
 from broker.core.contract.transitions import TransitionKind
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks, group_of
-from broker.core.queues.message_deadlines import forget_expiry, forget_schedule, watch_expiry
+from broker.core.queues.message_deadlines import forget_expiry, forget_schedule
 from broker.core.queues.message_index import MessageIndex
-from broker.core.queues.packed_messages import pack
 from broker.core.queues.sessions import Sessions
 from config.model.definitions import UNLIMITED_MS
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.queues.delivery_source import DeliverySource
     from broker.core.queues.namespace_context import NamespaceContext
-    from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.quota_usage import QuotaUsage
     from broker.core.queues.receiver import Receiver
 
@@ -152,37 +150,6 @@ class Queue:
         """Over the memory budget, remove the bodies of messages that this turn does not deliver."""
         if self.context.payloads.over_budget:
             self.context.arrived += messages
-
-    def pack(self, number: int) -> None:
-        """Pack the block of messages that ends with this number, if all of them only wait."""
-        messages = self.index.full_block(number)
-        payloads = self.context.payloads
-        if messages is None or self.overdue_ms:
-            return
-        if payloads.are_awaited(messages) or payloads.are_wanted(messages):
-            return
-        packed = pack(self, messages)
-        if packed is None or not self.dispatcher.ready.pack(messages, packed):
-            return
-        self.index.pack(packed)
-        payloads.add_messages(-packed.count)
-        for message in messages:
-            if message.body is not None:
-                payloads.evict(message)
-            message.queue = None  # other references to it are skipped
-        if packed.expires_at_ms:
-            forget_expiry(self.context.deadlines, messages)
-            watch_expiry(self.context.deadlines, (packed,))
-
-    def unpack(self, packed: PackedMessages) -> None:
-        """Replace packed messages by messages."""
-        messages = packed.unpack()
-        self.index.unpack(packed, messages)
-        self.dispatcher.ready.unpack(packed, messages)
-        self.context.payloads.add_messages(packed.count)
-        if packed.expires_at_ms:
-            forget_expiry(self.context.deadlines, (packed,))
-            watch_expiry(self.context.deadlines, messages)
 
     # --- delivery ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from broker.core.contract.message import Message
+from broker.core.queues.block_packing import unpack_block
 from broker.core.queues.packed_messages import PackedMessages
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class ReadyMessages:
         """Remove and return all messages, with or without a body."""
         fresh_and_packed = cast("list[object]", self._fresh)
         for packed in [one for one in fresh_and_packed if isinstance(one, PackedMessages)]:
-            packed.queue.unpack(packed)
+            unpack_block(packed)
         fresh = self._fresh[self._head :]
         waiting = [message for _, message in sorted(self._returned)] + fresh
         self._fresh.clear()
@@ -210,7 +211,7 @@ class ReadyMessages:
             if message.body is None and message.queue is not None:
                 if type(message) is not Message:
                     packed = cast("PackedMessages", message)
-                    packed.queue.unpack(packed)
+                    unpack_block(packed)
                     message = fresh[start]
                     end = min(len(fresh), self._read_ahead_to + READ_AHEAD_MESSAGES)
                 wanted.append(message)
