@@ -1,7 +1,6 @@
 """The namespaces in memory, the store, and the turns between them.
 
-Restores the namespaces at start, reads bodies from the store, handles a full disk, and restores the namespaces again if
-memory may be wrong. Effects are released only after their records are stored. If several processes share the store,
+Restores the namespaces at start, handles a full disk, and restores the namespaces again if memory may be wrong. Effects are released only after their records are stored. If several processes share the store,
 the namespaces are restored when this one owns it, and commands run only while it does.
 """
 
@@ -11,42 +10,44 @@ import asyncio
 import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import structlog
 
 from broker.app.runtime import undeclared_entities
 from broker.app.runtime.committer import Committer
+from broker.app.runtime.core_observer import HttpPeer
 from broker.app.runtime.disk_space import DiskSpace
 from broker.app.runtime.history import Histories
 from broker.app.runtime.namespace_registry import NamespaceRegistry
+from broker.app.runtime.payload_reads import PayloadReads
 from broker.app.runtime.restored_namespaces import restored_namespaces
 from broker.app.runtime.rule_compiler import RuleCompiler
 from broker.app.runtime.standby import Standby
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.commands import Tick
-from broker.core.contract.errors import AnswerFailed, NamespaceNotFound, ServerBusy
+from broker.core.contract.errors import AnswerFailed, NamespaceNotFound
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import lock_tokens
 from broker.core.namespace import Namespace
 from protocol.codec import Reader
-from storage.contract import StorageError, StorageFull
+from storage.contract import StorageFull
 from storage.urls import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from broker.app.runtime.clock import Clock
+    from broker.app.runtime.core_observer import CoreObserver
     from broker.app.runtime.restored_namespaces import RestoredNamespaces
     from broker.app.runtime.standby import NotServing
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
-    from broker.core.contract.errors import BrokerError
     from broker.core.messages.identifiers import MessageIds
     from broker.core.queues.backlog import Work
     from config.files.topology import Topology
     from config.settings.settings import Settings
-    from storage.contract import Store
+    from storage.contract import StorageError, Store
 
 log = structlog.get_logger("peeklock.core")
 
@@ -57,39 +58,6 @@ FAILED_RESTARTS_MAX = 5
 ON_DEMAND_PAYLOAD_BYTES = 4 << 20
 """Memory for the bodies of waiting messages in a namespace that was created while the broker ran. There may be many
 of them."""
-
-
-@runtime_checkable
-class HttpPeer(Protocol):
-    """A peer that is an HTTP request: it has no connection of its own to end."""
-
-    def refuse(self, error: BrokerError) -> None:
-        """Answers the request with an error."""
-
-
-class CoreObserver(Protocol):
-    """Called about events of the core."""
-
-    def released(self, turn: Turn) -> None:
-        """A turn is durable, and its effects are released."""
-
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
-        """A commit is done, inline on the event loop or in the commit thread."""
-
-    def peer_failed(self, peer: Peer, error: BrokerError) -> None:
-        """A bug of the broker kept a peer from an effect. Its connection must be ended with the error."""
-
-    def restored_from_store(self, reason: str) -> None:
-        """The namespaces are replaced by what the store holds. Existing links are invalid."""
-
-    def stopped_serving(self, reason: str) -> None:
-        """Another process owns the store, or may own it. No client may be served until `serving_again`."""
-
-    def serving_again(self) -> None:
-        """After `stopped_serving`: this process owns the store, and serves what the store holds."""
-
-    def failed(self, error: Exception) -> None:
-        """The store failed, and the process must stop."""
 
 
 class DurableCore:
@@ -127,10 +95,16 @@ class DurableCore:
         self.default_namespace = next(iter(topology.namespaces))
         self._disk_space = DiskSpace(self._store, settings.storage, self.namespaces)
         self._rule_compiler = RuleCompiler(settings.limits)
+        self._payload_reads = PayloadReads(
+            self._store,
+            self._reads,
+            self._payloads_loaded,
+            self._store_failed,
+        )
         self.turns = TurnLoop(
             self.namespaces,
             clock,
-            self._read_payloads,
+            self._payload_reads.begin,
             self._restart_from_store,
             self._rule_compiler,
             self._peer_failed,
@@ -266,16 +240,7 @@ class DurableCore:
 
     async def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """Returns bodies and annotations by payload id. Stops the process if the store fails."""
-        if not payload_ids:
-            return {}
-        if not self._store.blocking:
-            return self._store.read_payloads(payload_ids)
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
-        except StorageError as error:
-            self._store_failed(error)
-            raise ServerBusy("The broker's store failed.") from error
+        return await self._payload_reads.read(payload_ids)
 
     # --- memory and store ----------------------------------------------------------------------
 
@@ -373,22 +338,8 @@ class DurableCore:
             self.histories.publish(turn.transitions)
         self._observer.released(turn)
 
-    def _read_payloads(self, payload_ids: Sequence[int]) -> None:
-        if not self._store.blocking:
-            self.turns.payloads_loaded(self._store.read_payloads(payload_ids))
-            return
-        loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(self._reads, self._store.read_payloads, payload_ids)
-        reading.add_done_callback(self._payloads_read)
-
-    def _payloads_read(self, done: asyncio.Future[Mapping[int, tuple[bytes, bytes]]]) -> None:
-        error = done.exception()
-        if error is None:
-            self.turns.payloads_loaded(done.result())
-        else:
-            self._store_failed(
-                error if isinstance(error, StorageError) else StorageError(str(error))
-            )
+    def _payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
+        self.turns.payloads_loaded(payloads)
 
     def _peer_failed(self, peer: Peer) -> None:
         error = AnswerFailed("The broker failed while it answered. Connect again, and try again.")

@@ -1,0 +1,95 @@
+"""Bodies that are read from a store: what a reader gets, and who learns of a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.app.runtime.payload_reads import PayloadReads
+from broker.core.contract.errors import ServerBusy
+from storage.contract import StorageError
+from tests.support.fake_store import FakeStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from broker.app.runtime.payload_reads import Payloads
+
+BODIES = {1: (b"body", b"annotations")}
+
+
+class ReadableStore(FakeStore):
+    """A store with one body. Reading fails with `error`, if there is one."""
+
+    error: Exception | None = None
+
+    def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+        if self.error is not None:
+            raise self.error
+        return {number: BODIES[number] for number in payload_ids}
+
+
+class Reads(PayloadReads):
+    """Notes what it reports."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self.store = ReadableStore()
+        self.loaded: list[Payloads] = []
+        self.failures: list[Exception] = []
+        self.reported = asyncio.Event()
+        super().__init__(self.store, thread, self._note_loaded, self._note_failure)
+
+    def _note_loaded(self, payloads: Payloads) -> None:
+        self.loaded.append(payloads)
+        self.reported.set()
+
+    def _note_failure(self, error: Exception) -> None:
+        self.failures.append(error)
+        self.reported.set()
+
+
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as thread:
+        yield thread
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_bodies_are_read_for_a_request_and_for_the_core(
+    thread: ThreadPoolExecutor, blocking: bool
+) -> None:
+    reads = Reads(thread)
+    reads.store.blocking = blocking
+    assert BODIES == await reads.read([1])
+    reads.begin([1])
+    await reads.reported.wait()
+    assert [BODIES] == reads.loaded
+    assert [] == reads.failures
+
+
+async def test_a_request_whose_read_fails_is_refused_and_the_failure_reported(
+    thread: ThreadPoolExecutor,
+) -> None:
+    reads = Reads(thread)
+    reads.store.error = StorageError("broken")
+    with pytest.raises(ServerBusy):
+        await reads.read([1])
+    assert [reads.store.error] == reads.failures
+
+
+@pytest.mark.parametrize("error", [StorageError("broken"), MemoryError("too much")])
+async def test_a_read_for_the_core_that_fails_is_reported_as_a_failure_of_the_store(
+    thread: ThreadPoolExecutor, error: Exception
+) -> None:
+    """Whatever the error is: a receiver would wait for the body for ever."""
+    reads = Reads(thread)
+    reads.store.error = error
+    reads.begin([1])
+    await reads.reported.wait()
+    (failure,) = reads.failures
+    assert isinstance(failure, StorageError)
+    assert str(error) == str(failure)
+    assert [] == reads.loaded
