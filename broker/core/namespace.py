@@ -154,6 +154,7 @@ class Namespace:
             ask.GetSessionState: sessions.get_session_state,
             ask.ListSessions: sessions.list_sessions,
             ask.DeleteMessages: requests.delete_messages,
+            ask.ReplyAfterEarlier: lambda *_: None,
             ask.CreateEntity: administration.create_entity,
             ask.UpdateEntity: administration.update_entity,
             ask.DeleteEntity: administration.delete_entity,

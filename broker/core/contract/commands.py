@@ -248,6 +248,14 @@ class DeleteMessages(NamedTuple):
     session_id: str | None = None
 
 
+class ReplyAfterEarlier(NamedTuple):
+    """Do nothing. Reply: None. The reply comes when all earlier commands of the peer are durable and answered,
+    except requests that wait for bodies."""
+
+    peer: Peer
+    request: object
+
+
 # --- entities ----------------------------------------------------------------------------------
 
 
@@ -431,6 +439,7 @@ Command = (
     | GetSessionState
     | ListSessions
     | DeleteMessages
+    | ReplyAfterEarlier
     | CreateEntity
     | UpdateEntity
     | DeleteEntity

@@ -1,14 +1,13 @@
 """Lets a fault act after all earlier commands are durable and answered.
 
-Submits a command that does nothing. Its answer comes after the answers to the commands before it.
+Submits `ReplyAfterEarlier`. The reply comes after the answers to the commands before it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import ControlRequest
-from broker.core.contract.control_operations import ReadTotals
+from broker.core.contract.commands import ReplyAfterEarlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AfterAnswers:
-    """The request of the command."""
+    """The request of `ReplyAfterEarlier`."""
 
     __slots__ = ("_call",)
 
@@ -47,4 +46,4 @@ class FaultPeer:
 
 def after_answers(submit: Callable[[Command], None], peer: Peer, call: Callable[[], None]) -> None:
     """Calls when all commands of a peer so far are durable and answered."""
-    submit(ControlRequest(peer, AfterAnswers(call), ReadTotals((), ())))
+    submit(ReplyAfterEarlier(peer, AfterAnswers(call)))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.contract.commands import DeleteMessages, GetEntity, Peek, Settle, UpdateEntity
+from broker.core.contract.commands import (
+    DeleteMessages,
+    GetEntity,
+    Peek,
+    ReplyAfterEarlier,
+    Settle,
+    UpdateEntity,
+)
+from broker.core.contract.effects import SendAccepted
 from broker.core.contract.errors import ArgumentOutOfRange, EntityDisabled, EntityNotFound
 from broker.core.contract.settlement_values import COMPLETE, DEFER
 from broker.core.operations.message_requests import PEEK_MAX_BYTES
@@ -169,3 +177,12 @@ def test_counts_follow_every_state():
         view.deferred_count,
         view.scheduled_count,
     )
+
+
+def test_a_reply_after_earlier_commands_is_the_last_of_their_answers_and_changes_nothing():
+    """Faults wait for it before they end a link."""
+    dialogue = CoreDialogue()
+    turn = dialogue.run(send("a"), ReplyAfterEarlier(CLIENT, "last"))
+    assert SendAccepted is type(turn.effects[0])
+    assert Reply(CLIENT, "last") == turn.effects[-1]
+    assert ["a"] == peek(dialogue)
