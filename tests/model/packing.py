@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.core.queues.block_packing import pack_block
+
 if TYPE_CHECKING:
     from broker.core.namespace import Namespace
 
@@ -15,6 +17,6 @@ def pack_all(namespace: Namespace) -> int:
     for entity in namespace._directory:
         for queue in entity.queues:
             for key in list(queue.index.blocks):
-                queue.pack((key + 1) * queue.index.block_size - 1)
+                pack_block(queue, (key + 1) * queue.index.block_size - 1)
             packed += len(queue.index.packed)
     return packed
