@@ -148,7 +148,13 @@ class SharedStore(Store, Protocol):
         """Returns who owns the store. Needs no ownership."""
 
     def release(self) -> None:
-        """Gives the ownership up, so that another process can acquire it at once."""
+        """Gives the ownership up, so that another process can acquire it at once. This process is no owner afterwards,
+        also if it raises."""
+
+    def interrupt(self) -> None:
+        """The ownership has ended: whatever waits for the database fails soon with `StoreUnavailable`, until the
+        ownership is released or acquired. Nobody may rely on the outcome of an interrupted commit. May be called on
+        the event loop."""
 
 
 def as_shared(store: Store) -> SharedStore | None:

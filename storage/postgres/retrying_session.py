@@ -1,7 +1,7 @@
 """A session that is made anew when it is lost, and runs its statements again until a deadline.
 
 A database that restarts or fails over is away for seconds. If the session is lost during a transaction, the transaction
-may have taken effect. Its statements run again, so they must detect this themselves.
+may have taken effect. Its statements run again, so they must detect this themselves. Another thread can interrupt it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from storage.postgres.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from threading import Event
 
     from psycopg.pq.abc import PGresult
 
@@ -37,10 +38,13 @@ class RetryingSession:
         self,
         database: Database,
         statements: Mapping[str, Prepared],
+        interrupted: Event,
         opening: Sequence[Call] = (),
     ) -> None:
         self._database = database
         self._statements = statements
+        self._interrupted = interrupted
+        """While it is set, statements fail instead of waiting for the database."""
         self._opening = opening
         """What each new session runs first."""
         self._session: Session | None = None
@@ -54,8 +58,8 @@ class RetryingSession:
     def run(self, calls: Sequence[Call], deadline_s: float) -> list[PGresult]:
         """Runs statements in one transaction, and returns their results.
 
-        Raises `SqlFailure` if the last attempt was refused for good, and `StoreUnavailable` after the deadline, or
-        `StoreUnusable`. Then an earlier attempt may have been committed, or may still be running.
+        Raises `SqlFailure` if the last attempt was refused for good, and `StoreUnavailable` after the deadline or an
+        interruption, or `StoreUnusable`. Then an earlier attempt may have been committed, or may still be running.
         """
         attempts = 0
         while True:
@@ -76,15 +80,15 @@ class RetryingSession:
                 self.close()  # something of it may be on its way
                 raise
             pause_s = PAUSES_S[min(attempts, len(PAUSES_S) - 1)]
-            if time.monotonic() + pause_s >= deadline_s:
+            is_late = time.monotonic() + pause_s >= deadline_s
+            if is_late or self._interrupted.wait(pause_s):
                 raise error
-            time.sleep(pause_s)
             attempts += 1
 
     def _run_once(self, calls: Sequence[Call], deadline_s: float) -> list[PGresult]:
         if self._session is None:
             connection = self._database.connect()
             timeout_s = deadline_s - time.monotonic()
-            self._session = Session(connection, self._statements, timeout_s)
+            self._session = Session(connection, self._statements, timeout_s, self._interrupted)
             self._session.run(self._opening, timeout_s)
         return self._session.run(calls, deadline_s - time.monotonic())

@@ -20,6 +20,7 @@ from storage.postgres.parameters import encoders_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from threading import Event
     from typing import Any
 
     from psycopg.pq.abc import PGresult
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Call = tuple["Prepared", Sequence[bytes]]
 
 _BINARY = pq.Format.BINARY
+INTERRUPTION_S = 0.1
+"""How soon a wait for the database notices that it was interrupted."""
 _GOOD = {pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}
 
 
@@ -56,7 +59,10 @@ class Session:
         connection: psycopg.Connection[Any],
         statements: Mapping[str, Prepared],
         timeout_s: float,
+        interrupted: Event,
     ) -> None:
+        self._interrupted = interrupted
+        """Set by another thread if nobody wants the results any more."""
         self._connection = connection
         self._pgconn = connection.pgconn
         self._poll = select.poll()
@@ -134,9 +140,13 @@ class Session:
             self._poll.modify(pgconn.socket, select.POLLIN)
 
     def _wait(self, deadline_s: float) -> None:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0 or not self._poll.poll(left_s * 1000):
-            raise ConnectionFailure("it does not answer")
+        while not self._interrupted.is_set():
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise ConnectionFailure("it does not answer")
+            if self._poll.poll(min(left_s, INTERRUPTION_S) * 1000):
+                return
+        raise ConnectionFailure("it has not answered while this process was the owner")
 
 
 def _text(message: bytes) -> str:

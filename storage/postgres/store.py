@@ -1,7 +1,7 @@
 """The PostgreSQL store: opens, writes and reads one schema of a database.
 
 A commit is one round trip and one transaction. Its first statement checks that this process is the owner
-(`ownership.py`) and that the commit follows the last one. So a commit whose answer was lost is sent again, and takes
+(`schema_ownership.py`) and that the commit follows the last one. So a commit whose answer was lost is sent again, and takes
 effect once.
 """
 
@@ -21,8 +21,8 @@ from storage.postgres.block_source import PostgresBlockSource
 from storage.postgres.database import Database
 from storage.postgres.failures import COMMITTED_ALREADY, ConnectionFailure, SqlFailure, explain
 from storage.postgres.migrations import migrate, stored_version
-from storage.postgres.ownership import Ownership
 from storage.postgres.retrying_session import RetryingSession
+from storage.postgres.schema_ownership import SchemaOwnership
 from storage.postgres.session import Prepared
 from storage.statements import Statements, sql_folder
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from storage.postgres.session import Call
 
 DEADLINE_S = 30.0
-"""How long a commit or a read of bodies may take, with all its attempts."""
+"""How long a commit or a read of bodies may take, with all its attempts, while this process stays the owner."""
 FULL_PAUSE_S = 5.0
 """How long no new messages are accepted after the disk of the database was full."""
 
@@ -58,11 +58,13 @@ class PostgresStore:
         queries = Statements((folder / "queries.sql").read_text("utf-8"))
         self._statements = {name: Prepared(name, queries.one(name)) for name in queries.names}
         self._migrations = read_migrations(folder / "migrations")
-        self._ownership = Ownership(self.database, self._statements)
+        self._interrupted = threading.Event()
+        """Set from the end of an ownership until the next one may begin."""
+        self._ownership = SchemaOwnership(self.database, self._statements, self._interrupted)
         self._blocks = StoredBlocks()
         lock = self._statements["lock_shared"].call(self.database.writer_lock)
-        self._writer = RetryingSession(self.database, self._statements, [lock])
-        self._reader = RetryingSession(self.database, self._statements)
+        self._writer = RetryingSession(self.database, self._statements, self._interrupted, [lock])
+        self._reader = RetryingSession(self.database, self._statements, self._interrupted)
         self._writer_lock = threading.Lock()
         self._reader_lock = threading.Lock()
         reading = Statements((folder / "reading.sql").read_text("utf-8"))
@@ -127,8 +129,14 @@ class PostgresStore:
 
     def release(self) -> None:
         """See `SharedStore.release`."""
-        self._ownership.release()
-        self._begin_epoch()
+        try:
+            self._ownership.release()
+        finally:
+            self._begin_epoch()
+
+    def interrupt(self) -> None:
+        """See `SharedStore.interrupt`."""
+        self._interrupted.set()
 
     def _begin_epoch(self) -> None:
         """Forgets what was true in the last epoch."""
@@ -137,6 +145,7 @@ class PostgresStore:
             self._commit_number = 0
             self._is_unsettled = False
             self._blocks.forget()
+        self._interrupted.clear()
 
     # --- writing -------------------------------------------------------------------------------
 

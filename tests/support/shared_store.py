@@ -51,6 +51,7 @@ class SharedFakeStore:
         self.epoch: int | None = None
         self.is_cut_off = False
         self.refused_commits = 0
+        self.interruptions = 0
 
     def process_ended(self) -> None:
         """The kernel closes the connection of a process that ends."""
@@ -94,12 +95,14 @@ class SharedFakeStore:
         return Lease(database.epoch, database.heartbeat, database.owner_text)
 
     def release(self) -> None:
-        database, epoch, self.epoch = self.database, self.epoch, None
-        if self.is_cut_off or not database.is_available:
-            return
+        epoch, self.epoch = self.epoch, None
+        database = self._connected()
         if epoch == database.epoch:
             database.owner_text = ""
         self.process_ended()
+
+    def interrupt(self) -> None:
+        self.interruptions += 1
 
     # ---- content ------------------------------------------------------------------------------
 

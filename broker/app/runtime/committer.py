@@ -4,7 +4,7 @@ While a commit runs, the next turns wait, and then they are committed together. 
 small turn without effects waits for the next one, because nobody waits for it. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
 are committed and released in order, one at a time, by the event loop itself or by the commit thread
 (`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases. If
-several processes share the store, it leaves only while this one certainly owns the store (`ownership.py`).
+several processes share the store, it leaves only while this one certainly owns the store (`ownership_lease.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.contract import OwnershipLost, StorageError, StorageFull, StoreUnav
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.app.runtime.ownership import Ownership
+    from broker.app.runtime.ownership_lease import OwnershipLease
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock.commit")
@@ -53,7 +53,7 @@ class Committer:
         failed: Callable[[Exception], None],
         observe: CommitObserver,
         stopwatch_s: Callable[[], float],
-        ownership: Ownership | None = None,
+        ownership: OwnershipLease | None = None,
     ) -> None:
         self._ownership = ownership
         """None if no other process can own the store."""

@@ -1,6 +1,6 @@
 """What a process does while it must not serve: it waits for its database, or until it owns the store.
 
-If no other process can own the store, it does not wait. `ownership.py` decides who owns a shared store. This module
+If no other process can own the store, it does not wait. `ownership_lease.py` decides who owns a shared store. This module
 says why the broker does not serve, in the log and to `/health`, and loads the content of the store when it may.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from broker.app.runtime.ownership import Ownership
+from broker.app.runtime.ownership_lease import OwnershipLease
 from config.model.storage_urls import mask_password
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable, as_shared
 
@@ -57,11 +57,11 @@ class Standby:
         """Called if the ownership ends while the broker serves."""
         self.not_serving: NotServing | None = STARTING
         """None while this process owns the store and serves."""
-        self.ownership: Ownership | None = None
+        self.ownership: OwnershipLease | None = None
         """None if no other process can own the store."""
         if (shared := as_shared(store)) is not None:
             lease_s = settings.ownership_lease_ms / 1000
-            self.ownership = Ownership(shared, lease_s, clock.uptime_s, self)
+            self.ownership = OwnershipLease(shared, lease_s, clock.uptime_s, self)
 
     @property
     def is_certain(self) -> bool:

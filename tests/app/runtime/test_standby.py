@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.durable_core import DurableCore
@@ -19,7 +20,7 @@ from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
 from config.settings.settings import Settings
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
-from tests.app.runtime.test_ownership import on_virtual_time
+from tests.app.runtime.test_ownership_lease import on_virtual_time
 from tests.support.shared_store import SharedDatabase, SharedFakeStore
 
 if TYPE_CHECKING:
@@ -125,6 +126,18 @@ async def test_a_standby_serves_everything_after_a_planned_hand_over() -> None:
     assert {"orders", "last"} <= standby.queues
     with pytest.raises(ServerBusy):
         await asyncio.gather(owner.look("orders"), owner.core.close())
+
+
+@on_virtual_time
+async def test_an_owner_that_cannot_release_the_store_says_so() -> None:
+    """It stops all the same."""
+    owner, _, starting = await pair()
+    owner.store.is_cut_off = True
+    with capture_logs() as lines:
+        await owner.core.hand_over()
+    assert ["ownership.not_released"] == [line["event"] for line in lines]
+    assert "cannot be reached" in lines[0]["error"]
+    starting.cancel()
 
 
 @on_virtual_time

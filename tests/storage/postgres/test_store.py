@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -145,6 +147,58 @@ def test_a_commit_that_was_too_slow_does_not_take_effect_after_the_store_is_load
                 ["%begin_commit%"],
             ).fetchone()
         assert (0,) == sessions
+
+
+def test_an_interrupted_commit_ends_soon_and_its_outcome_is_found_out(server):
+    """Its process is no owner any more. The next epoch begins after the commit, or without it."""
+    with opened(server) as store, closing(server.connect()) as other:
+        store.commit([stored([1])])
+        with other.transaction(), ThreadPoolExecutor(1) as thread:
+            other.execute(f"SELECT * FROM {store.database.schema}.ownership FOR UPDATE")
+            committing = thread.submit(store.commit, [stored([2])])
+            wait_for_commit(other)
+            begin_s = time.monotonic()
+            store.interrupt()
+            with pytest.raises(StoreUnavailable, match="while this process was the owner"):
+                committing.result()
+            assert time.monotonic() - begin_s < 1
+        with pytest.raises(StoreUnavailable):
+            store.release()
+        assert store.try_acquire()
+        loaded = message_ids(store)
+        assert loaded in ([1], [1, 2])
+        store.commit([stored([3])])
+        assert [*loaded, 3] == message_ids(store)
+
+
+def test_an_interrupted_store_does_not_wait_for_its_database(server):
+    """A commit that tries to connect again and again ends soon, too. Another ownership may wait again."""
+    with opened(server) as store:
+        store.commit([stored([1])])
+        server.stop()
+        try:
+            begin_s = time.monotonic()
+            store.interrupt()
+            with pytest.raises(StoreUnavailable):
+                store.commit([stored([2])])
+            with pytest.raises(StoreUnavailable):
+                store.read_payloads([1])
+            with pytest.raises(StoreUnavailable):
+                store.release()
+            assert time.monotonic() - begin_s < 2
+        finally:
+            server.start()
+        assert store.try_acquire()
+        assert [1] == message_ids(store)
+
+
+def wait_for_commit(administrator) -> None:
+    """Waits until a commit waits for a row."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s AND wait_event_type = 'Lock'"
+    )
+    while not administrator.execute(waiting, ["%begin_commit%"]).fetchone()[0]:
+        time.sleep(0.01)
 
 
 def test_a_database_that_is_read_only_is_waited_for(server):

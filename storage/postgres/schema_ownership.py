@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storage.contract import Lease, OwnershipLost, StorageError
+from storage.contract import Lease, OwnershipLost
 from storage.postgres.failures import (
     ConnectionFailure,
     SqlFailure,
@@ -42,17 +42,22 @@ POLL_INTERVAL_S = 0.01
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
-class Ownership:
+class SchemaOwnership:
     """The ownership of one schema, as this process sees it. May be used by any thread."""
 
-    def __init__(self, database: Database, statements: Mapping[str, Prepared]) -> None:
+    def __init__(
+        self, database: Database, statements: Mapping[str, Prepared], interrupted: threading.Event
+    ) -> None:
         self._database = database
         self._statements = statements
+        self._interrupted = interrupted
         self._session: Session | None = None
         self._has_lock = False
         self._guard = threading.Lock()
         self.epoch: int | None = None
         """The epoch of this process, or None if it is not the owner."""
+        self._last_epoch: int | None = None
+        """The epoch in which this process was the owner last."""
 
     # --- taking and giving ---------------------------------------------------------------------
 
@@ -61,29 +66,33 @@ class Ownership:
         with self._guard:
             if self.epoch is not None:
                 return True
-            if not self._try_lock():
-                return False
-            self._begin(self._run("begin_epoch", _owner_text()))
-            return True
+            if self._try_lock():
+                self._begin(self._run("begin_epoch", _owner_text()))
+                return True
+            # The lock may belong to a session that this process has lost, and whose end the database has not noticed.
+            lease = self._read_lease()
+            return lease.epoch == self._last_epoch and self._begin_if_silent(lease.heartbeat)
 
     def take_over(self, seen_heartbeat: int) -> bool:
         """See `SharedStore.take_over`."""
         with self._guard:
-            if self._read_lease().heartbeat != seen_heartbeat:
+            is_silent = self._read_lease().heartbeat == seen_heartbeat
+            return is_silent and self._begin_if_silent(seen_heartbeat)
+
+    def _begin_if_silent(self, seen_heartbeat: int) -> bool:
+        self._end_sessions_of_owner()
+        try:
+            result = self._session_run("begin_epoch_if_silent", _owner_text(), seen_heartbeat)
+        except SqlFailure as failure:
+            self._close()
+            if failure.code == _LOCK_NOT_AVAILABLE:
                 return False
-            self._end_sessions_of_owner()
-            try:
-                result = self._session_run("begin_epoch_if_silent", _owner_text(), seen_heartbeat)
-            except SqlFailure as failure:
-                self._close()
-                if failure.code == _LOCK_NOT_AVAILABLE:
-                    return False
-                raise explain(self._database.name, failure) from failure
-            if not result.ntuples:
-                self._close()
-                return False
-            self._begin(result)
-            return True
+            raise explain(self._database.name, failure) from failure
+        if not result.ntuples:
+            self._close()
+            return False
+        self._begin(result)
+        return True
 
     def _end_sessions_of_owner(self) -> None:
         """Frees what the sessions of the owner hold, and takes its lock. The epoch is enough if this fails."""
@@ -95,7 +104,7 @@ class Ownership:
                 time.sleep(POLL_INTERVAL_S)
 
     def _begin(self, result: PGresult) -> None:
-        self.epoch = read_bigint(result.get_value(0, 0))
+        self.epoch = self._last_epoch = read_bigint(result.get_value(0, 0))
 
     def heartbeat(self) -> None:
         """See `SharedStore.heartbeat`."""
@@ -116,10 +125,11 @@ class Ownership:
         """See `SharedStore.release`."""
         with self._guard:
             epoch, self.epoch = self.epoch, None
-            if epoch is not None:
-                with suppress(StorageError):  # the end of the session releases the lock as well
+            try:
+                if epoch is not None:
                     self._run("release", epoch)
-            self._close()
+            finally:
+                self._close()
 
     def require_epoch(self) -> int:
         """Returns the epoch of this process. Raises `OwnershipLost` if it is not the owner."""
@@ -161,6 +171,11 @@ class Ownership:
                 # The end of the session releases the lock, too, but a moment later.
                 with suppress(SqlFailure, ConnectionFailure):
                     self._session.run([self._statements["unlock"].call()], ENDED_SESSION_S)
+            self._drop()
+
+    def _drop(self) -> None:
+        """Closes a session that may not answer any more."""
+        if self._session is not None:
             self._session.close()
             self._session = None
         self._has_lock = False
@@ -186,10 +201,10 @@ class Ownership:
             except ConnectionFailure as failure:
                 error = failure
             except BaseException:
-                self._close()  # something of it may be on its way
+                self._drop()  # something of it may be on its way
                 raise
-            self._close()
-            if is_new:
+            self._drop()
+            if is_new or self._interrupted.is_set():
                 raise explain(self._database.name, error) from error
             is_new = True
 
@@ -197,7 +212,9 @@ class Ownership:
         if self._session is None:
             connection = self._database.connect()
             connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
-            self._session = Session(connection, self._statements, ANSWER_TIMEOUT_S)
+            self._session = Session(
+                connection, self._statements, ANSWER_TIMEOUT_S, self._interrupted
+            )
         return self._session
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.contract import OwnershipLost
+from storage.contract import OwnershipLost, StorageError
 from storage.postgres.session import Prepared
 from storage.urls import store_for
 from tests.storage.sample_records import message_ids, stored
@@ -168,6 +168,45 @@ def test_who_acquires_in_between_is_the_owner(new_store: NewStore, postgres_serv
         first.commit([stored([2])])
     second.commit([stored([3])])
     assert [1, 3] == message_ids(second)
+
+
+def test_a_release_that_does_not_reach_the_database_says_so(new_store: NewStore, monkeypatch):
+    """The process is no owner afterwards, and others have to wait for the lease time."""
+    first = new_store()
+    assert first.try_acquire()
+    refused = Prepared("release", "SELECT 1 / ($1::bigint - $1::bigint)")
+    monkeypatch.setitem(first._statements, "release", refused)
+    first._ownership._drop()  # the next session prepares the other statement
+    with pytest.raises(StorageError, match="division by zero"):
+        first.release()
+    with pytest.raises(OwnershipLost):
+        first.commit([stored([1])])
+
+
+def test_the_last_owner_does_not_wait_for_the_end_of_its_own_lost_session(new_store: NewStore):
+    """The database has not noticed that the connection is lost, and the lock is still there."""
+    first, second = new_store(), new_store()
+    assert first.try_acquire()
+    first.commit([stored([1])])
+    lost, first._ownership._session = first._ownership._session, None
+    first.release()
+    assert not second.try_acquire()
+    assert first.try_acquire()
+    first.commit([stored([2])])
+    assert not second.try_acquire()
+    assert [1, 2] == message_ids(first)
+    assert lost is not None
+    lost.close()
+
+
+def test_the_last_owner_waits_for_a_later_one(new_store: NewStore):
+    """Another epoch has begun."""
+    first, second = new_store(), new_store()
+    assert first.try_acquire()
+    first.release()
+    assert second.try_acquire()
+    assert not first.try_acquire()
+    second.commit([stored([1])])
 
 
 def test_taking_over_does_not_depend_on_ending_the_sessions_of_the_owner(

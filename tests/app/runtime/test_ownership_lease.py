@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.app.runtime.ownership import ANSWER_S, POLL_S, Ownership
+from broker.app.runtime.ownership_lease import ANSWER_S, POLL_S, OwnershipLease
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.support.shared_store import SharedDatabase, SharedFakeStore
@@ -27,7 +27,9 @@ class Process:
         self.events: list[str] = []
         loop = asyncio.get_running_loop()
         self.stopped_s = 0.0
-        self.ownership = Ownership(self.store, LEASE_S, lambda: loop.time() + self.stopped_s, self)
+        self.ownership = OwnershipLease(
+            self.store, LEASE_S, lambda: loop.time() + self.stopped_s, self
+        )
 
     def waits_for_owner(self, owner: str) -> None:
         self._note(f"standby of {owner}")
@@ -159,6 +161,36 @@ async def test_an_owner_without_an_answer_steps_down() -> None:
         await asyncio.sleep(0.1)
     assert loop.time() - begin_s <= LEASE_S + ANSWER_S
     assert ["StoreUnavailable"] == owner.events
+
+
+@on_virtual_time
+async def test_an_owner_whose_heartbeats_fail_steps_down_within_the_lease_time() -> None:
+    """Not later, although it tries again and again. What waits for the database is interrupted, so that the process can
+    be the next standby at once."""
+    owner = Process(SharedDatabase(), "first")
+    await owner.ownership.acquire()
+    loop = asyncio.get_running_loop()
+    owner.store.is_cut_off = True
+    begin_s = loop.time()
+    while owner.ownership.is_held:  # noqa: ASYNC110 -- the time is virtual
+        await asyncio.sleep(0.01)
+    assert loop.time() - begin_s <= LEASE_S + 0.01
+    assert 1 == owner.store.interruptions
+
+
+@on_virtual_time
+async def test_a_release_without_an_answer_is_given_up() -> None:
+    """A stop does not wait for a database that hangs."""
+    owner = Process(SharedDatabase(), "first")
+    await owner.ownership.acquire()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop._thread_delays_s = lambda: (1000.0, 0.0)
+    begin_s = loop.time()
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        await owner.ownership.release()
+    assert loop.time() - begin_s <= ANSWER_S + CALL_S
+    assert 1 == owner.store.interruptions
 
 
 @on_virtual_time

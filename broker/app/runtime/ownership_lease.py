@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -33,8 +34,8 @@ HEARTBEATS_PER_LEASE = 5
 RETRY_S = 0.2
 """How soon a heartbeat that failed is sent again."""
 ANSWER_S = 2.0
-"""How long an owner waits for the answer to a heartbeat after the lease time has passed: it was stopped, perhaps, and
-has not asked yet. Without an answer it steps down."""
+"""How long an owner waits for the answer to a heartbeat if it was stopped for the lease time and has not asked yet.
+Without an answer it steps down. A hand-over waits no longer, either."""
 
 
 class OwnershipObserver(Protocol):
@@ -50,7 +51,7 @@ class OwnershipObserver(Protocol):
         """This process may release nothing more."""
 
 
-class Ownership:
+class OwnershipLease:
     """Whether this process owns a shared store, and until when that is certain."""
 
     def __init__(
@@ -101,9 +102,9 @@ class Ownership:
         seen_s = 0.0
         lets_owner_return = False
         if self._was_owner:
-            await self._call(
-                self._store.release
-            )  # the store may not know that the ownership has ended
+            # The store may not know that the ownership has ended. It need not tell the database: the next epoch does.
+            with suppress(StoreUnavailable):
+                await self._call(self._store.release)
         while True:
             try:
                 asked_s = self._clock_s()
@@ -138,20 +139,22 @@ class Ownership:
         while True:
             await self._pause(self._lease_s / HEARTBEATS_PER_LEASE)
             sent_s = self._clock_s()
-            remaining_s = max(self._certain_until_s - sent_s, ANSWER_S)
+            remaining_s = self._certain_until_s - sent_s
+            if remaining_s <= 0:
+                remaining_s = ANSWER_S
             try:
                 async with asyncio.timeout(remaining_s):
                     await self._call(self._store.heartbeat)
             except TimeoutError:
-                text = f"the database has not answered for {remaining_s:.0f} s"
+                text = f"the database has not confirmed it for {self._lease_s:.0f} s, the setting ownership_lease"
                 self.end(StoreUnavailable(text))
                 return
             except StoreUnavailable as error:
+                log.warning("heartbeat.failed", error=str(error))
+                await asyncio.sleep(min(RETRY_S, max(0.0, self._certain_until_s - self._clock_s())))
                 if not self.is_certain:
                     self.end(error)
                     return
-                log.warning("heartbeat.failed", error=str(error))
-                await asyncio.sleep(RETRY_S)
                 self._asked.set()
                 continue
             except StorageError as error:
@@ -178,14 +181,22 @@ class Ownership:
     # --- the end -----------------------------------------------------------------------------------
 
     def end(self, error: StorageError) -> None:
-        """This process is no longer the owner, or cannot know it. Everything that waits fails."""
+        """This process is no longer the owner, or cannot know it. Everything that waits fails, also commits: their
+        clients get no answer any more, and the process can own the store again only after them."""
         if self._stop():
+            self._store.interrupt()
             self._observer.ownership_ended(error)
 
     async def release(self) -> None:
-        """Lets another process become the owner at once. Everything must be durable and answered."""
+        """Lets another process become the owner at once. Everything must be durable and answered. Raises `StorageError`
+        if the database does not answer: the others then wait for the lease time."""
         if self._stop():
-            await self._call(self._store.release)
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    await self._call(self._store.release)
+            except TimeoutError:
+                self._store.interrupt()
+                raise StoreUnavailable("the database does not answer") from None
 
     def close(self) -> None:
         """Ends the thread, after what it is doing."""
