@@ -12,7 +12,6 @@ from broker.core.contract.commands import AttachSender, DeleteEntity, Settle
 from broker.core.contract.settlement_values import ABANDON
 from broker.core.messages.packed_rows import PackedRows, pack_rows
 from broker.core.namespace import Namespace
-from broker.core.queues.message_index import BLOCK_BITS
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (
     CLIENT,
@@ -25,13 +24,9 @@ from tests.support.core_dialogue import (
     credit,
     message,
     send,
-    text_of,
 )
+from tests.support.packed_blocks import BLOCK_SIZE, COUNT, SENT, packed_count, queue_of, texts
 from tests.support.unfinished_work import has_unfinished_work
-
-BLOCK_SIZE = 1 << BLOCK_BITS
-COUNT = 4 * BLOCK_SIZE
-SENT = [f"{number:05}" for number in range(COUNT)]
 
 
 def packed(rows, section_rows: int):
@@ -56,18 +51,6 @@ def restarted(dialogue: CoreDialogue, section_rows: int = 50, shuffle: bool = Fa
     snapshot.packed_messages = packed(rows, section_rows) if section_rows else ()
     later.namespace.restore(snapshot, later.now_ms)
     return later
-
-
-def queue_of(dialogue, path="q"):
-    return dialogue.namespace._directory.queue(path)
-
-
-def packed_count(dialogue, path="q"):
-    return BLOCK_SIZE * len(queue_of(dialogue, path).index.packed)
-
-
-def texts(messages):
-    return [text_of(one) for one in messages]
 
 
 @pytest.mark.parametrize("definition", [None, QueueDefinition(default_time_to_live_ms=60_000)])

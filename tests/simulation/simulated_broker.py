@@ -167,7 +167,7 @@ class SimulatedBroker:
     # ---- what the core tells ----------------------------------------------------------------------
 
     def released(self, turn: Turn) -> None:
-        """See `broker.app.runtime.durable_core.CoreObserver`."""
+        """See `broker.app.runtime.core_observer.CoreObserver`."""
 
     def committed(self, seconds: float, records: int, *, inline: bool) -> None:
         del seconds, records

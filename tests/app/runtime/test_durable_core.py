@@ -16,37 +16,17 @@ from broker.core.namespace import Namespace
 from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
 from config.settings.settings import Settings
+from tests.support.core_observer import QuietObserver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from broker.core.contract.turn import Turn
-
 NAMESPACE = "sbemulatorns"
-
-
-class Quiet:
-    """An observer that does nothing."""
-
-    def released(self, turn: Turn) -> None: ...
-
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None: ...
-
-    def peer_failed(self, peer: object, error: Exception) -> None: ...
-
-    def restored_from_store(self, reason: str) -> None: ...
-
-    def stopped_serving(self, reason: str) -> None: ...
-
-    def serving_again(self) -> None: ...
-
-    def failed(self, error: Exception) -> None:
-        raise error
 
 
 async def _opened(file: Path) -> DurableCore:
     settings = Settings(storage=f"sqlite:///{file}")
-    core = DurableCore(settings, Topology({NAMESPACE: {}}), Clock(), Quiet())
+    core = DurableCore(settings, Topology({NAMESPACE: {}}), Clock(), QuietObserver())
     await core.open()
     await core.begin()
     return core
@@ -103,7 +83,7 @@ async def test_a_broker_whose_every_turn_fails_stops(
     """Otherwise it would start again forever and serve no client."""
     failed = asyncio.Event()
 
-    class Told(Quiet):
+    class Told(QuietObserver):
         def failed(self, error: Exception) -> None:
             assert isinstance(error, MemoryError)
             failed.set()

@@ -28,6 +28,7 @@ from config.model.definitions import QueueDefinition
 from config.settings.settings import Settings
 from protocol.codec import DATA, PROPERTIES, Reader, encode, section_start
 from tests.support.core_dialogue import PlainReader
+from tests.support.core_observer import QuietObserver
 from tests.support.fake_store import FakeStore, StoreFault
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
     from broker.core.contract.records import Record
-    from broker.core.contract.turn import Turn
 
 PLACE = HistoryPlace("ns", "q", 0)
 
@@ -129,24 +129,14 @@ def test_what_is_recorded_by_default():
 # --- with a store ----------------------------------------------------------------------------------
 
 
-class Observer:
+class Observer(QuietObserver):
     """Counts restorations."""
 
     def __init__(self) -> None:
         self.restored = 0
 
-    def released(self, turn: Turn) -> None: ...
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None: ...
-    def peer_failed(self, peer: object, error: Exception) -> None: ...
     def restored_from_store(self, reason: str) -> None:
         self.restored += 1
-
-    def stopped_serving(self, reason: str) -> None: ...
-
-    def serving_again(self) -> None: ...
-
-    def failed(self, error: Exception) -> None:
-        raise error
 
 
 def sent(core: DurableCore) -> list[str]:

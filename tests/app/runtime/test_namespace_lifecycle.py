@@ -31,6 +31,7 @@ from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
 from config.model.limits import RELAXED
 from config.settings.settings import Settings
+from tests.support.core_observer import QuietObserver
 from tests.support.fake_store import FakeStore, StoreFault
 
 if TYPE_CHECKING:
@@ -39,13 +40,12 @@ if TYPE_CHECKING:
 
     from broker.core.contract.effects import Effect
     from broker.core.contract.errors import BrokerError
-    from broker.core.contract.turn import Turn
 
 DEFAULT = "sbemulatorns"
 QUEUE = {"q": QueueDefinition()}
 
 
-class Clients:
+class Clients(QuietObserver):
     """Records which connections would be closed."""
 
     def __init__(self) -> None:
@@ -53,21 +53,6 @@ class Clients:
 
     def closer(self, namespace: str) -> Callable[[BrokerError], None]:
         return lambda error: self.closed.append((namespace, type(error)))
-
-    def released(self, turn: Turn) -> None: ...
-
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None: ...
-
-    def peer_failed(self, peer: object, error: Exception) -> None: ...
-
-    def restored_from_store(self, reason: str) -> None: ...
-
-    def stopped_serving(self, reason: str) -> None: ...
-
-    def serving_again(self) -> None: ...
-
-    def failed(self, error: Exception) -> None:
-        raise error
 
 
 class Peer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,10 +21,8 @@ from config.model.definitions import QueueDefinition
 from config.settings.settings import Settings
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
 from tests.app.runtime.test_ownership_lease import on_virtual_time
+from tests.support.core_observer import QuietObserver
 from tests.support.shared_store import SharedDatabase, SharedFakeStore
-
-if TYPE_CHECKING:
-    from broker.core.contract.turn import Turn
 
 NAMESPACE = "sbemulatorns"
 LEASE_S = 10.0
@@ -44,7 +42,7 @@ class LoopClock(Clock):
         return self._loop.time() + self.stopped_s
 
 
-class Broker:
+class Broker(QuietObserver):
     """A process, without its network."""
 
     def __init__(self, database: SharedDatabase, name: str) -> None:
@@ -79,22 +77,11 @@ class Broker:
 
     # ---- CoreObserver ---------------------------------------------------------------------------
 
-    def released(self, turn: Turn) -> None: ...
-
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None: ...
-
-    def peer_failed(self, peer: object, error: Exception) -> None: ...
-
-    def restored_from_store(self, reason: str) -> None: ...
-
     def stopped_serving(self, reason: str) -> None:
         self.events.append("stopped")
 
     def serving_again(self) -> None:
         self.events.append("serving again")
-
-    def failed(self, error: Exception) -> None:
-        raise error
 
 
 async def pair() -> tuple[Broker, Broker, asyncio.Task[Any]]:

@@ -17,7 +17,6 @@ from broker.core.contract.commands import (
 from broker.core.contract.message import Message
 from broker.core.contract.settlement_values import ABANDON, COMPLETE
 from broker.core.messages.message_rows import rows_of
-from broker.core.queues.message_index import BLOCK_BITS
 from broker.core.queues.packed_messages import pack
 from config.model.definitions import (
     EntityDefinition,
@@ -37,12 +36,10 @@ from tests.support.core_dialogue import (
     credit,
     message,
     send,
-    text_of,
 )
+from tests.support.packed_blocks import BLOCK_SIZE, COUNT, SENT, packed_count, queue_of, texts
 from tests.support.unfinished_work import has_unfinished_work
 
-BLOCK_SIZE = 1 << BLOCK_BITS
-COUNT = 4 * BLOCK_SIZE
 MIB = 1 << 20
 OTHER = NamedPeer("OTHER")
 
@@ -55,23 +52,8 @@ def new_dialogue(
     return dialogue
 
 
-def queue_of(dialogue, path="q"):
-    return dialogue.namespace._directory.queue(path)
-
-
-def packed_count(dialogue, path="q"):
-    return BLOCK_SIZE * len(queue_of(dialogue, path).index.packed)
-
-
 def payloads_of(dialogue):
     return dialogue.namespace._context.payloads
-
-
-def texts(messages):
-    return [text_of(one) for one in messages]
-
-
-SENT = [f"{number:05}" for number in range(COUNT)]
 
 
 def test_messages_beyond_the_number_are_packed():
