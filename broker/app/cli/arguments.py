@@ -140,20 +140,7 @@ def _add_export(commands: Commands) -> None:
         help="connection string of a running broker (Endpoint=sb://localhost:5300;...) or storage "
         "URL of a stopped one; default: the broker that runs on this machine",
     )
-    export.add_argument(
-        "--form",
-        choices=["yaml", "emulator"],
-        default="yaml",
-        help="our YAML format, or the official emulator's Config.json (yaml)",
-    )
-    export.add_argument(
-        "--output", metavar="FILE", help="file to write to (default: standard output)"
-    )
-    export.add_argument(
-        "--authority",
-        metavar="FILE",
-        help="connect with TLS and trust the certificates in this file",
-    )
+    _add_config_file_output(export)
 
 
 def _add_import(commands: Commands) -> None:
@@ -170,21 +157,26 @@ def _add_import(commands: Commands) -> None:
         help="connection string with a key that has the claim Manage (Endpoint=sb://...), or a file",
     )
     command.add_argument(
-        "--form",
-        choices=["yaml", "emulator"],
-        default="yaml",
-        help="our YAML format, or the official emulator's Config.json (yaml)",
-    )
-    command.add_argument(
-        "--output", metavar="FILE", help="file to write to (default: standard output)"
-    )
-    command.add_argument(
         "--with-keys",
         action="store_const",
         const="true",
         help="also write the authorization rules of the entities of a live namespace, with their keys",
     )
-    command.add_argument(
+    _add_config_file_output(command)
+
+
+def _add_config_file_output(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of commands that read a namespace and write a config file."""
+    parser.add_argument(
+        "--form",
+        choices=["yaml", "emulator"],
+        default="yaml",
+        help="our YAML format, or the official emulator's Config.json (yaml)",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="file to write to (default: standard output)"
+    )
+    parser.add_argument(
         "--authority",
         metavar="FILE",
         help="connect with TLS and trust the certificates in this file",

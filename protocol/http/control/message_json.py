@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -24,6 +24,7 @@ from protocol.codec import (
     encode_message,
     plain,
 )
+from protocol.http.amqp_json import JsonTimes, json_value
 from protocol.http.control.request_models import AnswerModel, SubQueue
 from protocol.http.control.times import write_time
 from protocol.http.data_plane.rest_messages import read_sections
@@ -51,6 +52,10 @@ PROPERTY_NAMES = (
     "reply_to_session_id",
 )
 """The fields of the properties section, in their order (AMQP 1.0, section 3.2.4), by their names in SDKs."""
+_TIMES = JsonTimes(
+    lambda moment: moment.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+    timedelta.total_seconds,
+)
 _BROKER_ANNOTATIONS = frozenset(
     {
         *("x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-enqueued-time"),
@@ -196,7 +201,7 @@ def _content(view: MessageView, body_format: BodyFormat) -> dict[str, Any]:
         sections = read_sections(encode_message(message))
     except UndecodableMessage:
         sections = {DATA: message.body or b""}
-    fields = [json_value(plain(one)) for one in sections.get(PROPERTIES) or ()]
+    fields = [_json(one) for one in sections.get(PROPERTIES) or ()]
     fields += [None] * (len(PROPERTY_NAMES) - len(fields))
     found = dict(zip(PROPERTY_NAMES, fields, strict=False))
     if found["session_id"] is not None:
@@ -226,11 +231,15 @@ def _content(view: MessageView, body_format: BodyFormat) -> dict[str, Any]:
 
 def _header(fields: list[Any] | None) -> dict[str, Any]:
     named = dict(zip(("durable", "priority"), fields or (), strict=False))
-    return {name: json_value(plain(value)) for name, value in named.items() if value is not None}
+    return {name: _json(value) for name, value in named.items() if value is not None}
 
 
 def _texts(values: Mapping[Any, Any] | None) -> dict[str, Any]:
-    return {str(plain(key)): json_value(plain(one)) for key, one in (values or {}).items()}
+    return {str(plain(key)): _json(one) for key, one in (values or {}).items()}
+
+
+def _json(value: Any) -> Any:
+    return json_value(value, _TIMES)
 
 
 # --- bodies --------------------------------------------------------------------------------------
@@ -254,9 +263,9 @@ def _body(
         data = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
         return *_write_bytes(bytes(data), body_format, content_type), section
     if body_format is BodyFormat.BASE64:
-        data = json.dumps(json_value(value)).encode()
+        data = json.dumps(_json(value)).encode()
         return b64encode(data).decode(), BodyFormat.BASE64, section
-    return json_value(value), BodyFormat.JSON, section
+    return _json(value), BodyFormat.JSON, section
 
 
 def _write_bytes(
@@ -280,26 +289,3 @@ def _write_bytes(
 def _no_number(name: str) -> None:
     """Refuses NaN and Infinity, which Python reads and JSON does not have."""
     raise ValueError(name)
-
-
-def json_value(value: Any) -> Any:
-    """Returns a decoded AMQP value as JSON can express it: times and ids as text, binary as base64."""
-    match value:
-        case None | bool() | str():
-            return value
-        case int():
-            return int(value)
-        case float():
-            return value if value - value == 0 else str(value)  # JSON has no infinity
-        case datetime():
-            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return b64encode(value).decode()
-        case dict():
-            return {str(plain(key)): json_value(plain(item)) for key, item in value.items()}
-        case list():
-            return [json_value(plain(item)) for item in value]
-        case _:
-            return str(value)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -37,12 +36,15 @@ from protocol.codec import (
     sections_of,
     timestamp_of,
 )
+from protocol.http.amqp_json import JsonTimes, json_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from broker.core.contract.message import Message
     from protocol.sources import ProtocolSources
+
+_TIMES = JsonTimes(lambda moment: format_datetime(moment.astimezone(UTC), usegmt=True), str)
 
 BATCH_CONTENT_TYPE = "application/vnd.microsoft.servicebus.json"
 BROKER_PROPERTIES = "BrokerProperties"
@@ -329,7 +331,7 @@ def write(message: Message, lock_token: bytes | None, locked_until_ms: int) -> R
         headers["Content-Type"] = content_type
     for name, value in (sections.get(APPLICATION_PROPERTIES) or {}).items():
         if _TOKEN.fullmatch(name) and not _is_http(name):
-            headers[name] = json.dumps(_json_value(plain(value)))
+            headers[name] = json.dumps(json_value(value, _TIMES))
     name = str(broker_properties.get("MessageId", ""))
     if not _PLAIN_IN_PATH.fullmatch(name):
         name = str(message.sequence_number)
@@ -361,29 +363,7 @@ def _body(sections: Mapping[int, Any]) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode(errors="replace")
-    return json.dumps(_json_value(plain(value))).encode()
-
-
-def _json_value(value: Any) -> Any:
-    match value:
-        case None | bool() | str():
-            return value
-        case int():
-            return int(value)
-        case float():
-            return float(value)
-        case datetime():
-            return format_datetime(value.astimezone(UTC), usegmt=True)
-        case timedelta():
-            return str(value)
-        case bytes():
-            return b64encode(value).decode()
-        case dict():
-            return {str(plain(key)): _json_value(plain(item)) for key, item in value.items()}
-        case list():
-            return [_json_value(plain(item)) for item in value]
-        case _:
-            return str(value)
+    return json.dumps(json_value(value, _TIMES)).encode()
 
 
 def _http_date(time_ms: int) -> str:
