@@ -9,6 +9,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from tests.control.client import ControlClient
+from tests.support.server import BrokerProcess
 
 SOON_S = 5.0
 """How long an answer may take on a busy machine. Waits have a minute, so a wait that nothing wakes fails."""
@@ -232,6 +233,19 @@ def test_a_namespace_that_is_deleted_or_restored_ends_a_wait(api, broker, waits)
     assert (404, "namespace_not_found") == (answer.status, answer.error["code"])
 
 
+def test_a_broker_that_stops_answers_its_waits():
+    """The client reads a sentence instead of a closed connection, and the stop does not take longer."""
+    with BrokerProcess(testing_api=False) as stopping, ThreadPoolExecutor(1) as pool:
+        body = {"conditions": [{"entity": "queue.1"}], "timeout_s": 60}
+        running = pool.submit(ControlClient(stopping.http_port).request, "POST", "/wait", body)
+        with pytest.raises(TimeoutError):
+            running.result(0.3)
+        stopping.terminate()
+        answer = running.result(SOON_S)
+        assert (503, "server_busy") == (answer.status, answer.error["code"])
+        assert "The broker is stopping." == answer.error["message"]
+
+
 def test_a_wait_does_not_see_another_namespace(api, broker, waits):
     other = ControlClient(broker.http_port, "team-b")
     running = waits({"entity": "orders"}, client=other)
@@ -248,7 +262,15 @@ def test_a_wait_does_not_see_another_namespace(api, broker, waits):
     [
         ([], 400, "invalid_field", "conditions"),
         ([{}], 400, "invalid_field", "conditions[0]"),
-        ([{"entity": "nobody"}], 404, "entity_not_found", "entity"),
+        ([{"entity": "nobody"}], 404, "entity_not_found", "conditions[0].entity"),
+        (
+            [{"is": "empty"}, {"entity": "nobody", "state": "dead_lettered"}],
+            404,
+            "entity_not_found",
+            "conditions[1].entity",
+        ),
+        ([{"entity": "nobody", "is": "empty"}], 404, "entity_not_found", "conditions[0].entity"),
+        ([{"entity": "nobody", "filter": "1=1"}], 404, "entity_not_found", "conditions[0].entity"),
         (
             [{"entity": "orders", "filter": "a ="}],
             400,

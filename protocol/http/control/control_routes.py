@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from protocol.http.control import event_stream
+from protocol.http.control import event_stream, open_waits
 
 if TYPE_CHECKING:
     from protocol.http.control.control_api import ControlApi
@@ -24,6 +24,7 @@ def add_routes(application: web.Application, control: ControlServices | None) ->
     """Adds the control API. None: it is off."""
     loaded: list[ControlApi] = []
     event_stream.prepare(application)
+    open_waits.prepare(application)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if control is None:

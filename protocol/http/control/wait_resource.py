@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from broker.core.contract.errors import ServerBusy
-from protocol.http.control.control_errors import ControlError
+from broker.core.contract.errors import EntityNotFound, ServerBusy
+from protocol.http.control.control_errors import ControlError, of_broker_error
+from protocol.http.control.open_waits import OPEN_WAITS
 from protocol.http.control.request_models import AnswerModel, RequestModel
 from protocol.http.control.routes import Route
 from protocol.http.control.wait_conditions import (
@@ -33,6 +34,7 @@ LOOKS_MAX = 5
 """How often conditions that are looked at one after the other are looked at again because something changed between
 them."""
 FIRST_LOOK_S = 1.0
+STOPPING_TEXT = "The broker is stopping."
 BUSY_PAUSE_S = 0.05
 """How long to pause while the broker is starting again from its store."""
 
@@ -65,10 +67,12 @@ async def wait(call: Call) -> Answer:
     seen = [NOT_SEEN] * len(conditions)
     paths = list(dict.fromkeys(one.watched_path for one in conditions))
     now_s = asyncio.get_running_loop().time()
+    open_waits = call.request.app[OPEN_WAITS]
     with call.services.wait_for_change(call.namespace, paths) as change:
         try:
             # The first look has a moment, even if there is no time to wait.
             async with asyncio.timeout(max(body.timeout_s, FIRST_LOOK_S)) as timeout:
+                open_waits.add(timeout)
                 await _look(call, conditions, change, seen)
                 timeout.reschedule(now_s + body.timeout_s)
                 while not all(one["holds"] for one in seen):
@@ -77,7 +81,13 @@ async def wait(call: Call) -> Answer:
         except TimeoutError:
             if not timeout.expired():
                 raise
+            if timeout not in open_waits:
+                raise ServerBusy(STOPPING_TEXT) from None
             raise _timed_out(body, seen) from None
+        except EntityNotFound as error:
+            raise _not_found(error, conditions) from None
+        finally:
+            open_waits.discard(timeout)
     return {"seen": seen, "waited_s": round(stopwatch_s() - began_s, 3)}
 
 
@@ -99,6 +109,15 @@ async def _look(
             await asyncio.sleep(BUSY_PAUSE_S)
         else:
             return
+
+
+def _not_found(error: EntityNotFound, conditions: list[Watched]) -> ControlError:
+    """Returns the error for an entity that does not exist, with the condition that names it."""
+    found = of_broker_error(error, str(error))
+    paths = [one.path for one in conditions]
+    if error.path in paths:
+        found.field = f"conditions[{paths.index(error.path)}].entity"
+    return found
 
 
 def _timed_out(body: WaitBody, seen: list[dict[str, Any]]) -> ControlError:
@@ -124,6 +143,9 @@ ROUTES = (
         wait,
         WaitAnswer,
         body=WaitBody,
-        refusals={408: "The conditions did not hold in time; `seen` is what was seen last."},
+        refusals={
+            408: "The conditions did not hold in time; `seen` is what was seen last.",
+            503: "The broker is stopping.",
+        },
     ),
 )
