@@ -38,7 +38,9 @@ def json_value(value: Any, times: JsonTimes) -> Any:
         case bytes() as binary:
             return b64encode(binary).decode()
         case dict() as entries:
-            return {str(plain(key)): json_value(one, times) for key, one in entries.items()}
+            return {
+                str(json_value(key, times)): json_value(one, times) for key, one in entries.items()
+            }
         case list() as items:
             return [json_value(one, times) for one in items]
         case other:

@@ -96,6 +96,7 @@ def test_a_message_is_shown_with_all_its_properties(api, sdk, purged):
         (b"\xff\x00", None, "json", "/wA=", "base64"),
         ("hello", None, "base64", "aGVsbG8=", "base64"),
         ("[NaN]", "application/json", "auto", "[NaN]", "text"),
+        ("[1e999]", "application/json", "auto", "[1e999]", "text"),
         ('"\\ud800"', "application/json", "auto", "\ud800", "json"),
         ("hello", None, "none", None, "none"),
     ],
@@ -112,11 +113,11 @@ def test_a_body_is_text_json_or_base64(
 
 def test_values_and_sequences_are_shown_as_json(api, sdk, purged):
     sender = sdk.get_queue_sender("orders")
-    sender.send_messages(AmqpAnnotatedMessage(value_body={"a": [1, b"\xff"]}))
+    sender.send_messages(AmqpAnnotatedMessage(value_body={"a": [1, b"\xff"], b"k": 2}))
     sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, "two"]]))
     assert AmqpMessageBodyType.VALUE
     value, sequence = api.get("/messages", entity="orders")["messages"]
-    assert ({"a": [1, "/w=="]}, "json", "value") == (
+    assert ({"a": [1, "/w=="], "aw==": 2}, "json", "value") == (
         value["body"],
         value["body_format"],
         value["body_type"],
@@ -275,6 +276,15 @@ def test_a_wrong_query_is_refused(api, query, status, code, field):
 def test_a_wrong_expression_is_refused_with_its_position(api):
     answer = api.refused("GET", "/messages", entity="orders", filter="color = 'red' AND AND")
     assert "line 1, column 19" in answer.error["message"]
+
+
+def test_the_longest_expression_fits_into_the_address(api, sdk, purged):
+    """Characters of other alphabets take six bytes or more there."""
+    sdk.get_queue_sender("orders").send_messages(ServiceBusMessage("x"))
+    text = "sys.Label IS NULL OR a = '{}'"
+    expression = text.format("語" * (4096 - len(text) + 2))
+    assert 4096 == len(expression)
+    assert 1 == len(api.get("/messages", entity="orders", filter=expression)["messages"])
 
 
 def test_an_unknown_message_is_not_found(api):

@@ -236,8 +236,10 @@ def test_a_namespace_that_is_deleted_or_restored_ends_a_wait(api, broker, waits)
 def test_a_broker_that_stops_answers_its_waits():
     """The client reads a sentence instead of a closed connection, and the stop does not take longer."""
     with BrokerProcess(testing_api=False) as stopping, ThreadPoolExecutor(1) as pool:
+        client = ControlClient(stopping.http_port)
+        client.get("/entities")  # the first request loads the API
         body = {"conditions": [{"entity": "queue.1"}], "timeout_s": 60}
-        running = pool.submit(ControlClient(stopping.http_port).request, "POST", "/wait", body)
+        running = pool.submit(client.request, "POST", "/wait", body)
         with pytest.raises(TimeoutError):
             running.result(0.3)
         stopping.terminate()

@@ -29,7 +29,7 @@ TIMES = JsonTimes(datetime.isoformat, timedelta.total_seconds)
         (datetime(2026, 2, 3, tzinfo=UTC), "2026-02-03T00:00:00+00:00"),
         (timedelta(seconds=90), 90.0),
         ({Symbol("a"): [UInt(1), b"\0"]}, {"a": [1, "AA=="]}),
-        ({1: None}, {"1": None}),
+        ({1: None, b"\0": 2}, {"1": None, "AA==": 2}),
     ],
 )
 def test_a_value_has_a_form_in_json(value, expected):

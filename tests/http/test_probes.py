@@ -35,10 +35,13 @@ def test_health_is_503_while_the_broker_is_not_ready(harness):
         answer = request(harness.port, "GET", "/health")
         assert 200 == request(harness.port, "GET", "/metrics").status
         refused = request(harness.port, "GET", "/$Resources/queues")
+        control = request(harness.port, "GET", "/$peeklock/v1/entities")
     finally:
         harness.ready = True
     assert 503 == refused.status
     assert b"The broker is stopping." in refused.body
+    error = {"code": "server_busy", "message": "The broker is stopping.", "field": None}
+    assert (503, {"error": error}) == (control.status, json.loads(control.body))
     assert 503 == answer.status
     assert {
         "status": "unhealthy",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("peeklock.http")
 
 HEADER_MAX_BYTES = 65_536
-"""The REST API has all broker properties in one header."""
+"""The REST API has all broker properties in one header. The control API has an expression in the address."""
 SHUTDOWN_TIMEOUT_S = 1.0
 
 
@@ -175,6 +175,7 @@ class HttpServer:
             access_log=None,
             handler_cancellation=True,  # a REST receiver that closes its connection releases its lock
             max_field_size=HEADER_MAX_BYTES,
+            max_line_size=HEADER_MAX_BYTES,
             shutdown_timeout=SHUTDOWN_TIMEOUT_S,
         )
         await runner.setup()

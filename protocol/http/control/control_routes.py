@@ -20,6 +20,11 @@ IS_OFF = (
 )
 
 
+def is_control_path(path: str) -> bool:
+    """Whether the path of a request is one of this API."""
+    return path == BASE or path.startswith(BASE + "/")
+
+
 def add_routes(application: web.Application, control: ControlServices | None) -> None:
     """Adds the control API. None: it is off."""
     loaded: list[ControlApi] = []

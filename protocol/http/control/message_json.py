@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from datetime import UTC, timedelta
 from enum import StrEnum
+from math import isinf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -275,7 +276,8 @@ def _write_bytes(
     is_json = isinstance(content_type, str) and "json" in content_type.lower()
     if body_format is BodyFormat.JSON or (body_format is BodyFormat.AUTO and is_json):
         try:
-            return json.loads(data, parse_constant=_no_number), BodyFormat.JSON
+            found = json.loads(data, parse_constant=_no_number, parse_float=_finite)
+            return found, BodyFormat.JSON
         except (ValueError, RecursionError):
             pass
     if body_format is not BodyFormat.BASE64:
@@ -289,3 +291,11 @@ def _write_bytes(
 def _no_number(name: str) -> None:
     """Refuses NaN and Infinity, which Python reads and JSON does not have."""
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    """Returns a number. Refuses one that is too large, because the answer could not contain it."""
+    number = float(text)
+    if isinf(number):
+        raise ValueError(text)
+    return number
