@@ -4,7 +4,9 @@ Orders arrive in the queue `orders`. An order that is paid goes to the topic `pa
 are packed in order, in sessions of the queue `shipments`. A reminder is scheduled for a week later.
 """
 
+import asyncio
 import json
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
@@ -17,6 +19,16 @@ RECEIVE_WAIT_S = 0.1
 
 class PaymentFailed(Exception):
     """The bank did not answer. Another attempt may succeed."""
+
+
+@asynccontextmanager
+async def in_parallel(*handlers):
+    """Opens and closes senders and receivers at the same time. Each has a connection of its own to set up."""
+    await asyncio.gather(*(one.__aenter__() for one in handlers))
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(one.close() for one in handlers))
 
 
 class OrderProcessor:
@@ -36,10 +48,9 @@ class OrderProcessor:
 
     async def run(self) -> None:
         """Process orders until `stop` is called."""
-        async with (
-            self._client.get_queue_receiver("orders") as receiver,
-            self._client.get_topic_sender("paid-orders") as sender,
-        ):
+        receiver = self._client.get_queue_receiver("orders", prefetch_count=1)
+        sender = self._client.get_topic_sender("paid-orders")
+        async with in_parallel(receiver, sender):
             while not self._is_stopping:
                 for message in await receiver.receive_messages(max_wait_time=RECEIVE_WAIT_S):
                     await self._process(message, receiver, sender)
@@ -88,7 +99,7 @@ async def pack_shipments(client: ServiceBusClient, count: int) -> list:
     The state of the session has what was packed before, so another packer can take over.
     """
     async with client.get_queue_receiver(
-        "shipments", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5
+        "shipments", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5, prefetch_count=count
     ) as receiver:
         state = await receiver.session.get_state()
         packed = json.loads(state) if state else []

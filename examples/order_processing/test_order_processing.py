@@ -4,6 +4,7 @@ pip install pytest-peeklock pytest-asyncio azure-servicebus; pytest examples/ord
 """
 
 import asyncio
+import multiprocessing
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,71 @@ from order_processing import pack_shipments, place_order, remind
 from pytest_peeklock import condition, settled
 
 ORDER = {"body": {"id": "7", "amount": 20}, "message_id": "7"}
+FORKED = multiprocessing.get_context("fork")
 BILLING = "paid-orders/subscriptions/billing"
+
+
+# --- a crash in the middle of a settlement ---------------------------------------------------------
+
+
+async def test_the_connection_breaks_before_the_order_is_completed(peeklock, running, bank):
+    """The broker never saw it, so the order comes again. The money is taken once, and one copy is passed on."""
+    with peeklock.fault("settle", "drop_connection", entity="orders", first=1) as fault:
+        peeklock.send("orders", ORDER)
+        async with running():
+            await peeklock.aio.wait_until_settled("orders")
+    assert fault.hits == 1
+    assert bank.taken == [("7", 20)]
+    assert len(peeklock.messages(BILLING)) == 1
+
+
+async def test_the_connection_breaks_after_the_order_is_completed(peeklock, running, bank):
+    """The application does not learn that it was, but the order does not come again."""
+    with peeklock.fault(
+        "settle", "drop_connection", entity="orders", first=1, when="after"
+    ) as fault:
+        peeklock.send("orders", ORDER)
+        async with running():
+            await peeklock.aio.wait_until_settled("orders")
+    assert fault.hits == 1
+    assert bank.taken == [("7", 20)]
+    assert len(peeklock.messages(BILLING)) == 1
+
+
+async def test_the_connection_breaks_while_the_order_is_passed_on(peeklock, running, bank):
+    """The broker has it, but the application does not know. Its second attempt is dropped as a duplicate."""
+    with peeklock.fault(
+        "send", "drop_connection", entity="paid-orders", first=1, when="after"
+    ) as fault:
+        peeklock.send("orders", ORDER)
+        async with running():
+            await peeklock.aio.wait_until_settled("orders")
+    assert fault.hits == 1
+    assert bank.taken == [("7", 20)]
+    assert len(peeklock.messages(BILLING)) == 1
+
+
+def test_the_whole_application_crashes(peeklock, running, bank):
+    """It is killed while it pays, so its connections end without a word. The next one that starts gets the order at
+    once."""
+
+    async def hang():
+        await asyncio.Event().wait()
+
+    async def process_orders():
+        async with running():
+            await peeklock.aio.wait_until_settled("orders")
+
+    bank.meanwhile = hang
+    peeklock.send("orders", ORDER)
+    application = FORKED.Process(target=lambda: asyncio.run(process_orders()))
+    application.start()
+    peeklock.wait_for("orders", state="locked")
+    application.kill()
+    application.join()
+    bank.meanwhile = None
+    asyncio.run(process_orders())
+    assert bank.taken == [("7", 20)]
 
 
 # --- retries, and the dead-letter queue ------------------------------------------------------------
@@ -213,7 +278,9 @@ async def test_a_packer_that_falls_asleep_loses_the_customer(peeklock, connect):
     """After half a minute another packer has the session, and the first one can no longer settle."""
     peeklock.send("shipments", *parcels("ann", "book"))
     async with connect() as client:
-        sleeper = client.get_queue_receiver("shipments", session_id=NEXT_AVAILABLE_SESSION)
+        sleeper = client.get_queue_receiver(
+            "shipments", session_id=NEXT_AVAILABLE_SESSION, prefetch_count=1
+        )
         async with sleeper:
             (message,) = await sleeper.receive_messages(max_wait_time=5)
             peeklock.advance(seconds=32)
@@ -274,62 +341,4 @@ async def test_an_order_that_is_delivered_twice_is_paid_once(peeklock, running, 
         async with running():
             await peeklock.aio.wait_until(settled("orders"), condition(BILLING, at_least=1))
     assert fault.hits == 1
-    assert bank.taken == [("7", 20)]
-
-
-# --- a crash in the middle of a settlement ---------------------------------------------------------
-
-
-async def test_the_connection_breaks_before_the_order_is_completed(peeklock, running, bank):
-    """The broker never saw it, so the order comes again. The money is taken once, and one copy is passed on."""
-    with peeklock.fault("settle", "drop_connection", entity="orders", first=1) as fault:
-        peeklock.send("orders", ORDER)
-        async with running():
-            await peeklock.aio.wait_until_settled("orders")
-    assert fault.hits == 1
-    assert bank.taken == [("7", 20)]
-    assert len(peeklock.messages(BILLING)) == 1
-
-
-async def test_the_connection_breaks_after_the_order_is_completed(peeklock, running, bank):
-    """The application does not learn that it was, but the order does not come again."""
-    with peeklock.fault(
-        "settle", "drop_connection", entity="orders", first=1, when="after"
-    ) as fault:
-        peeklock.send("orders", ORDER)
-        async with running():
-            await peeklock.aio.wait_until_settled("orders")
-    assert fault.hits == 1
-    assert bank.taken == [("7", 20)]
-    assert len(peeklock.messages(BILLING)) == 1
-
-
-async def test_the_connection_breaks_while_the_order_is_passed_on(peeklock, running, bank):
-    """The broker has it, but the application does not know. Its second attempt is dropped as a duplicate."""
-    with peeklock.fault(
-        "send", "drop_connection", entity="paid-orders", first=1, when="after"
-    ) as fault:
-        peeklock.send("orders", ORDER)
-        async with running():
-            await peeklock.aio.wait_until_settled("orders")
-    assert fault.hits == 1
-    assert bank.taken == [("7", 20)]
-    assert len(peeklock.messages(BILLING)) == 1
-
-
-async def test_the_whole_application_crashes(peeklock, running, bank):
-    """Its connections end without a word while it pays. The next one that starts gets the order at once."""
-    paying = asyncio.Event()
-
-    async def hang():
-        paying.set()
-        await asyncio.Event().wait()
-
-    bank.meanwhile = hang
-    peeklock.send("orders", ORDER)
-    async with running():
-        await paying.wait()
-        peeklock.expire_locks("orders")
-    async with running():
-        await peeklock.aio.wait_until_settled("orders")
     assert bank.taken == [("7", 20)]

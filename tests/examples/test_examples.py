@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ROOT / "examples"
 BUSY_MACHINE_S = 90.0
-PROCESSOR_S = 15.0
+PROCESSOR_S = 8.0
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -246,3 +247,64 @@ def test_forked_processes_run_several_tests_each(project):
     assert 2 == len({process for _, _, process in seen(project)})
     done = project.runpytest_subprocess("--peeklock-parallel", "2", "-x")
     assert 1 == done.parseoutcomes()["failed"]
+
+
+@pytest.fixture
+def noted_start(project):
+    """The file in which the broker of the project writes its process id when it starts."""
+    noted = project.path / "process"
+    command = project.path / "broker"
+    command.write_text(f'#!/bin/sh\necho $$ > {noted}\nexec {COMMAND} "$@"\n')
+    command.chmod(0o755)
+    project.makefile(".ini", pytest=f"[pytest]\npeeklock_command = {command}\n")
+    return noted
+
+
+def test_forked_processes_have_a_broker_that_starts_while_tests_are_collected(project, noted_start):
+    project.makepyfile(
+        f"""
+        import pathlib, time
+
+        ends_s = time.monotonic() + 30
+        while not pathlib.Path({str(noted_start)!r}).exists():
+            assert time.monotonic() < ends_s, "the broker does not start before the tests"
+            time.sleep(0.01)
+
+        def test_one(peeklock): pass
+
+        def test_two(peeklock): pass
+        """
+    )
+    project.runpytest_subprocess("--peeklock-parallel", "2").assert_outcomes(passed=2)
+    assert 1 == len({url for url, _, _ in seen(project)})
+    assert not is_alive(noted_start)
+
+
+def test_a_run_that_cannot_begin_leaves_no_broker(project, noted_start):
+    project.makeconftest("import time; time.sleep(0.2); 1 / 0")
+    assert 4 == project.runpytest_subprocess("--peeklock-parallel", "2").ret
+    assert not is_alive(noted_start)
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--help", "--version"])
+def test_a_run_without_tests_starts_no_broker(project, noted_start, option):
+    project.makepyfile("def test_one(peeklock): pass")
+    assert 0 == project.runpytest_subprocess("--peeklock-parallel", "2", option).ret
+    assert not noted_start.exists()
+
+
+def test_forked_tests_that_need_no_broker_pass_without_one(project):
+    project.makefile(".ini", pytest="[pytest]\npeeklock_command = /no/such/command\n")
+    project.makepyfile("def test_one(): pass\ndef test_two(peeklock): pass")
+    done = project.runpytest_subprocess("--peeklock-parallel", "2")
+    done.assert_outcomes(passed=1, errors=1)
+    done.stdout.fnmatch_lines(["*/no/such/command serve * could not be started*"])
+
+
+def is_alive(noted) -> bool:
+    """Whether the process runs whose id is in a file."""
+    try:
+        os.kill(int(noted.read_text()), 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -268,5 +268,5 @@ def _add_history(commands: Commands) -> None:
     parser.add_argument(
         "--record",
         choices=["on", "off"],
-        help="begin or end to record, and show nothing",
+        help="start or stop recording, and show nothing",
     )

@@ -64,7 +64,7 @@ class RecordingAnswer(AnswerModel):
 
 
 class RecordingBody(RequestModel):
-    """Begins or ends to record the frames of a namespace. The end forgets them."""
+    """Starts or stops recording the frames of a namespace. Stopping deletes those that were recorded."""
 
     recording: bool
     last: int = Field(LAST_DEFAULT, ge=1, le=LAST_MAX, description="how many frames are kept")
@@ -121,7 +121,7 @@ async def get_recording(call: Call) -> Answer:
 
 
 async def set_recording(call: Call) -> Answer:
-    """Begins or ends to record frames."""
+    """Starts or stops recording frames."""
     body: RecordingBody = call.body
     frames = call.services.frames
     frames.record(call.namespace, body.last if body.recording else 0)
@@ -189,7 +189,7 @@ ROUTES = (
         "PUT",
         "/frames",
         "recordFrames",
-        "Begin or end to record the AMQP frames of the namespace",
+        "Start or stop recording the AMQP frames of the namespace",
         set_recording,
         RecordingAnswer,
         body=RecordingBody,

@@ -14,14 +14,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_peeklock import conditions
+from pytest_peeklock import waits
 from pytest_peeklock.errors import WaitTimedOut
 from pytest_peeklock.http_requests import DEFAULT_PORT, content, read_answer, target
+from pytest_peeklock.waits import awaited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from pytest_peeklock.answers import Condition, Message, Seen, State, SubQueue
+    from pytest_peeklock.answers import Condition, Seen
     from pytest_peeklock.http_requests import HttpRequests
 
 __tracebackhide__ = True  # a test's traceback ends in the test
@@ -33,33 +34,6 @@ class AsyncWaits:
 
     def __init__(self, client: HttpRequests) -> None:
         self._client = client
-
-    async def wait_for(
-        self,
-        entity: str,
-        *,
-        sub_queue: SubQueue | None = None,
-        state: State | None = None,
-        session: str | None = None,
-        filter: str | None = None,
-        at_least: int | None = None,
-        at_most: int | None = None,
-        equals: int | None = None,
-        timeout_s: float | None = None,
-    ) -> list[Message]:
-        """Waits for messages, and returns the first ten of them. Raises `WaitTimedOut`."""
-        wanted = conditions.condition(
-            entity,
-            sub_queue=sub_queue,
-            state=state,
-            session=session,
-            filter=filter,
-            at_least=at_least,
-            at_most=at_most,
-            equals=equals,
-        )
-        seen = await self.wait_until(conditions.with_messages(wanted), timeout_s=timeout_s)
-        return seen[0]["messages"]
 
     async def wait_until(self, *wanted: Condition, timeout_s: float | None = None) -> list[Seen]:
         """Waits until all conditions hold. Raises `WaitTimedOut`."""
@@ -74,23 +48,10 @@ class AsyncWaits:
         seen: list[Seen] = answer["seen"]
         return seen
 
-    async def wait_until_settled(
-        self, entity: str | None = None, *, timeout_s: float | None = None
-    ) -> None:
-        """Waits until no message is active, locked or deferred. Raises `WaitTimedOut`."""
-        await self.wait_until(conditions.settled(entity), timeout_s=timeout_s)
-
-    async def wait_until_unlocked(
-        self, entity: str | None = None, *, timeout_s: float | None = None
-    ) -> None:
-        """Waits until no message and no session is locked. Raises `WaitTimedOut`."""
-        await self.wait_until(conditions.unlocked(entity), timeout_s=timeout_s)
-
-    async def wait_until_empty(
-        self, entity: str | None = None, *, timeout_s: float | None = None
-    ) -> None:
-        """Waits until there is no message. Raises `WaitTimedOut`."""
-        await self.wait_until(conditions.empty(entity), timeout_s=timeout_s)
+    wait_for = awaited(waits.wait_for)
+    wait_until_settled = awaited(waits.wait_until_settled)
+    wait_until_unlocked = awaited(waits.wait_until_unlocked)
+    wait_until_empty = awaited(waits.wait_until_empty)
 
     @asynccontextmanager
     async def expecting(

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, cast
 
-from pytest_peeklock import conditions
+from pytest_peeklock import waits
 from pytest_peeklock.async_waits import AsyncWaits
 from pytest_peeklock.conditions import given
 from pytest_peeklock.control_api import ControlApi
 from pytest_peeklock.errors import WaitTimedOut
 from pytest_peeklock.fault_rule import FaultRule
+from pytest_peeklock.waits import blocking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,33 +149,6 @@ class Peeklock(ControlApi):
 
     # --- waiting -------------------------------------------------------------------------------
 
-    def wait_for(
-        self,
-        entity: str,
-        *,
-        sub_queue: SubQueue | None = None,
-        state: State | None = None,
-        session: str | None = None,
-        filter: str | None = None,
-        at_least: int | None = None,
-        at_most: int | None = None,
-        equals: int | None = None,
-        timeout_s: float | None = None,
-    ) -> list[Message]:
-        """Waits for messages, and returns the first ten of them. Raises `WaitTimedOut`."""
-        wanted = conditions.condition(
-            entity,
-            sub_queue=sub_queue,
-            state=state,
-            session=session,
-            filter=filter,
-            at_least=at_least,
-            at_most=at_most,
-            equals=equals,
-        )
-        seen = self.wait_until(conditions.with_messages(wanted), timeout_s=timeout_s)
-        return seen[0]["messages"]
-
     def wait_until(self, *wanted: Condition, timeout_s: float | None = None) -> list[Seen]:
         """Waits until all conditions hold, and returns what was seen of each. Raises `WaitTimedOut`."""
         if timeout_s is None:
@@ -185,23 +159,10 @@ class Peeklock(ControlApi):
             error.conditions = wanted
             raise
 
-    def wait_until_settled(
-        self, entity: str | None = None, *, timeout_s: float | None = None
-    ) -> None:
-        """Waits until no message is active, locked or deferred. Raises `WaitTimedOut`."""
-        self.wait_until(conditions.settled(entity), timeout_s=timeout_s)
-
-    def wait_until_unlocked(
-        self, entity: str | None = None, *, timeout_s: float | None = None
-    ) -> None:
-        """Waits until no message and no session is locked. Raises `WaitTimedOut`."""
-        self.wait_until(conditions.unlocked(entity), timeout_s=timeout_s)
-
-    def wait_until_empty(
-        self, entity: str | None = None, *, timeout_s: float | None = None
-    ) -> None:
-        """Waits until there is no message. Raises `WaitTimedOut`."""
-        self.wait_until(conditions.empty(entity), timeout_s=timeout_s)
+    wait_for = blocking(waits.wait_for)
+    wait_until_settled = blocking(waits.wait_until_settled)
+    wait_until_unlocked = blocking(waits.wait_until_unlocked)
+    wait_until_empty = blocking(waits.wait_until_empty)
 
     @contextmanager
     def expecting(self, *wanted: Condition, timeout_s: float | None = None) -> Iterator[list[Seen]]:

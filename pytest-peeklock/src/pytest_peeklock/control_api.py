@@ -458,7 +458,7 @@ class ControlApi(HttpRequests):
         return answer
 
     def record_frames(self, *, recording: bool, last: int | None = None) -> FramesRecording:
-        """Begin or end to record the AMQP frames of the namespace."""
+        """Start or stop recording the AMQP frames of the namespace."""
         answer: FramesRecording = self.request(
             "PUT", f"{self.base}/frames", body={"recording": recording, "last": last}
         )

@@ -7,8 +7,10 @@ tests; a forked process has it already.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import platform
 import selectors
 import signal
 import struct
@@ -69,6 +71,9 @@ class Child:
 def run_forked(session: pytest.Session, process_count: int) -> None:
     """Runs the tests of a session in so many processes. Reports are made in this one."""
     children: dict[int, Child] = {}
+    platform.processor()  # the SDK asks for it; found once here, it is known in all processes
+    gc.collect()
+    gc.freeze()  # a collection would write to pages that the processes share
     try:
         for number in range(min(process_count, len(session.items))):
             child = Child(session.items[number::process_count])
@@ -85,6 +90,7 @@ def run_forked(session: pytest.Session, process_count: int) -> None:
     finally:
         for child in children.values():
             child.end(kill=True)
+        gc.unfreeze()
 
 
 def _receive(session: pytest.Session, children: dict[int, Child], results: int) -> None:

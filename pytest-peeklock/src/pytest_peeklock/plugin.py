@@ -21,6 +21,7 @@ from pytest_peeklock.errors import BrokerNotReachable, BrokerNotStarted, Peekloc
 from pytest_peeklock.shared_broker import SharedBroker
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Generator, Iterator
 
     from pytest_peeklock.broker_command import LocalCommand
@@ -52,6 +53,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("peeklock_topology", "file with the entities of each test's namespace")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Starts the broker while the SDK is imported and tests are collected, if they run in forked processes."""
+    known = early_config.known_args_namespace
+    if known.help or known.version or _forked_processes(early_config, known) <= 1:
+        return
+    if _url(early_config, known) is None:
+        shared = early_config.stash[_shared_key] = SharedBroker()
+        early_config.add_cleanup(shared.stop)  # also if there is a mistake in the configuration
+        shared.begin(lambda: _command(early_config, known))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Joins the broker of the run, if this is a process of pytest-xdist."""
     config.addinivalue_line(
@@ -59,7 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "peeklock(topology): the entities of the namespaces of these tests, as in a config file of the broker",
     )
     folder = getattr(config, "workerinput", {}).get(FOLDER_INPUT)
-    config.stash[_shared_key] = SharedBroker(Path(folder) if folder else None)
+    if _shared_key not in config.stash:
+        config.stash[_shared_key] = SharedBroker(Path(folder) if folder else None)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -78,13 +92,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Runs the tests in forked processes, if the user wants it."""
     config = session.config
-    processes = int(_option(config, "parallel") or 0)
-    is_distributed = hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
-    if processes <= 1 or is_distributed or config.option.collectonly or session.testsfailed:
+    processes = _forked_processes(config)
+    if processes <= 1 or session.testsfailed:
         return None
     from pytest_peeklock.parallel_tests import run_forked
 
-    config.stash[_shared_key].folder.exists()  # created here, so that the processes share it
+    shared = config.stash[_shared_key]
+    shared.folder.exists()  # created here, so that the processes share it
+    shared.wait_until_begun()
     run_forked(session, processes)
     return True
 
@@ -102,7 +117,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 @pytest.fixture(scope="session")
 def peeklock_broker(pytestconfig: pytest.Config) -> Peeklock:
     """The broker of this run, with its default namespace. Processes of pytest-xdist share it."""
-    if url := _option(pytestconfig, "url") or os.environ.get(URL_VARIABLE):
+    if url := _url(pytestconfig):
         client = Peeklock(url)
     else:
         shared = pytestconfig.stash[_shared_key]
@@ -144,18 +159,35 @@ def peeklock(
         client.delete_namespace()
 
 
-def _option(config: pytest.Config, name: str) -> str | None:
-    given = config.getoption(f"peeklock_{name}") or config.getini(f"peeklock_{name}")
+def _option(
+    config: pytest.Config, name: str, known: argparse.Namespace | None = None
+) -> str | None:
+    given = getattr(known or config.option, f"peeklock_{name}") or config.getini(f"peeklock_{name}")
     return str(given) if given else None
 
 
-def _command(config: pytest.Config) -> LocalCommand | ContainerImage:
+def _url(config: pytest.Config, known: argparse.Namespace | None = None) -> str | None:
+    return _option(config, "url", known) or os.environ.get(URL_VARIABLE)
+
+
+def _forked_processes(config: pytest.Config, known: argparse.Namespace | None = None) -> int:
+    """Returns in how many processes tests run. 0: they run here, or pytest-xdist runs them."""
+    options = known or config.option
+    is_distributed = getattr(options, "dist", "no") != "no" or getattr(options, "numprocesses", 0)
+    if is_distributed or hasattr(config, "workerinput") or options.collectonly:
+        return 0
+    return int(_option(config, "parallel", known) or 0)
+
+
+def _command(
+    config: pytest.Config, known: argparse.Namespace | None = None
+) -> LocalCommand | ContainerImage:
     arguments: list[str] = config.getini("peeklock_arguments")
-    if image := _option(config, "image"):
+    if image := _option(config, "image", known):
         return ContainerImage(image, arguments)
-    folder = _option(config, "venv")
+    folder = _option(config, "venv", known)
     environment = config.rootpath / folder if folder else None
-    return local_command(_option(config, "command"), environment, arguments)
+    return local_command(_option(config, "command", known), environment, arguments)
 
 
 def _namespace_name(test: str) -> str:

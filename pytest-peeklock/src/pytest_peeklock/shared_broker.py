@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_peeklock.broker_command import BrokerAddress, is_healthy
-from pytest_peeklock.errors import BrokerNotStarted
+from pytest_peeklock.client import Peeklock
+from pytest_peeklock.errors import BrokerNotReachable, BrokerNotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,7 @@ class SharedBroker:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         """If this process has started it."""
+        self._starting: threading.Thread | None = None
 
     @property
     def folder(self) -> Path:
@@ -72,6 +75,23 @@ class SharedBroker:
         written.replace(self._result)  # others see all of it or nothing
         return self._wait_for_address()
 
+    def begin(self, find: Callable[[], LocalCommand | ContainerImage]) -> None:
+        """Starts the broker while this process does something else. `address` returns or raises how that ended."""
+        self._starting = threading.Thread(target=self._begin, args=(find,), daemon=True)
+        self._starting.start()
+
+    def _begin(self, find: Callable[[], LocalCommand | ContainerImage]) -> None:
+        with suppress(BrokerNotStarted, BrokerNotReachable):  # the first test that needs it says so
+            address = self.address(find)
+            # The broker loads what answers such requests with the first one.
+            Peeklock(address.url, connection_string=address.connection_string).get_clock()
+
+    def wait_until_begun(self) -> None:
+        """Waits until `begin` has ended. A process must not fork while another thread of it runs."""
+        if self._starting is not None:
+            self._starting.join()
+            self._starting = None
+
     def _wait_for_address(self) -> BrokerAddress:
         ends_s = time.monotonic() + START_TIMEOUT_S
         while not self._result.exists():
@@ -85,6 +105,7 @@ class SharedBroker:
 
     def stop(self) -> None:
         """Stops the broker if one was started, and deletes the folder."""
+        self.wait_until_begun()
         if self._folder is None:
             return
         with suppress(BrokerNotStarted):
