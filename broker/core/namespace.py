@@ -250,7 +250,7 @@ class Namespace:
         if earliest_ms is not None and earliest_ms <= now_ms:
             self._due.act(now_ms, turn)
         if history is not None:
-            history.begin(getattr(command, "peer", None), now_ms)
+            history.actor, history.now_ms = getattr(command, "peer", None), now_ms
         self._handlers[type(command)](command, now_ms, turn)
 
     def parts(self, command: Command) -> Sequence[ask.Send | ask.Settle] | None:
@@ -272,7 +272,7 @@ class Namespace:
         context = self._context
         context.backlog.new_turn()
         if context.history is not None:
-            context.history.begin(None, now_ms)
+            context.history.actor, context.history.now_ms = None, now_ms
         while touched := context.touched:
             context.touched = {}
             for dispatcher in touched:

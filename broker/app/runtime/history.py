@@ -12,12 +12,12 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from broker.core.contract.transitions import Transitions
 from broker.core.queues.history_recorder import HistoryRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from broker.core.contract.transitions import Transitions
     from broker.core.namespace import Namespace
 
 TRANSITIONS_MAX = 100_000
@@ -27,6 +27,8 @@ TEXTS_MAX_BYTES = 16 << 20
 GENERATION_MAX_BYTES = 16 << 20
 """The heads of one generation. Two generations are kept."""
 COMPACT_FROM = 1_024
+ROOM_SHARE = 64
+"""Batches are dropped when this part more than needed is kept, so that most transitions drop nothing."""
 OBSERVED_MAX = 10_000
 """How many transitions are kept if none are asked for, but they are observed."""
 
@@ -41,11 +43,13 @@ class NamespaceHistory:
         self._batches: list[Transitions] = []
         self._start = 0
         """The position of the oldest batch. Those before it are dropped."""
-        self._count = 0
         self._texts_bytes = 0
-        self._generation_count = 0
         self._generation_bytes = 0
-        """How many transitions, and how many bytes of heads, came since the last generation of heads began."""
+        """How many bytes of heads came since the last generation of heads began."""
+        self._generation_ends = transitions_max
+        """The number of the transition with which the next generation begins."""
+        self._room_ends = transitions_max + transitions_max // ROOM_SHARE
+        """The number of the last transition for which nothing has to be dropped."""
         self.recorder: HistoryRecorder | None = None
         """None while nothing is recorded."""
         self.last_number = 0
@@ -55,21 +59,18 @@ class NamespaceHistory:
 
     def publish(self, batch: Transitions) -> None:
         """Adds durable transitions."""
-        batch.first_number = self.last_number + 1
-        count = len(batch.numbers)
-        self.last_number += count
-        if batch.heads is not None:
-            known: Iterable[Sized] = filter(None, batch.heads)
-            self._generation_bytes += sum(map(len, known))
-            batch.keep_heads()
+        # Messages that come alone are published one by one, so every step here is for one message.
+        last = self.last_number
+        batch.first_number = last + 1
+        self.last_number = last = last + len(batch.numbers)
         self._batches.append(batch)
-        self._count += count
-        if batch.reason is not None or batch.description is not None:
+        if batch.heads is not None:
+            self._generation_bytes += batch.keep_heads()
+        if type(batch) is not Transitions:
             self._texts_bytes += _texts_bytes(batch)
-        self._generation_count += count
-        if self._count > self._max or self._texts_bytes > TEXTS_MAX_BYTES:
+        if last > self._room_ends or self._texts_bytes > TEXTS_MAX_BYTES:
             self._drop_oldest()
-        if self._generation_count >= self._max or self._generation_bytes > GENERATION_MAX_BYTES:
+        if last >= self._generation_ends or self._generation_bytes > GENERATION_MAX_BYTES:
             self._begin_generation()
         if self._waiting:
             self.wake()
@@ -78,13 +79,13 @@ class NamespaceHistory:
         """Drops batches of which no transition has to be kept."""
         batches = self._batches
         while self._start < len(batches) - 1:
-            oldest = batches[self._start]
-            count = self._count - len(oldest.numbers)
-            if count < self._max and self._texts_bytes <= TEXTS_MAX_BYTES:
+            oldest, following = batches[self._start], batches[self._start + 1]
+            kept = self.last_number - following.first_number + 1
+            if kept < self._max and self._texts_bytes <= TEXTS_MAX_BYTES:
                 break
-            self._count = count
             self._texts_bytes -= _texts_bytes(oldest)
             self._start += 1
+        self._room_ends = self.last_number + self._max // ROOM_SHARE
         if self._start >= COMPACT_FROM and self._start * 2 >= len(batches):
             del batches[: self._start]
             self._start = 0
@@ -92,11 +93,10 @@ class NamespaceHistory:
     def _begin_generation(self) -> None:
         """Every transition that is kept needs the heads of its messages. A head stays for the rest of its generation
         and the next one, so it stays as long as the transitions that came with it."""
-        self._generation_count = self._generation_bytes = 0
+        self._generation_bytes = 0
+        self._generation_ends = self.last_number + self._max
         if self.recorder is not None:
-            places = self.recorder.places
-            for key in [key for key, place in places.items() if not place.begin_generation()]:
-                del places[key]
+            self.recorder.begin_generation()
 
     @property
     def first_number(self) -> int:
@@ -217,12 +217,11 @@ class Histories:
 
     def publish(self, transitions: Sequence[Transitions]) -> None:
         """Adds the transitions of a durable turn to the histories of their namespaces."""
+        histories = self._by_namespace
         for batch in transitions:
-            name = batch.place.namespace
-            history = self._by_namespace.get(name)
-            if history is None:
-                continue  # it was deleted meanwhile
-            history.publish(batch)
+            history = histories.get(batch.place.namespace)
+            if history is not None:  # it was not deleted meanwhile
+                history.publish(batch)
         if self.observe is not None:
             self.observe(transitions)
 

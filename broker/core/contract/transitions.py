@@ -169,16 +169,24 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def keep_heads(self) -> None:
-        """Move the heads to the places where the messages are now."""
+    def keep_heads(self) -> int:
+        """Move the heads to the places where the messages are now. Returns how many bytes they have."""
         heads = self.heads
-        if heads is None or not self.numbers[0]:
-            return
-        self.heads = None
+        if heads is None:
+            return 0
         places = self.to_places
+        numbers = self.numbers
+        if len(heads) == 1 and places is None and heads[0] is not None and numbers[0]:
+            self.heads = None
+            self.place.heads[numbers[0]] = head = heads[0]
+            return len(head)
+        size = sum(map(len, filter(None, heads)))
+        if not numbers[0]:
+            return size
+        self.heads = None
         if places is None:
-            self.place.add_heads(self.numbers, heads)
-            return
+            self.place.add_heads(numbers, heads)
+            return size
         source = self.place
         if None in heads:
             heads = [
@@ -187,9 +195,10 @@ class Transitions:
             ]
         if isinstance(places, HistoryPlace):
             places.add_heads(self.to_numbers, heads)
-            return
+            return size
         for place, number, head in zip(places, self.to_numbers, heads, strict=True):
             place.heads[number] = head
+        return size
 
     def expand(self, start: int = 0) -> Iterator[TransitionView]:
         """Returns the transitions of the single messages, from one on."""

@@ -79,7 +79,7 @@ class DueActions:
         history = self._context.history
         for at_ms, kind, items in self._context.deadlines.take_due(now_ms):
             if history is not None:
-                history.begin(None, at_ms)
+                history.actor, history.now_ms = None, at_ms
             self._actions[kind](items, at_ms, turn)
 
     def _end_message_locks(self, groups: Iterable[LockGroup], now_ms: int, turn: Turn) -> None:

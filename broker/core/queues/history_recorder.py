@@ -36,7 +36,17 @@ _SUFFIXES = ("", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue")
 class HistoryRecorder:
     """The recorder of one namespace."""
 
-    __slots__ = ("_namespace", "_reader", "actor", "now_ms", "places", "traces", "transaction_id")
+    __slots__ = (
+        "_latest_place",
+        "_latest_queue",
+        "_namespace",
+        "_reader",
+        "actor",
+        "now_ms",
+        "places",
+        "traces",
+        "transaction_id",
+    )
 
     def __init__(self, namespace: str, reader: MessageReader, *, traces: bool = False) -> None:
         self._namespace = namespace
@@ -45,16 +55,20 @@ class HistoryRecorder:
         """Whether traces are exported, and the log is to name them."""
         self.places: dict[tuple[int, int], HistoryPlace] = {}
         """By entity id and sub-queue."""
+        self._latest_queue: Queue | None = None
+        self._latest_place: HistoryPlace | None = None
+        """The place of that queue. Messages that come alone are mostly in the same queue as the one before."""
         self.actor: Peer | None = None
         """The peer of the present command. None for what is due, and for deliveries."""
         self.now_ms = 0
         self.transaction_id: bytes | None = None
         """The transaction whose operations are carried out now."""
 
-    def begin(self, actor: Peer | None, now_ms: int) -> None:
-        """A command begins."""
-        self.actor = actor
-        self.now_ms = now_ms
+    def begin_generation(self) -> None:
+        """A generation of heads begins. Places without heads are no longer needed."""
+        self._latest_queue = self._latest_place = None
+        for key in [key for key, place in self.places.items() if not place.begin_generation()]:
+            del self.places[key]
 
     # --- messages that stay in their queue, or leave ------------------------------------------
 
@@ -72,24 +86,27 @@ class HistoryRecorder:
         transitions of the turn."""
         if not messages:
             return None
-        place = self._place(queue)
+        place = self._latest_place
+        if place is None or queue is not self._latest_queue:
+            place = self._place(queue)
         numbers: Sequence[int]
         if len(messages) == 1:
-            numbers = (messages[0].sequence_number,)
-            counts: int | Sequence[int] = messages[0].delivery_count
-            lowest = numbers[0]
+            message = messages[0]
+            lowest = message.sequence_number
+            numbers = (lowest,)
+            counts: int | Sequence[int] = message.delivery_count
         else:
             numbers = [message.sequence_number for message in messages]
             counts = _alike([message.delivery_count for message in messages])
             lowest = min(numbers)
             numbers = _compact(numbers)
         heads = None if lowest >= place.heads_from else self._heads(messages)
-        fields = (kind, self.now_ms, place, numbers, counts, heads, self.actor, self.transaction_id)
-        if description is None:
-            batch = Transitions(*fields)
-        else:
-            batch = detailed = DetailedTransitions(*fields)
-            detailed.description = description
+        make = Transitions if description is None else DetailedTransitions
+        batch = make(
+            kind, self.now_ms, place, numbers, counts, heads, self.actor, self.transaction_id
+        )
+        if description is not None:
+            batch.description = description
         if at is None:
             turn.transitions.append(batch)
         else:
@@ -162,9 +179,12 @@ class HistoryRecorder:
 
     def accepted(self, queue: Queue, messages: Sequence[Message], turn: Turn) -> None:
         """New messages were stored in a queue, with consecutive numbers."""
-        scheduled = [message for message in messages if message.state]
         first = messages[0].sequence_number
         numbers: Sequence[int]
+        if len(messages) == 1 and not messages[0].state:
+            self._new(TransitionKind.SENT, queue, (first,), messages, turn)
+            return
+        scheduled = [message for message in messages if message.state]
         if scheduled:
             numbers = _compact([message.sequence_number for message in scheduled])
             self._new(TransitionKind.SCHEDULED, queue, numbers, scheduled, turn)
@@ -183,10 +203,15 @@ class HistoryRecorder:
         messages: Sequence[Message],
         turn: Turn,
     ) -> None:
-        place = self._place(queue)
+        place = self._latest_place
+        if place is None or queue is not self._latest_queue:
+            place = self._place(queue)
         if place.heads_from == UNKNOWN:
             place.heads_from = numbers[0]
-        heads = self._reader.heads([message.body for message in messages])
+        if len(messages) == 1:
+            heads = self._reader.heads([messages[0].body])
+        else:
+            heads = self._reader.heads([message.body for message in messages])
         turn.transitions.append(
             Transitions(
                 kind, self.now_ms, place, numbers, 0, heads, self.actor, self.transaction_id
@@ -339,6 +364,7 @@ class HistoryRecorder:
         if place is None:
             entity = queue.path.removesuffix(_SUFFIXES[queue.sub_queue])
             place = self.places[key] = HistoryPlace(self._namespace, entity, queue.sub_queue)
+        self._latest_queue, self._latest_place = queue, place
         return place
 
     def _heads(self, messages: Sequence[Message]) -> list[Head | None]:
