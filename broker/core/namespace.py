@@ -19,7 +19,7 @@ from broker.core.messages.payloads import Payloads
 from broker.core.namespace_clock import NamespaceClock
 from broker.core.operations.admission import Admission
 from broker.core.operations.command_parts import divided
-from broker.core.operations.due_actions import DueActions, by_queue
+from broker.core.operations.due_actions import DueActions
 from broker.core.operations.entity_administration import EntityAdministration
 from broker.core.operations.eviction import Eviction
 from broker.core.operations.link_operations import LinkOperations
@@ -33,6 +33,7 @@ from broker.core.operations.session_requests import SessionRequests
 from broker.core.operations.settle import SettleHandler
 from broker.core.operations.transactions import Transactions
 from broker.core.operations.waiting_requests import cancel_receives
+from broker.core.queues.messages_by_queue import by_queue
 from broker.core.queues.namespace_context import NamespaceContext
 from broker.core.restore import restore_messages, restore_session_states
 from config.model.definitions import EntityKind
@@ -119,6 +120,9 @@ class Namespace:
         self._directory = directory
         self._admission = admission
         self._activations = ScheduledActivation(directory, admission, context.backlog)
+        self._is_turn_of_backlog = False
+        """Whether the next tick works on the backlog first, and not on scheduled messages. They take turns, because
+        each may take as much as a tick can do."""
         self._now_ms = 0
         self._links = links
         self._transactions = transactions
@@ -356,10 +360,13 @@ class Namespace:
     def _tick(self, command: ask.Tick, now_ms: int, turn: Turn) -> None:
         """Do a part of the remaining work. `apply` has already carried out what is due."""
         del command
-        if self._activations.due_since_ms is not None:
+        backlog = self._context.backlog
+        self._is_turn_of_backlog = not self._is_turn_of_backlog
+        if self._activations.due_since_ms is not None and not (
+            backlog and self._is_turn_of_backlog
+        ):
             self._activations.activate_next(turn)
             self._due.act(now_ms, turn)  # what was activated late may be over already
-        backlog = self._context.backlog
         if backlog:
             backlog.run_next_part(turn, lambda: self._due.act(now_ms, turn))
         if self._awaiting_queue:

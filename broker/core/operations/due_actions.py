@@ -6,14 +6,13 @@ result is the same as if every action had come in time.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.core.queues.block_packing import unpack_block
 from broker.core.queues.dead_lettering import expire
 from broker.core.queues.deadlines import Due
+from broker.core.queues.messages_by_queue import by_queue
 from broker.core.queues.packed_messages import PackedMessages
-from broker.core.queues.queue import queue_of
 from broker.core.queues.settlement import return_locked
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from broker.core.queues.session import Session, SessionWait
 
     DueAction = Callable[[Any, int, Turn], None]
-
-_SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
 class DueActions:
@@ -97,9 +94,8 @@ class DueActions:
             self._links.forget(wait.receiver)
             wait.sessions.time_out(wait.receiver, turn)
 
-    def _activate(self, messages: Iterable[Message], now_ms: int, turn: Turn) -> None:
-        for queue, due in by_queue(messages).items():
-            self._activations.add(queue, due, now_ms, turn)
+    def _activate(self, messages: dict[Message, None], now_ms: int, turn: Turn) -> None:
+        self._activations.add(messages, now_ms, turn)
 
     def _expire(
         self, messages: Iterable[Message | PackedMessages], now_ms: int, turn: Turn
@@ -156,24 +152,3 @@ def _unpack(queue: Queue, blocks: Sequence[PackedMessages], now_ms: int, turn: T
     for packed in blocks:
         if queue.index.is_packed(packed):
             unpack_block(packed)
-
-
-def by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
-    """Returns messages by their queue, in the order of their numbers. Messages in no queue, or in a
-    closed queue, are left out."""
-    every = list(messages)
-    queue = queue_of(every[0]) if every else None
-    alike = [message for message in every if message.queue is queue]
-    if len(alike) == len(every):  # messages with the same deadline are nearly always in one queue
-        if queue is None or queue.is_closed:
-            return {}
-        alike.sort(key=_SEQUENCE_NUMBER)
-        return {queue: alike}
-    queues: dict[Queue, list[Message]] = {}
-    for message in every:
-        queue = queue_of(message)
-        if queue is not None and not queue.is_closed:
-            queues.setdefault(queue, []).append(message)
-    for alike in queues.values():
-        alike.sort(key=_SEQUENCE_NUMBER)
-    return dict(sorted(queues.items(), key=lambda item: item[1][0].id))

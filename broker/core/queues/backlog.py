@@ -110,6 +110,12 @@ class Backlog:
         self._spent += message_count
         return True
 
+    def take_rest(self) -> int:
+        """Returns how many more messages this turn may process, and counts them."""
+        rest = max(0, self.part_messages - self._spent)
+        self._spent += rest
+        return rest
+
     def may_forward(self, copies: int) -> int:
         """Returns how many more messages this turn may forward if each becomes so many copies."""
         room = (self.forwarded_max - self._forwarded) // copies
@@ -164,10 +170,9 @@ class Backlog:
 
     def run_next_part(self, turn: Turn, act_on_due: Callable[[], None]) -> None:
         """Do one part. The work of queues comes first."""
-        count = self.part_messages - self._spent
-        if count <= 0:
+        count = self.take_rest()
+        if not count:
             return
-        self._spent += count
         if not self._queues:
             work = self._others.popleft() if self._others else None
             if work is not None and work.do_part(count, turn):

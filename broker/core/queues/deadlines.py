@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 _STALE_TIMES_ALLOWED = 64
@@ -83,11 +83,11 @@ class Deadlines:
             heappop(moments)
         return None
 
-    def take_due(self, now_ms: int) -> Iterator[tuple[int, Due, Collection[Any]]]:
+    def take_due(self, now_ms: int) -> Iterator[tuple[int, Due, dict[Any, None]]]:
         """Remove and return due items with their times, earliest first. Includes items that are
-        added meanwhile."""
+        added meanwhile. The caller owns the items."""
         while (at_ms := self.earliest_ms()) is not None and at_ms <= now_ms:
             heappop(self._moments)
             bucket = self._buckets.pop(at_ms)
             for kind in sorted(bucket):
-                yield at_ms, kind, bucket[kind].keys()
+                yield at_ms, kind, bucket[kind]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
+    AttachSender,
     CancelScheduled,
     DeleteEntity,
     GetEntity,
@@ -21,7 +22,9 @@ from broker.core.contract.errors import (
 )
 from broker.core.contract.message import MessageState
 from broker.core.contract.records import MessagesDeleted
+from broker.core.operations.scheduled_activation import SORTED_PER_ACTIVATED
 from broker.core.queues.backlog import PART_MESSAGES as AT_A_TIME
+from broker.core.queues.deadlines import Due
 from config.model.definitions import EntityStatus, QueueDefinition
 from tests.support.core_dialogue import (
     CLIENT,
@@ -31,6 +34,7 @@ from tests.support.core_dialogue import (
     Advance,
     CoreDialogue,
     Deliver,
+    NamedPeer,
     R,
     Reply,
     S,
@@ -45,6 +49,8 @@ from tests.support.core_dialogue import (
 )
 
 LATER_MS = START_MS + 60_000
+TWO_QUEUES = {"q": QueueDefinition(), "other": QueueDefinition()}
+OTHER = NamedPeer("OTHER")
 
 
 def schedule(*messages, path="q"):
@@ -194,6 +200,72 @@ def test_many_messages_due_at_once_are_activated_in_parts_and_in_order():
     expected = [*(f"{number}" for number in range(2 * AT_A_TIME - 1)), "later"]
     assert expected == [text_of(one) for one in waiting]
     assert {LATER_MS, LATER_MS + 1} == {one.enqueued_time_ms for one in waiting}
+
+
+def test_more_messages_than_a_turn_can_sort_are_activated_in_the_order_of_their_numbers():
+    """Also if the deadlines do not have them in this order: numbers are reserved before a transaction commits."""
+    dialogue = CoreDialogue(entities=TWO_QUEUES)
+    dialogue.namespace.context.backlog.part_messages = part = 4
+    count = 3 * SORTED_PER_ACTIVATED * part
+    crowd = [message(f"{number}", at_ms=LATER_MS) for number in range(count)]
+    dialogue.run(schedule(*crowd[:4], path="other"), schedule(*crowd))
+    late, *others = dialogue.namespace.context.deadlines._buckets[LATER_MS].pop(Due.SCHEDULED)
+    dialogue.namespace.context.deadlines.add(Due.SCHEDULED, LATER_MS, [*others[::-1], late])
+    dialogue.run(schedule(message("later", at_ms=LATER_MS + 1)))
+    dialogue.run(Advance(60_001))
+    longest = 0
+    while dialogue.namespace.next_deadline_ms() is not None:
+        turn = dialogue.run(Tick())
+        longest = max(longest, *(len(record.rows) for record in turn.records), 0)
+    assert part == longest
+    waiting = dialogue.ask(Peek(CLIENT, "p", "q", 0, 2 * count))
+    expected = [*(f"{number}" for number in range(count)), "later"]
+    assert expected == [text_of(one) for one in waiting]
+    waiting = dialogue.ask(Peek(CLIENT, "p", "other", 0, 2 * count))
+    assert ["0", "1", "2", "3"] == [text_of(one) for one in waiting]
+
+
+def test_a_scheduled_message_does_not_wait_for_the_crowd_of_another_queue():
+    """Queues take turns."""
+    dialogue = CoreDialogue(entities=TWO_QUEUES)
+    dialogue.namespace.context.backlog.part_messages = 4
+    dialogue.run(schedule(*[message(f"{number}", at_ms=LATER_MS) for number in range(30)]))
+    dialogue.run(schedule(message("alone", at_ms=LATER_MS + 1), path="other"))
+    dialogue.run(Advance(60_001), Tick())
+    assert 1 == dialogue.ask(GetEntity(CLIENT, "get", "other")).active_count
+    assert 30 > dialogue.ask(GetEntity(CLIENT, "get", "q")).active_count
+
+
+def test_messages_that_became_due_at_many_moments_are_activated_together():
+    """A tick for each of them would take minutes."""
+    dialogue = CoreDialogue()
+    dialogue.namespace.context.backlog.part_messages = 4
+    for number in range(40):
+        dialogue.run(schedule(message(f"{number}", at_ms=LATER_MS + number)))
+    dialogue.run(Advance(60_040))
+    ticks = 0
+    while dialogue.namespace.next_deadline_ms() is not None:
+        dialogue.run(Tick())
+        ticks += 1
+    assert ticks <= 10
+    waiting = dialogue.ask(Peek(CLIENT, "p", "q", 0, 50))
+    assert [f"{number}" for number in range(40)] == [text_of(one) for one in waiting]
+    assert [LATER_MS + number for number in range(40)] == [one.enqueued_time_ms for one in waiting]
+
+
+def test_scheduled_messages_and_the_backlog_take_turns():
+    """Messages that expire do not wait until the last scheduled message is active."""
+    queues = {"q": QueueDefinition(), "other": QueueDefinition(default_time_to_live_ms=60_000)}
+    dialogue = CoreDialogue(entities=queues)
+    dialogue.namespace.context.backlog.part_messages = 4
+    dialogue.run(AttachSender(OTHER, "other"))
+    dialogue.run(send(*[message(f"{number}") for number in range(20)], to=OTHER))
+    dialogue.run(schedule(*[message(f"{number}", at_ms=LATER_MS) for number in range(200)]))
+    dialogue.run(Advance(60_001))
+    for _ in range(12):
+        dialogue.run(Tick())
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "get", "other")).active_count
+    assert 0 < dialogue.ask(GetEntity(CLIENT, "get", "q")).scheduled_count
 
 
 def test_a_crowd_whose_queue_is_deleted_never_comes():

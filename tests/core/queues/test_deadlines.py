@@ -28,7 +28,7 @@ def test_what_is_due_comes_in_order_of_time_then_kind():
         (5, Due.MESSAGE_LOCK, {"lock"}),
         (10, Due.SESSION_LOCK, {"session"}),
         (10, Due.TIME_TO_LIVE, {"expires"}),
-    ] == list(deadlines.take_due(10))
+    ] == [(at_ms, kind, set(items)) for at_ms, kind, items in deadlines.take_due(10)]
     assert 11 == deadlines.earliest_ms()
 
 
