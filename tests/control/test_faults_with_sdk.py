@@ -9,6 +9,7 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceResponseError
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage
 from azure.servicebus import ServiceBusReceiveMode as Mode
+from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessagingEntityDisabledError,
@@ -275,6 +276,50 @@ def test_a_connection_is_delayed(api, impatient, operation):
     impatient.get_queue_sender("orders").send_messages(message("a"))
     assert time.monotonic() - began_s >= SHORT_S
     assert ["a"] == bodies(api)
+
+
+@pytest.mark.parametrize("operation", ["open", "put_token", "attach"])
+def test_a_connection_is_never_answered(api, impatient, operation):
+    """The SDK gives up at the time that its caller sets, and a later attempt succeeds."""
+    name = fault(api, operation, "no_answer", occurrence={"first": 1})
+    sender = impatient.get_queue_sender("orders")
+    began_s = time.monotonic()
+    with pytest.raises((OperationTimeoutError, ServiceBusConnectionError)):
+        sender.send_messages(message("a"), timeout=1)
+    assert time.monotonic() - began_s >= 1
+    assert 1 == counts(api, name)[1]
+    assert [] == bodies(api)
+    sender.send_messages(message("b"), timeout=30)
+    assert ["b"] == bodies(api)
+
+
+async def test_the_first_bytes_are_never_answered(api, broker):
+    """The synchronous client waits for the first answer without a limit, until the broker ends the connection."""
+    name = fault(api, "connect", "no_answer", occurrence={"first": 1})
+    async with AsyncClient.from_connection_string(
+        broker.connection_string, retry_total=0
+    ) as client:
+        sender = client.get_queue_sender("orders")
+        with pytest.raises((OperationTimeoutError, ServiceBusConnectionError)):
+            await sender.send_messages(message("a"), timeout=1)
+        assert 1 == counts(api, name)[1]
+        await sender.send_messages(message("b"), timeout=30)
+    assert ["b"] == bodies(api)
+
+
+def test_a_receiver_is_never_attached(api, impatient):
+    """The call ends without a message, as it does on an empty queue. The message is not lost."""
+    send(api, "a")
+    name = fault(api, "attach", "no_answer", occurrence={"first": 1})
+    receiver = impatient.get_queue_receiver("orders")
+    try:
+        first = receiver.receive_messages(max_wait_time=1)
+    except OperationTimeoutError:
+        first = []
+    assert [] == first
+    assert 1 == counts(api, name)[1]
+    (second,) = receiver.receive_messages(max_wait_time=30)
+    assert "a" == str(second)
 
 
 def test_a_connection_of_a_namespace_fails_once_its_token_names_the_namespace(api, broker):

@@ -32,7 +32,8 @@ class Link:
         self.handle = handle
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[None] = loop.create_future()
-        self._ended: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        """Done when the broker has detached the link."""
 
     def on_event(self, kind: int) -> None:
         if kind == lib.PN_LINK_REMOTE_OPEN:
@@ -43,7 +44,7 @@ class Link:
         elif kind in (lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH):
             condition = lib.pn_link_remote_condition(self.handle)
             name = text(lib.pn_condition_get_name(condition))
-            _resolve(self._ended, None)
+            _resolve(self.ended, None)
             lib.pn_link_close(self.handle)
             if name is not None:
                 description = text(lib.pn_condition_get_description(condition))
@@ -57,7 +58,7 @@ class Link:
     async def detach(self) -> None:
         """Detach the link and wait for the answer."""
         lib.pn_link_close(self.handle)
-        await self.client.answer(self._ended, "a detach")
+        await self.client.answer(self.ended, "a detach")
 
 
 class Sender(Link):
