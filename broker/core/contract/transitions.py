@@ -176,11 +176,11 @@ class Transitions:
             return 0
         places = self.to_places
         numbers = self.numbers
-        if len(heads) == 1 and places is None and heads[0] is not None and numbers[0]:
+        if len(heads) == 1 and places is None and (only := heads[0]) is not None and numbers[0]:
             self.heads = None
-            self.place.heads[numbers[0]] = head = heads[0]
-            return len(head)
-        size = sum(map(len, filter(None, heads)))
+            self.place.heads[numbers[0]] = only
+            return len(only)
+        size = sum(len(head) for head in heads if head is not None)
         if not numbers[0]:
             return size
         self.heads = None

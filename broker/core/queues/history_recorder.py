@@ -101,12 +101,16 @@ class HistoryRecorder:
             lowest = min(numbers)
             numbers = _compact(numbers)
         heads = None if lowest >= place.heads_from else self._heads(messages)
-        make = Transitions if description is None else DetailedTransitions
-        batch = make(
-            kind, self.now_ms, place, numbers, counts, heads, self.actor, self.transaction_id
-        )
-        if description is not None:
-            batch.description = description
+        actor, transaction_id = self.actor, self.transaction_id
+        if description is None:
+            batch = Transitions(
+                kind, self.now_ms, place, numbers, counts, heads, actor, transaction_id
+            )
+        else:
+            batch = detailed = DetailedTransitions(
+                kind, self.now_ms, place, numbers, counts, heads, actor, transaction_id
+            )
+            detailed.description = description
         if at is None:
             turn.transitions.append(batch)
         else:
