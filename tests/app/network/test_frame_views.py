@@ -7,14 +7,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.app.network import frame_views
-from broker.app.network.frame_views import FRAME_BYTES, FrameViews
+from broker.app.network.frame_views import FRAME_BYTES, HELD_MAX_S, FrameViews
 from config.model.limits import RELAXED
 from protocol.amqp.links.link_context import ClientView
 from tests.support.amqp_frames import EMPTY_FRAME, HEADER, open_frame, transfer
+from tests.support.virtual_time import on_virtual_time
 
 if TYPE_CHECKING:
     from broker.app.network.amqp_transport import AmqpTransport
+    from broker.app.network.frame_views import LiveView
     from protocol.amqp.connection import Connection
 
 LIMITS = replace(RELAXED, frames_recorded_max_bytes=10_000, frames_unread_max_bytes=10_000)
@@ -51,7 +52,7 @@ def is_tapped(transport: Transport) -> bool:
     return transport.tap is not None
 
 
-async def shown(view: frame_views.LiveView) -> list[str]:
+async def shown(view: LiveView) -> list[str]:
     _, frames = await asyncio.wait_for(view.taken(), 5)
     return [FrameViews.describe(one)["performative"] for one in frames]
 
@@ -96,8 +97,8 @@ async def test_frames_wait_until_the_namespace_is_known():
         assert [] == await shown(other)
 
 
-async def test_frames_of_a_connection_without_a_namespace_are_shown_in_the_default_one(monkeypatch):
-    monkeypatch.setattr(frame_views, "HELD_MAX_S", 0.01)
+@on_virtual_time
+async def test_frames_of_a_connection_without_a_namespace_are_shown_in_the_default_one():
     one = Transport(1, None)
     with views(one).watch("default", None, None) as view:
         one.tap.received(HEADER)
@@ -106,13 +107,13 @@ async def test_frames_of_a_connection_without_a_namespace_are_shown_in_the_defau
         assert ["empty"] == await shown(view)
 
 
-async def test_in_strict_authorization_they_wait_for_the_end_of_the_connection(monkeypatch):
-    monkeypatch.setattr(frame_views, "HELD_MAX_S", 0.01)
+@on_virtual_time
+async def test_in_strict_authorization_they_wait_for_the_end_of_the_connection():
     one = Transport(1, None)
     with views(one, is_strict=True).watch("default", None, None) as view:
         one.tap.received(HEADER)
         waiting = asyncio.get_running_loop().create_task(shown(view))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(5 * HELD_MAX_S)
         assert not waiting.done()
         one.tap.closed()
         assert ["header"] == await waiting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,12 +10,9 @@ from broker.app.runtime.ownership_lease import ANSWER_S, POLL_S, OwnershipLease
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.support.shared_store import SharedDatabase, SharedFakeStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+from tests.support.virtual_time import THREAD_CALL_S, on_virtual_time
 
 LEASE_S = 10.0
-CALL_S = 0.001
 
 
 class Process:
@@ -55,18 +51,6 @@ class Process:
         self.store.is_cut_off = True
         self.ownership._stop()
         self.store.process_ended()
-
-
-def on_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    def run() -> None:
-        loop = VirtualLoop(lambda: (CALL_S, CALL_S))
-        try:
-            loop.run_until_complete(test())
-        finally:
-            loop.close()
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 async def owner_and_standby() -> tuple[Process, Process, asyncio.Task[float]]:
@@ -189,7 +173,7 @@ async def test_a_release_without_an_answer_is_given_up() -> None:
     begin_s = loop.time()
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await owner.ownership.release()
-    assert loop.time() - begin_s <= ANSWER_S + CALL_S
+    assert loop.time() - begin_s <= ANSWER_S + THREAD_CALL_S
     assert 1 == owner.store.interruptions
 
 

@@ -20,9 +20,9 @@ from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
 from config.settings.settings import Settings
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
-from tests.app.runtime.test_ownership_lease import on_virtual_time
 from tests.support.core_observer import QuietObserver
 from tests.support.shared_store import SharedDatabase, SharedFakeStore
+from tests.support.virtual_time import on_virtual_time
 
 NAMESPACE = "sbemulatorns"
 LEASE_S = 10.0
