@@ -34,8 +34,8 @@ def build(services: BrokerServices) -> web.Application:
     identity_endpoint.add_routes(application, services, handler)
     clock_api.add_routes(application, services)
     topology_api.add_routes(application, services)
-    control_routes.add_routes(application, services.control)
+    load_control_api = control_routes.add_routes(application, services.control)
     websocket.add_routes(application, services)
-    console_routes.add_routes(application, handler)
+    console_routes.add_routes(application, handler, load_control_api)
     application.router.add_route("*", "/{path:.*}", handler)
     return application

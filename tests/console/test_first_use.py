@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from azure.servicebus import ServiceBusClient
 from playwright.sync_api import expect
 
 from tests.console.console_page import ConsolePage
+from tests.console.first_view import load, middle
 from tests.support.server import BrokerProcess
 
 FIRST_VIEW_MAX_MS = 300
 BYTES_MAX = 150_000
 REQUESTS_MAX = 20
-LOADS_MAX = 15
-"""The machine may be busy: the quickest of so many loads counts."""
+LOADS = 7
+WORK_S = 0.02
 DELIVERIES = 3
 """The maximum of `queue.1`, with which every broker begins."""
 
@@ -85,37 +87,36 @@ def test_a_new_user_finds_out_why_a_message_is_dead_and_brings_it_back(browser):
 
 
 def test_the_first_view_is_small_and_quick(new_page, broker, record_property):
-    """Bytes and requests of a browser that has never been here; the time until the entities are shown."""
+    """Bytes and requests of a browser that has never been here, and the time until the entities are shown: the median of
+    all loads. `python -m tests.console.first_view` measures it on an idle machine. Here other tests run at the same time,
+    so each time is divided by how much longer work takes than the processor works on it."""
     loads = []
-    for _ in range(LOADS_MAX):
+    for _ in range(LOADS):
         console = new_page(broker.http_port)
-        console.page.goto(console.address)
-        expect(console.row("orders")).to_be_visible()
-        loads.append(
-            console.page.evaluate(
-                """() => {
-                    const resources = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
-                        .filter((one) => !one.name.includes("/v1/"));
-                    return {
-                        bytes: resources.reduce((sum, one) => sum + one.transferSize, 0),
-                        requests: resources.length,
-                        firstPaintMs: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
-                        firstViewMs: performance.getEntriesByName("first-view")[0].startTime,
-                        others: performance.getEntriesByType("resource").filter((one) => !one.name.startsWith(location.origin)).length,
-                    };
-                }"""
-            )
-        )
+        before = slowdown()
+        loads.append(load(console))
+        loads[-1]["firstViewMs"] /= (before + slowdown()) / 2
         console.page.context.close()
-        if loads[-1]["firstViewMs"] <= FIRST_VIEW_MAX_MS:
-            break
-    best = min(loads, key=lambda one: one["firstViewMs"])
-    print("first view:", best)
-    record_property("first_view", best)
-    assert best["bytes"] <= BYTES_MAX
-    assert best["requests"] <= REQUESTS_MAX
-    assert 0 == best["others"]
-    assert best["firstViewMs"] <= FIRST_VIEW_MAX_MS
+    found = middle(loads)
+    waterfall = found.pop("waterfall")
+    print("first view:", found)
+    record_property("first_view", found)
+    assert found["bytes"] <= BYTES_MAX
+    assert found["requests"] <= REQUESTS_MAX
+    assert 0 == found["others"]
+    assert found["firstViewMs"] <= FIRST_VIEW_MAX_MS
+    # The browser asks for all modules before the first has arrived, so none waits for a module that names it.
+    modules = [(start, end) for path, start, _, end in waterfall if path.endswith(".js")]
+    assert len(modules) > 5
+    assert max(start for start, _ in modules) < min(end for _, end in modules)
+
+
+def slowdown() -> float:
+    """Returns how much longer a little work takes now than the processor works on it. 1 on an idle machine."""
+    wall_s, worked_s = time.perf_counter(), time.thread_time()
+    while time.thread_time() - worked_s < WORK_S:
+        pass
+    return (time.perf_counter() - wall_s) / WORK_S
 
 
 def test_all_of_the_console_is_small(broker, new_page):

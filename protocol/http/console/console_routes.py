@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aiohttp.typedefs import Handler
 
@@ -53,8 +53,11 @@ class StaticFile(NamedTuple):
     tag: str
 
 
-def add_routes(application: web.Application, entities: Handler) -> None:
-    """Adds the routes of the console. `entities` handles requests to `/` that are not for the console."""
+def add_routes(
+    application: web.Application, entities: Handler, load_control_api: Callable[[], object]
+) -> None:
+    """Adds the routes of the console. `entities` handles requests to `/` that are not for the console. The control API is
+    loaded with the page, because the page asks it as soon as its files have arrived."""
     loaded: dict[str, StaticFile] = {}
 
     async def files() -> Mapping[str, StaticFile]:
@@ -66,6 +69,7 @@ def add_routes(application: web.Application, entities: Handler) -> None:
     async def page(request: web.Request) -> web.StreamResponse:
         if not wants_page(request):
             return await entities(request)
+        load_control_api()
         return _answer(request, (await files())[PAGE])
 
     async def file(request: web.Request) -> web.StreamResponse:

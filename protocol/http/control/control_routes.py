@@ -10,6 +10,8 @@ from aiohttp import web
 from protocol.http.control import event_stream, open_waits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from protocol.http.control.control_api import ControlApi
     from protocol.http.control_services import ControlServices
 
@@ -25,9 +27,11 @@ def is_control_path(path: str) -> bool:
     return path == BASE or path.startswith(BASE + "/")
 
 
-def add_routes(application: web.Application, control: ControlServices | None) -> None:
-    """Adds the control API. None: it is off."""
-    loaded: list[ControlApi] = []
+def add_routes(
+    application: web.Application, control: ControlServices | None
+) -> Callable[[], object]:
+    """Adds the control API. None: it is off. Returns a function that begins to load it, before the first request."""
+    loading: list[asyncio.Future[ControlApi]] = []
     event_stream.prepare(application)
     open_waits.prepare(application)
 
@@ -36,13 +40,19 @@ def add_routes(application: web.Application, control: ControlServices | None) ->
             return web.json_response(
                 {"error": {"code": "control_api_off", "message": IS_OFF, "field": None}}, status=404
             )
-        if not loaded:
+        # A client that goes away does not end what others wait for.
+        api = await asyncio.shield(load(control))
+        return await api.handle(request)
+
+    def load(control: ControlServices) -> asyncio.Future[ControlApi]:
+        if not loading or (loading[0].done() and loading[0].exception()):
             # In a thread: loading takes longer than other clients should wait.
-            loaded.append(await asyncio.get_running_loop().run_in_executor(None, _load, control))
-        return await loaded[0].handle(request)
+            loading[:] = [asyncio.get_running_loop().run_in_executor(None, _load, control)]
+        return loading[0]
 
     application.router.add_route("*", BASE, handle)
     application.router.add_route("*", BASE + "/{path:.*}", handle)
+    return lambda: control and load(control)
 
 
 def _load(control: ControlServices) -> ControlApi:

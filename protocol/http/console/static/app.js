@@ -3,7 +3,7 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.module.js";
 import * as api from "./api.js";
 import { live, open, useLive } from "./live.js";
-import { link, useRoute } from "./router.js";
+import { current, link, useRoute } from "./router.js";
 import { duration } from "./format.js";
 import { Dialogs, Empty, Failure, Guard, Icon, Moment, Notices, setUtc, useLoaded, useTheme, useTick, useUtc } from "./widgets.js";
 import Overview from "./pages/overview.js";
@@ -22,6 +22,17 @@ const PAGES = {
   "sign-in": { title: "Sign in", load: () => import("./sign-in.js") },
 };
 
+let opened = null;
+
+/** Opens the stream of the overview once for each namespace and each token. */
+function openFor(namespace, round) {
+  const wanted = JSON.stringify([namespace, round]);
+  if (wanted === opened) return;
+  opened = wanted;
+  api.setNamespace(namespace);
+  open();
+}
+
 function App() {
   const route = useRoute();
   const [refusal, setRefusal] = useState(null);
@@ -31,7 +42,7 @@ function App() {
   api.setNamespace(route.namespace);
   api.whenUnauthorized(setRefusal);
 
-  useEffect(open, [route.namespace, round]);
+  useEffect(() => openFor(route.namespace, round), [route.namespace, round]);
 
   const place = [route.page, ...route.rest].join("/");
   useEffect(() => {
@@ -168,6 +179,8 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// The first view waits for the stream. An effect would open it after the first drawing, so it is opened here.
+openFor(current().namespace, 0);
 const root = document.getElementById("app");
 root.replaceChildren();
 render(html`<${App} />`, root);
