@@ -1,4 +1,4 @@
-"""Who serves when the owner dies, stops, is stopped or is cut off: with real processes and stock clients."""
+"""Who serves when the owner is killed, stops, is stopped or is cut off: with real processes and stock clients."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_planned_stop_hands_over_within_a_second(pair: tuple[Broker, Broker]) 
     assert ["kept"] == take(standby, 1)
 
 
-class Zombie:
+class StoppedOwner:
     """A client of an owner that is stopped, and continues after another process has taken over."""
 
     def __init__(self, owner: Broker, standby: Broker) -> None:
@@ -146,23 +146,25 @@ class Zombie:
         client.close()
 
 
-def test_a_zombie_changes_nothing_and_answers_nothing(pair: tuple[Broker, Broker]) -> None:
+def test_an_owner_that_was_stopped_changes_nothing_and_answers_nothing(
+    pair: tuple[Broker, Broker],
+) -> None:
     """The owner is stopped past its lease. What it finds in its buffers afterwards takes no effect, nothing of it is
     answered, and nothing is delivered from its memory. Its clients are told to connect again."""
     first, second = pair
     send(first, "before")
-    zombie = Zombie(first, second)
-    asyncio.run(zombie.receives())
-    assert [] == zombie.answers
-    assert "amqp:connection:forced" in zombie.end
+    stopped = StoppedOwner(first, second)
+    asyncio.run(stopped.receives())
+    assert [] == stopped.answers
+    assert "amqp:connection:forced" in stopped.end
     wait_until(lambda: not first.is_healthy())
     assert "standby" == first.why_not_ready
 
     # It is a standby now, and serves again when the other one is stopped.
-    zombie = Zombie(second, first)
-    asyncio.run(zombie.sends())
-    assert [] == zombie.answers
-    assert "amqp:connection:forced" in zombie.end
+    stopped = StoppedOwner(second, first)
+    asyncio.run(stopped.sends())
+    assert [] == stopped.answers
+    assert "amqp:connection:forced" in stopped.end
     assert 1 == first.message_count("orders")
     assert ["before"] == take(first, 1)
 

@@ -1,6 +1,6 @@
 """A user of the official emulator who has changed the image's name and nothing else.
 
-Runs inside a world made by `test_emulator_drop_in`, where the emulator's ports are free and its
+Runs in the namespaces that `test_emulator_drop_in` creates, in which the emulator's ports are free and its
 config path exists. Starts the container's command, does what scripts and code written for the
 emulator do, and prints what came of it as JSON.
 """

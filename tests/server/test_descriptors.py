@@ -20,11 +20,11 @@ DESCRIPTORS = 64
 def test_out_of_descriptors_it_waits_and_says_so_once() -> None:
     """The loop does not spin, the log does not fill, and new clients are taken later."""
     shell = ["/bin/sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$0" "$@"']
-    with BrokerProcess(prefix=shell) as broker, ExitStack() as crowd:
+    with BrokerProcess(prefix=shell) as broker, ExitStack() as others:
         connected = BlockingConnection(f"{HOST}:{broker.amqp_port}", timeout=10)
         sender = connected.create_sender(QUEUE)
         for _ in range(2 * DESCRIPTORS):
-            crowd.enter_context(socket.create_connection((HOST, broker.amqp_port)))
+            others.enter_context(socket.create_connection((HOST, broker.amqp_port)))
         broker.wait_for_log("listener.accept_failed")
         before_s = _processor_seconds(broker.process_id)
         began_s = time.monotonic()
@@ -33,7 +33,7 @@ def test_out_of_descriptors_it_waits_and_says_so_once() -> None:
             time.sleep(0.05)
         assert _processor_seconds(broker.process_id) - before_s < 0.5
         assert 1 == broker.log_text().count("listener.accept_failed")
-        crowd.close()
+        others.close()
         broker.wait_for_log("listener.accepts_again")
         assert broker.is_healthy()
         connected.close()

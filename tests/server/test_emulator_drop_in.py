@@ -82,10 +82,10 @@ CONFIG = """{
 }
 """
 
-WORLD = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
-"""Where every port is free, and the root may have folders that this machine has not."""
+NAMESPACES = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
+"""A network namespace in which every port is free, and a mount namespace whose root can have other folders."""
 
-MAKE_WORLD = """
+PREPARE_NAMESPACES = """
 set -e
 ip link set lo up
 root=$1 config=$2; shift 2
@@ -118,21 +118,28 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Returns what a user of the emulator sees with the image of this broker; see
     `emulator_user`."""
     if not shutil.which("unshare") or not shutil.which("ip"):
-        pytest.skip("unshare and ip make the world, and they are not here")
-    allowed = subprocess.run([*WORLD, "true"], capture_output=True, text=True, check=False)
+        pytest.skip("unshare or ip is not on the PATH")
+    allowed = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True, check=False)
     if allowed.returncode:
         pytest.skip(f"no namespaces for this user: {allowed.stderr.strip()}")
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("emulator")
     (folder / "root").mkdir()
     (folder / "Config.json").write_text(CONFIG)
     own = {name: value for name, value in os.environ.items() if not name.startswith("PEEKLOCK_")}
     image = dict(stages()[1].environment)
     image.pop("PATH", None)
-    world = ["sh", "-c", MAKE_WORLD, "world", str(folder / "root"), str(folder / "Config.json")]
+    prepare = [
+        "sh",
+        "-c",
+        PREPARE_NAMESPACES,
+        "prepare",
+        str(folder / "root"),
+        str(folder / "Config.json"),
+    ]
     python = [sys.executable, "-m"]
     user = [*python, "tests.server.emulator_user", *python, "peeklock", "serve"]
     done = subprocess.run(
-        [*WORLD, *world, *user],
+        [*NAMESPACES, *prepare, *user],
         cwd=ROOT,
         env={**own, **image, **template_variables(), "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -1,9 +1,9 @@
 """Group commit: effects wait until the records of their turn are durable.
 
-While a commit runs, the next turns wait, and then they are committed together. There is no await per message. A
-small turn without effects waits for the next one, because nobody waits for it. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches
-are committed and released in order, one at a time, by the event loop itself or by the commit thread
-(`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases. If
+While a commit runs, the next turns wait, and then they are committed together. There is no await per message. A small
+turn without effects waits for the next one, because nobody waits for it. The size of a batch is limited, so that no
+turn waits long for the commit before its own. Batches are committed and released in order, one at a time, by the event
+loop itself or by the commit thread (`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases. If
 several processes share the store, it leaves only while this one certainly owns the store (`ownership_lease.py`).
 """
 

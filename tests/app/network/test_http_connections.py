@@ -121,26 +121,26 @@ async def test_a_connection_without_requests_is_closed(host: Host) -> None:
         assert (await answer_to(host, ANSWERED)).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_body_that_drips_is_refused(host: Host) -> None:
+async def test_a_body_that_arrives_too_slowly_is_refused(host: Host) -> None:
     """A byte now and then is as good as nothing."""
     head = b"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(head)
 
-    async def drip() -> None:
+    async def send_slowly() -> None:
         for _ in range(100):
             writer.write(b"x")
             await asyncio.sleep(TIMEOUT_S / 5)
 
-    dripping = asyncio.get_running_loop().create_task(drip())
+    sending = asyncio.get_running_loop().create_task(send_slowly())
     assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 408 ")
-    assert not dripping.done()
-    dripping.cancel()
+    assert not sending.done()
+    sending.cancel()
     writer.close()
 
 
 async def test_there_are_only_so_many_connections(host: Host) -> None:
-    """One more is turned away at once; when one leaves there is room again."""
+    """One more is closed at once; when a client has gone, another can connect."""
     held = [await asyncio.open_connection("127.0.0.1", host.port) for _ in range(CONNECTIONS_MAX)]
     for reader, writer in held:
         writer.write(ANSWERED)
