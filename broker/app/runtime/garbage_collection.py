@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import gc
 
-NEW_OBJECTS = 5_000
-"""Examining them takes about a millisecond. Smaller numbers cost as much in total."""
-COLLECTIONS_OF_NEW = 5
-"""After so many collections, the survivors are examined again, in some five milliseconds."""
+NEW_OBJECTS = 3_000
+"""Examining them takes less than a millisecond. Smaller numbers cost as much in total."""
+COLLECTIONS_OF_NEW = 2
+"""After more collections than this, the survivors are examined again, in some two milliseconds."""
 NEVER = 1 << 30
 """Examining a million messages takes a quarter of a second, so Python must not do that by itself."""
 

@@ -39,6 +39,9 @@ log = structlog.get_logger("peeklock.turn")
 TURN_S = 0.005
 """After so long a turn ends, between two commands, so that sockets are read and written."""
 
+SHORT_TURN_S = 0.002
+"""After a turn that took longer, parts of unfinished commands have to wait for the next pass of the event loop."""
+
 PART_WEIGHT = 1_024
 """A turn with more rows and effects than this does not continue unfinished commands."""
 
@@ -253,8 +256,9 @@ class TurnLoop:
         if (self._inbox or self._unfinished) and not self._suspended:
             try:
                 active: dict[Namespace, None] = {}
+                began_s = self._clock.stopwatch_s()
                 self._submit_turn(self._turn(active))
-                if self._may_continue_unfinished:
+                if self._may_continue_unfinished and self._has_time_for_parts(began_s):
                     self._submit_parts(active)
                 self._set_timer(active)
             except Exception as error:
@@ -301,6 +305,12 @@ class TurnLoop:
         if not self._unfinished:
             return False
         return self._committer is None or self._committer.has_released(self._part_turns)
+
+    def _has_time_for_parts(self, began_s: float) -> bool:
+        """Whether parts may follow a turn that began then. After a longer turn, sockets are read and written first,
+        unless the parts have waited for `PART_INTERVAL_S`."""
+        now_s = self._clock.stopwatch_s()
+        return now_s - began_s < SHORT_TURN_S or now_s >= self._part_due_s
 
     def _submit_parts(self, active: dict[Namespace, None]) -> None:
         """Does parts of unfinished commands. They have a turn of their own, so that commands of other clients do not

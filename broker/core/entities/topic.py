@@ -23,7 +23,7 @@ from broker.core.contract.records import (
 from broker.core.contract.transitions import TransitionKind
 from broker.core.entities.entity import Entity
 from broker.core.messages.message_rows import rows_of
-from broker.core.queues.arrival import enqueue, enqueue_dead_letters, store
+from broker.core.queues.arrival import enqueue, enqueue_dead_letters, store, store_copies
 from broker.core.queues.dead_lettering import count_dead_letters
 from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.routing.rule_index import TopicRules
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import EntityView
     from broker.core.contract.message import Message
     from broker.core.contract.message_changes import MessageChanges
+    from broker.core.contract.records import MessageRow
     from broker.core.contract.turn import Turn
     from broker.core.entities.subscription import Subscription
     from broker.core.queues.namespace_context import NamespaceContext
@@ -171,6 +172,9 @@ class Topic(Entity):
                 rules = self._rules.plain[0].rules * len(messages)
                 history.fanned_out(self.main, messages, rules, turn)
             return
+        if messages and self._rules.plain and self._may_copy_at_once:
+            self._copy_at_once(messages, now_ms, turn)
+            return
         copies = _Copies()
         payloads: list[PayloadRow] = []
         context = self.context
@@ -198,6 +202,33 @@ class Topic(Entity):
         self._place(copies, unmatched, now_ms, turn)
         if payloads:
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
+
+    @property
+    def _may_copy_at_once(self) -> bool:
+        """Whether every subscription gets the same copies, and nobody asks which rules made them."""
+        return not (
+            self._rules.evaluates_messages
+            or self._with_sessions
+            or self.context.history is not None
+        )
+
+    def _copy_at_once(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
+        """Store a copy of each message for each subscription that takes every message."""
+        queues = [routed.subscription.main for routed in self._rules.plain]
+        count = len(queues)
+        context = self.context
+        rows: list[MessageRow] = []
+        payloads: list[PayloadRow] = []
+        for message in messages:
+            self._number(message)
+            first_id = context.ids.take_messages(count + (count > 1))
+            message.payload_id = first_id
+            if count > 1:
+                context.payloads.share(first_id, count)
+            context.payloads.add_bodies(message.size * count)
+            payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
+            rows += store_copies(message, queues, first_id + (count > 1), now_ms)
+        turn.records.append(MessagesStored(rows, payloads))
 
     def _only_subscription(self, messages: Sequence[Message]) -> Entity | None:
         """Returns the subscription that gets all of these messages unchanged, if it is the only one."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.message import MessageState
 from broker.core.contract.records import MessagesStored, MessagesUpdated, PayloadRow
 from broker.core.contract.sent_rows import SentPayloads, SentRows
-from broker.core.messages.message_rows import rows_of
+from broker.core.messages.message_rows import rows_of, rows_of_copies
 from broker.core.queues.message_deadlines import watch_expiry, watch_schedule
 from config.model.definitions import UNLIMITED_MS
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.core.contract.message import Message
+    from broker.core.contract.records import MessageRow
     from broker.core.contract.turn import Turn
     from broker.core.queues.queue import Queue
 
@@ -60,6 +61,49 @@ def store(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) ->
         turn.records.append(_sent(queue, messages, first_id, sizes))
     else:
         _record_stored(messages, turn)
+
+
+def store_copies(
+    message: Message, queues: Sequence[Queue], first_id: int, now_ms: int
+) -> list[MessageRow]:
+    """Add a copy of an active message to each of several queues without sessions, with ids from `first_id` on. The
+    message itself is the first copy. Returns the rows of the copies. The caller records them.
+
+    Does for each queue what `enqueue` does. A message to thousands of subscriptions is added in one piece, and others
+    wait for it, so this is done in one loop, and rows are made from columns."""
+    size = message.size
+    expires = message.time_to_live_ms is not None
+    copies: list[Message] = []
+    numbers: list[int] = []
+    message.enqueued_time_ms = now_ms
+    copy = message
+    for message_id, queue in enumerate(queues, first_id):
+        if message_id > first_id:
+            copy = message.copy()
+        copy.id = message_id
+        copy.queue = queue
+        copy.sequence_number = number = queue.last_sequence_number + 1
+        queue.last_sequence_number = number
+        queue.index.add_one(number, copy)
+        queue.count += 1
+        queue.size_bytes += size
+        queue.usage.size_bytes += size
+        queue.dispatcher.ready.add_one(copy)
+        queue.dispatcher.touch()
+        copies.append(copy)
+        numbers.append(number)
+        if queue.default_time_to_live_ms < UNLIMITED_MS:
+            expires = True
+    context = queues[0].context
+    context.payloads.add_messages(len(copies))
+    if context.payloads.over_budget:
+        context.arrived += copies
+    if expires:
+        for copy, queue in zip(copies, queues, strict=True):
+            if copy.time_to_live_ms is not None or queue.default_time_to_live_ms < UNLIMITED_MS:
+                _set_expiry(queue, (copy,), now_ms)
+        return rows_of(copies)
+    return rows_of_copies(message, first_id, [queue.entity_id for queue in queues], numbers)
 
 
 def store_as_dead_letters(queue: Queue, messages: Sequence[Message], turn: Turn) -> None:

@@ -66,6 +66,20 @@ class MessageIndex:
             self._counts[key] += end - start
             start = end
 
+    def add_one(self, number: int, message: Message) -> None:
+        """Add a message with a higher number than all before: `add` for one message."""
+        key = number >> self.block_bits
+        position = number & (self.block_size - 1)
+        block = self.blocks.get(key)
+        if block is None:
+            self._keys.append(key)
+            block = self.blocks[key] = []
+            self._counts[key] = 0
+        if position > len(block):
+            block += [None] * (position - len(block))
+        block.append(message)
+        self._counts[key] += 1
+
     def add_rising(self, messages: Sequence[Message]) -> None:
         """Add messages with rising numbers that are higher than all before. There may be gaps."""
         first, last = messages[0].sequence_number, messages[-1].sequence_number

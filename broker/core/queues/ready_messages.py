@@ -93,6 +93,10 @@ class ReadyMessages:
         """Add messages with higher numbers than all here."""
         self._fresh += messages
 
+    def add_one(self, message: Message) -> None:
+        """Add a message with a higher number than all here."""
+        self._fresh.append(message)
+
     def put_back(self, messages: Iterable[Message]) -> None:
         """Put back messages that were taken, each at its old place."""
         returned = self._returned

@@ -233,6 +233,28 @@ async def test_parts_have_a_turn_of_their_own():
     assert [1, 2] == [len(turn.effects) for turn in committer.turns]
 
 
+async def test_parts_wait_for_the_next_pass_after_a_long_turn():
+    """Sockets are read and written first."""
+    clock = StoppedWatch()
+    turns, namespace, committer = _wide_loop(clock)
+    committer.is_loaded = False
+    one: Any = namespace
+    apply = namespace.apply
+
+    def apply_slowly(command: Any, now_ms: int, turn: Any) -> None:
+        apply(command, now_ms, turn)
+        if command.peer == "light":
+            clock.watch_s += 2 * turn_loop.SHORT_TURN_S
+
+    namespace.apply = apply_slowly  # type: ignore[method-assign]
+    turns.submit(one, _send("heavy", 1, 2))
+    turns.submit(one, _send("light", "a"))
+    await asyncio.sleep(0)
+    assert [("light", "a")] == namespace.done
+    await asyncio.sleep(0)
+    assert [("light", "a"), ("heavy", 1), ("heavy", 2)] == namespace.done
+
+
 async def test_a_large_part_waits_until_the_one_before_it_is_durable(monkeypatch):
     """However long the commit takes: a second one in the store would only delay other clients."""
     monkeypatch.setattr(turn_loop, "LARGE_PART_WEIGHT", 0)

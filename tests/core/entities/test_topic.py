@@ -28,7 +28,9 @@ from broker.core.contract.errors import (
     UndecodableMessage,
 )
 from broker.core.contract.settlement_values import COMPLETE
+from broker.core.messages.message_rows import rows_of
 from config.model.definitions import (
+    UNLIMITED_MS,
     CorrelationFilter,
     EntityStatus,
     FalseFilter,
@@ -378,3 +380,28 @@ def test_one_message_is_deleted_from_one_subscription_only():
     dialogue.run(attach_receiver(R, "t/Subscriptions/x"), credit(1), send("a"))
     assert deleted(2) in dialogue.outcomes_of(Settle(R, [T1], ["h"], COMPLETE))
     assert ([], ["a"]) == (texts(dialogue, "x"), texts(dialogue, "y"))
+
+
+@pytest.mark.parametrize("time_to_live_ms", [None, 5_000])
+@pytest.mark.parametrize("queue_time_to_live_ms", [UNLIMITED_MS, 3_000])
+def test_copies_are_recorded_as_they_are_in_their_queues(time_to_live_ms, queue_time_to_live_ms):
+    """The rows of copies are made without looking at each copy, unless copies expire."""
+    limited = SubscriptionDefinition(default_time_to_live_ms=queue_time_to_live_ms)
+    plain = {f"s{number}": SubscriptionDefinition() for number in range(3)}
+    dialogue = topic_book(limited=limited, **plain)
+    sent = [message(f"{number}", time_to_live_ms=time_to_live_ms) for number in range(3)]
+    sent[1].header = 77
+    (record,) = dialogue.run(send(*sent)).records
+    stored = {row.id: row for row in record.rows}
+    assert 12 == len(stored) == len(record.rows)
+    queues = [entity.main for entity in dialogue.namespace.entities() if entity.path != "t"]
+    for queue in queues:
+        copies = list(queue.index.walk())
+        assert [stored[copy.id] for copy in copies] == rows_of(copies)
+        assert (3, sum(copy.size for copy in copies)) == (queue.count, queue.size_bytes)
+        assert 3 == len(queue.dispatcher.ready)
+    assert sum(queue.size_bytes for queue in queues) == queues[0].usage.size_bytes
+    assert [{one.payload_id for one in record.rows}] == [{one[0] for one in record.payloads}]
+    deadlines = dialogue.namespace.context.deadlines
+    ends = sorted(copy.expires_at_ms for queue in queues for copy in queue.index.walk())
+    assert (next((at_ms for at_ms in ends if at_ms), None)) == deadlines.earliest_ms()
