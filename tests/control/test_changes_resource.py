@@ -182,6 +182,7 @@ def test_dead_letters_are_resubmitted_to_another_entity(api):
     assert {"count": 2} == api.post("/resubmit", entity="orders", to="events")
     assert {"active": 2} == counts(api, "events/subscriptions/audit")
     answer = api.refused("POST", "/resubmit", {"entity": "orders", "to": "nobody"})
+    assert "to" == answer.error["field"]
     assert (404, "entity_not_found") == (answer.status, answer.error["code"])
 
 

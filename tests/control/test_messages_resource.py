@@ -335,9 +335,11 @@ def test_a_connection_shows_its_links_and_its_last_error(api, sdk, broker):
     with receiver:
         sdk.get_queue_sender("retries").send_messages(ServiceBusMessage("x"))
         [message] = receiver.receive_messages(max_wait_time=5)
+        connections = api.get("/connections")["connections"]
+        assert {"127.0.0.1"} == {one["client"].rpartition(":")[0] for one in connections}
         links = [
             (link["role"], link["address"], link["unsettled"], link["deliveries"])
-            for one in api.get("/connections")["connections"]
+            for one in connections
             for link in one["links"]
         ]
         assert ("receiver", "retries", 1, 1) in links

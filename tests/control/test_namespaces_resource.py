@@ -132,9 +132,11 @@ def test_an_empty_namespace_can_be_named(api: ControlClient):
 
 
 REFUSED = [
-    ({"name": "team-b"}, 409, "namespace_already_exists", None),
-    ({"name": "not a name"}, 400, "argument_error", None),
-    ({"name": "a@b"}, 400, "argument_error", None),
+    ({"name": "team-b"}, 409, "namespace_already_exists", "name"),
+    ({"name": "not a name"}, 400, "argument_error", "name"),
+    ({"name": "a@b"}, 400, "argument_error", "name"),
+    ({"name": "localhost"}, 400, "argument_error", "name"),
+    ({"name": "127.0.0.1"}, 400, "argument_error", "name"),
     ({"nam": "x"}, 400, "unknown_field", "nam"),
     ({"topology": 7}, 400, "invalid_field", "topology"),
     ({"topology": {"queues": {"a b": {}}}}, 400, "invalid_topology", 'topology.queues["a b"]'),

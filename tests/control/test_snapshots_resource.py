@@ -218,6 +218,7 @@ def test_snapshots_are_listed_replaced_and_deleted(space: Space):
     send(space.connection_string, "orders", "x")
     answer = space.api.refused("POST", "/snapshots", {"name": "a"})
     assert (409, "snapshot_already_exists") == (answer.status, answer.error["code"])
+    assert "name" == answer.error["field"]
     for name, ephemeral in (("a", True), ("b", False), ("a", False), ("a", False)):
         taken = space.api.post("/snapshots", name=name, ephemeral=ephemeral, replace=True)
         assert (1, ephemeral) == (taken["messages"], taken["ephemeral"])

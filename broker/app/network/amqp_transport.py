@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from broker.app.network.client_addresses import address_text
 from broker.app.runtime.clock import timer_delay_s
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class AmqpTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio for a new socket."""
         self._socket = transport.get_extra_info("socket")
-        self.begin(transport, str(transport.get_extra_info("peername") or ""))  # type: ignore[arg-type]
+        address = transport.get_extra_info("peername")
+        peer_name = address_text(*address[:2]) if address else ""
+        self.begin(transport, peer_name)  # type: ignore[arg-type]
 
     def begin(self, stream: ByteStream, peer_name: str) -> None:
         """Starts an AMQP connection on a socket or a WebSocket."""

@@ -45,7 +45,8 @@ def control_services(
     ports: Callable[[], Sequence[int]],
 ) -> ControlServices:
     """Returns what the control API needs."""
-    lifecycle = NamespaceLifecycle(core, clock, settings.limits, clients, os.urandom)
+    own_hosts = ("localhost", settings.host.lower())
+    lifecycle = NamespaceLifecycle(core, clock, settings.limits, clients, os.urandom, own_hosts)
     return ControlServices(
         ask=ask,
         namespaces=lambda: list(core.namespaces),

@@ -35,7 +35,7 @@ from config.model.names import namespace_name_error, snapshot_name_error
 from config.model.namespaces import NamespaceDefinition, SnapshotDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
@@ -69,6 +69,7 @@ class NamespaceLifecycle:
         limits: Limits,
         clients: ConnectedClients,
         random_bytes: Callable[[int], bytes],
+        own_hosts: Collection[str] = (),
     ) -> None:
         self._core = core
         self._registry = core.registry
@@ -76,6 +77,8 @@ class NamespaceLifecycle:
         self._limits = limits
         self._clients = clients
         self._random_bytes = random_bytes
+        self._own_hosts = own_hosts
+        """Host names of the broker. A namespace of such a name would get the clients of the default namespace."""
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Operations on one namespace follow one another."""
         self._names_in_use: set[str] = set()
@@ -147,6 +150,10 @@ class NamespaceLifecycle:
         self._check_serving()
         if wrong := namespace_name_error(name, self._limits):
             raise ArgumentError(f"'{name}' cannot be the name of a namespace: {wrong}.")
+        if name in self._own_hosts or _is_address(name):
+            raise ArgumentError(
+                f"'{name}' cannot be the name of a namespace: clients use it as the host name of the broker."
+            )
         if name in self._registry.live or name in self._names_in_use:
             raise NamespaceAlreadyExists(name)
         most = self._limits.namespaces_max
@@ -413,3 +420,8 @@ def _keep_counts(original: Namespace, restored: Namespace) -> None:
         if (earlier := before.get(entity.path.lower())) is not None:
             for queue, earlier_queue in zip(entity.queues, earlier.queues, strict=True):
                 queue.counts.update(earlier_queue.counts)
+
+
+def _is_address(name: str) -> bool:
+    """Whether a name is an IPv4 address."""
+    return "." in name and name.replace(".", "").isdigit()

@@ -80,7 +80,7 @@ class RequiredSelection(MessageSelection):
     def _names_messages(self) -> Self:
         named = [self.sequence_numbers, self.state, self.session, self.filter]
         if all(one is None for one in named):
-            raise ValueError("name the messages: sequence_numbers, state, session or filter")
+            raise ValueError("Name the messages: sequence_numbers, state, session or filter")
         return self
 
 
@@ -165,7 +165,11 @@ async def resubmit(call: Call) -> Answer:
     body: ResubmitBody = call.body
     to = None if body.to is None else body.to.strip("/")
     path, _ = selected_queue(body.entity, body.sub_queue, None)
-    await call.ask(control.Resubmit(path, (), to))  # refused if the destination is wrong
+    try:
+        await call.ask(control.Resubmit(path, (), to))  # refused if the destination is wrong
+    except EntityNotFound as error:
+        field = "to" if error.path == to else "entity"
+        raise ControlError(404, "entity_not_found", str(error), field) from None
     if body.sequence_numbers is not None:
         await call.ask(control.FindMessages(path, body.sequence_numbers))
     return await _change(call, body, lambda path, part: control.Resubmit(path, part, to))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -13,7 +14,7 @@ from aiohttp import web
 from broker.core.contract import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _CODES: dict[type[errors.BrokerError], str] = {
     errors.EntityNotFound: "entity_not_found",
@@ -65,6 +66,17 @@ def of_broker_error(error: errors.BrokerError, text: str) -> ControlError:
     code = _CODES[kind] if kind is not None else _WORDS.sub("_", type(error).__name__).lower()
     field = "entity" if isinstance(error, errors.EntityNotFound) else None
     return ControlError(error.status, code, text, field)
+
+
+@contextmanager
+def about(field: str, *kinds: type[errors.BrokerError]) -> Iterator[None]:
+    """Names the field of refusals of the core, in a `with` block."""
+    try:
+        yield
+    except kinds as error:
+        found = of_broker_error(error, str(error))
+        found.field = field
+        raise found from None
 
 
 def of_validation(found: Sequence[Mapping[str, Any]], known_fields: Sequence[str]) -> ControlError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from broker.core.contract.errors import ArgumentError, NamespaceAlreadyExists
 from broker.core.routing.compiled_rule import rule_error
 from config.files.mistakes import ConfigError
 from config.files.namespace_topology import NamespaceTopology, read_namespace_topology
@@ -22,7 +23,7 @@ from protocol.http.control.clock_resource import (
     amount_until,
     write_clock,
 )
-from protocol.http.control.control_errors import ControlError
+from protocol.http.control.control_errors import ControlError, about
 from protocol.http.control.request_models import AnswerModel, RequestModel
 from protocol.http.control.routes import Route, Scope
 from protocol.http.control.times import write_time
@@ -133,9 +134,10 @@ async def create_namespace(call: Call) -> Answer:
     if body.origin is not None:
         namespace = (body.origin.namespace or services.namespaces()[0]).lower()
         origin = namespace, body.origin.snapshot
-    view = await services.namespace_control.create(
-        body.name, topology, is_ephemeral=body.ephemeral, snapshot=origin
-    )
+    with about("name", ArgumentError, NamespaceAlreadyExists):
+        view = await services.namespace_control.create(
+            body.name, topology, is_ephemeral=body.ephemeral, snapshot=origin
+        )
     return _keyed(call, view, topology.warnings)
 
 

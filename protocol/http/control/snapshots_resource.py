@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from broker.core.contract.errors import ArgumentError, SnapshotAlreadyExists
+from protocol.http.control.control_errors import about
 from protocol.http.control.namespaces_resource import DeletedAnswer
 from protocol.http.control.request_models import AnswerModel, RequestModel
 from protocol.http.control.routes import Route
@@ -73,11 +75,11 @@ async def get_snapshot(call: Call) -> Answer:
 async def take_snapshot(call: Call) -> Answer:
     """Takes a snapshot."""
     body: TakeSnapshot = call.body
-    return _written(
-        await call.services.namespace_control.take_snapshot(
+    with about("name", ArgumentError, SnapshotAlreadyExists):
+        taken = await call.services.namespace_control.take_snapshot(
             call.namespace, body.name, is_ephemeral=body.ephemeral, replace=body.replace
         )
-    )
+    return _written(taken)
 
 
 async def restore_snapshot(call: Call) -> Answer:
