@@ -1,6 +1,7 @@
 """An owner and a standby on one database, as one broker: each kill hits the owner, and the standby takes over.
 
-Both have the same AMQP port, so clients find the new owner at the same address. Administration uses that port, too.
+Both have the same AMQP port, so clients find the new owner at the same address. Administration uses that port, too. A
+client measures how long it waits for its first answer (`first_answers.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.crash.first_answers import FirstAnswers, percentiles
 from tests.support.server import POLL_INTERVAL_S
 
 if TYPE_CHECKING:
@@ -26,6 +28,14 @@ class BrokerPair:
         self._brokers = [owner, standby]
         self.takeovers_s: list[float] = []
         """From the end of an owner to the first 200 of /health of the next."""
+        self.answers_after_kills_s: list[float] = []
+        """From the kill of an owner with a standby beside it to the first send that is answered."""
+        self.answers_after_stops_s: list[float] = []
+        """The same for owners that are told to stop."""
+        self._answers_after_starts_s: list[float] = []
+        """The same if no standby was waiting: a process has to start."""
+        self._has_standby = False
+        self._first_answers = FirstAnswers(owner.connection_string)
         self.amqp_port = self.http_port = owner.amqp_port
         self.connection_string = self.admin_connection_string = owner.connection_string
         self.failing_step = None
@@ -36,6 +46,7 @@ class BrokerPair:
         owner.__enter__()
         standby.launch()
         self._wait_for_standby()
+        self._first_answers.__enter__()
         return self
 
     def __exit__(
@@ -44,20 +55,29 @@ class BrokerPair:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._first_answers.__exit__(kind, error, trace)
         for broker in self._brokers:
             broker.__exit__(kind, error, trace)
 
     def kill(self) -> None:
         """Kill the owner."""
+        self._owner_ends(self.answers_after_kills_s)
         self._brokers[0].kill()
         self._owner_ended()
 
     def terminate(self) -> int:
         """Stop the owner in order. Returns the exit code."""
         owner = self._brokers[0]
+        self._owner_ends(self.answers_after_stops_s)
         code = owner.terminate()
         self._owner_ended()
         return code
+
+    def _owner_ends(self, times_s: list[float]) -> None:
+        self._first_answers.owner_ends(
+            times_s if self._has_standby else self._answers_after_starts_s
+        )
+        self._has_standby = False
 
     def _owner_ended(self) -> None:
         self._brokers.reverse()
@@ -75,6 +95,7 @@ class BrokerPair:
         self._brokers[0].wait_until_healthy()
         self.ready_after_s = self._brokers[0].ready_after_s
         self.takeovers_s.append(self.ready_after_s)
+        self._first_answers.wait()
         self.launch()
         self._wait_for_standby()
 
@@ -84,6 +105,7 @@ class BrokerPair:
             try:
                 status, body = self._brokers[1].request("GET", "/health")
                 if status == 503 and json.loads(body)["reason"] == "standby":
+                    self._has_standby = True
                     return
             except OSError:
                 pass
@@ -109,11 +131,11 @@ class BrokerPair:
         return "".join(broker.log_text() for broker in self._brokers)
 
     def __str__(self) -> str:
-        times = sorted(self.takeovers_s)
-        if not times:
-            return "no take-over"
-        middle, late = times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
-        return f"{len(times)} take-overs: {middle:.2f} s (p50), {late:.2f} s (p99), {times[-1]:.2f} s (slowest)"
+        return (
+            f"take-overs, until /health answers 200: {percentiles(self.takeovers_s)}\n"
+            f"kills, until a client's send is answered: {percentiles(self.answers_after_kills_s)}\n"
+            f"stops, until a client's send is answered: {percentiles(self.answers_after_stops_s)}"
+        )
 
 
 def as_broker(pair: BrokerPair) -> Any:

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tests.crash import failing_steps, faults
+from tests.crash import failing_steps, faults, first_answers
 from tests.crash.database import CrashDatabase
 from tests.crash.failing_steps import FailingStep
 from tests.crash.injected_bugs import VARIABLE
@@ -56,7 +56,10 @@ PAYLOAD_MEMORIES = ("128MiB", "16KiB")
 def config(workloads: Sequence[type[Workload]]) -> dict[str, Any]:
     """All workloads' entities in one file."""
     return {
-        "queues": {name: queue for kind in workloads for name, queue in kind.queues.items()},
+        "queues": {
+            **first_answers.QUEUES,
+            **{name: queue for kind in workloads for name, queue in kind.queues.items()},
+        },
         "topics": {name: topic for kind in workloads for name, topic in kind.topics.items()},
     }
 
