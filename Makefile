@@ -12,10 +12,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 EDITABLE := --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clients crash fuzz sanitize soak screenshots image clean
+.PHONY: help run test check bench clients crash postgres-versions fuzz sanitize soak screenshots image clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## start the broker on 127.0.0.1:5672; administration is on port 5300
 	@# Where PYTHONDONTWRITEBYTECODE is set, a start would compile everything again.
@@ -39,6 +39,9 @@ clients: $(VENV)/.developed ## run every stock client, in its own language, agai
 
 crash: $(VENV)/.developed ## kill the broker under load and make its disk fail; check that it kept what it accepted
 	@$(BIN)/python -m tests.crash.run $(ARGS)
+
+postgres-versions: $(VENV)/.developed ## run the tests of the PostgreSQL store on every version of the server (npm)
+	@$(BIN)/python -m tests.storage.postgres.versions $(ARGS)
 
 fuzz: $(VENV)/.developed ## send invalid bytes to the broker for a minute, or ARGS="--seconds N --seed S"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)

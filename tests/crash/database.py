@@ -66,11 +66,7 @@ class CrashDatabase:
 
     def end_sessions(self) -> None:
         """An administrator ends all sessions of brokers."""
-        with closing(self.server.connect()) as administrator:
-            administrator.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'peeklock'"
-            )
+        self.server.end_sessions()
 
     def restart(self) -> None:
         """Sessions are ended first."""

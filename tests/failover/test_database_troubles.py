@@ -132,9 +132,7 @@ def _set_read_only(database: PostgresServer, value: str) -> None:
     with closing(database.connect()) as connection:
         connection.execute("SET default_transaction_read_only = off")
         connection.execute(f"ALTER ROLE {ROLE} SET default_transaction_read_only = {value}")
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [ROLE]
-        )
+    database.end_sessions()
 
 
 def test_a_failover_to_a_synchronous_replica_under_load_loses_nothing(

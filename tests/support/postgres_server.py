@@ -208,6 +208,15 @@ class PostgresServer:
             host=HOST, port=self.port, dbname=database, user=user, autocommit=True
         )
 
+    def end_sessions(self, role: str = ROLE) -> None:
+        """Ends all sessions of a role, as an administrator or a restart does, and waits for their end."""
+        found = "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s"
+        left = "SELECT pid FROM pg_stat_activity WHERE pid = ANY (%s)"
+        with closing(self.connect()) as administrator:
+            ended = [row[0] for row in administrator.execute(found, [role])]
+            while administrator.execute(left, [ended]).fetchall():
+                time.sleep(POLL_INTERVAL_S)
+
     def url(self, schema: str | None = None) -> str:
         """Returns a storage URL for a schema that nothing else uses, or for the given one."""
         if schema is None:

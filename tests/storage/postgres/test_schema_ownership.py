@@ -149,7 +149,7 @@ def test_a_lock_that_is_lost_is_taken_again_by_the_next_heartbeat(
     first, second = new_store(), new_store()
     assert first.try_acquire()
     first.commit([stored([1])])
-    end_sessions(postgres_server)
+    postgres_server.end_sessions()
     first.heartbeat()
     assert 1 == first.read_lease().epoch
     assert not second.try_acquire()
@@ -162,7 +162,7 @@ def test_who_acquires_in_between_is_the_owner(new_store: NewStore, postgres_serv
     first, second = new_store(), new_store()
     assert first.try_acquire()
     first.commit([stored([1])])
-    end_sessions(postgres_server)
+    postgres_server.end_sessions()
     assert second.try_acquire()
     with pytest.raises(OwnershipLost):
         first.commit([stored([2])])
@@ -246,12 +246,3 @@ def test_two_schemas_of_one_database_have_an_owner_each(postgres_server):
     assert [[1], [2]] == [message_ids(store) for store in stores]
     for store in stores:
         store.close()
-
-
-def end_sessions(server) -> None:
-    """Ends all sessions of brokers, as a restart does."""
-    with server.connect() as administrator:
-        administrator.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE application_name = 'peeklock'"
-        )
