@@ -75,7 +75,7 @@ def options_of(module: str) -> frozenset[str]:
 @cache
 def make_targets() -> frozenset[str]:
     text = (ROOT / "Makefile").read_text()
-    return frozenset(re.findall(r"^([a-z]+):.*## ", text, re.MULTILINE))
+    return frozenset(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
 
 
 # --- links and names -----------------------------------------------------------------------------
