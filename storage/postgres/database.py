@@ -36,7 +36,7 @@ _SESSION = """
     SET tcp_keepalives_interval = 2;
     SET tcp_keepalives_count = 3;
     SET statement_timeout = 0;
-    SET lock_timeout = 0;
+    SET lock_timeout = {lock_timeout_ms};
     SET idle_in_transaction_session_timeout = 0;
     {newer_limits}
     SELECT CASE current_setting('synchronous_commit')
@@ -87,8 +87,11 @@ class Database:
         """The key of the advisory lock of a migration."""
         return self._key ^ 2
 
-    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """Returns a new connection, which commits by itself. Raises `StoreUnavailable` or `StoreUnusable`."""
+    def connect(self, lock_timeout_ms: int = 0) -> psycopg.Connection[tuple[Any, ...]]:
+        """Returns a new connection, which commits by itself. Raises `StoreUnavailable` or `StoreUnusable`.
+
+        A statement waits for a lock for `lock_timeout_ms`; 0 is without end.
+        """
         try:
             connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
@@ -100,7 +103,10 @@ class Database:
                 f"SET {limit} = 0;" for first, limit in _NEWER_LIMITS.items() if version >= first
             )
             schema = sql.Identifier(self.schema).as_string(connection)
-            connection.execute(_SESSION.format(schema=schema, newer_limits=newer_limits).encode())
+            session = _SESSION.format(
+                schema=schema, newer_limits=newer_limits, lock_timeout_ms=lock_timeout_ms
+            )
+            connection.execute(session.encode())
         except BaseException as error:
             connection.close()
             if isinstance(error, psycopg.Error):

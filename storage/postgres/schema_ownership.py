@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ANSWER_TIMEOUT_S = 5.0
 """How long a statement of the ownership may take."""
-LOCK_TIMEOUT = "4s"
+LOCK_TIMEOUT_MS = 4_000
 """How long to wait for a commit of the previous owner, which has the row of the ownership."""
 ENDED_SESSION_S = 1.0
 """How long to wait for the end of a session that was told to end."""
@@ -210,8 +210,7 @@ class SchemaOwnership:
 
     def _opened(self) -> Session:
         if self._session is None:
-            connection = self._database.connect()
-            connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
+            connection = self._database.connect(LOCK_TIMEOUT_MS)
             self._session = Session(
                 connection, self._statements, ANSWER_TIMEOUT_S, self._interrupted
             )

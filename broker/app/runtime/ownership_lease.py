@@ -103,7 +103,7 @@ class OwnershipLease:
         lets_owner_return = False
         if self._was_owner:
             # The store may not know that the ownership has ended. It need not tell the database: the next epoch does.
-            with suppress(StoreUnavailable):
+            with suppress(StorageError):
                 await self._call(self._store.release)
         while True:
             try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
-from storage.contract import OwnershipLost, StorageError
+from storage.contract import OwnershipLost, StorageError, StoreUnavailable
 from storage.postgres.session import Prepared
 from storage.urls import store_for
 from tests.storage.sample_records import message_ids, stored
@@ -197,6 +198,30 @@ def test_the_last_owner_does_not_wait_for_the_end_of_its_own_lost_session(new_st
     assert [1, 2] == message_ids(first)
     assert lost is not None
     lost.close()
+
+
+def test_a_session_that_ends_as_soon_as_it_begins_is_one_more_failure(
+    new_store: NewStore, postgres_server, monkeypatch
+):
+    """An administrator ends all sessions, again and again. The store may be tried again."""
+    first = new_store()
+    assert first.try_acquire()
+    connect = psycopg.connect
+
+    def connect_and_end(*arguments, **options):
+        connection = connect(*arguments, **options)
+        if options.get("prepare_threshold", 0) is None:  # the store's, and not the administrator's
+            postgres_server.end_sessions()
+        return connection
+
+    postgres_server.end_sessions()
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg, "connect", connect_and_end)
+        with pytest.raises(StoreUnavailable):
+            first.heartbeat()
+        with pytest.raises(StoreUnavailable):
+            first.read_lease()
+    first.heartbeat()
 
 
 def test_the_last_owner_waits_for_a_later_one(new_store: NewStore):
