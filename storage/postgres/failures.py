@@ -50,7 +50,10 @@ _CLASSES: dict[str, tuple[type[StorageError], str]] = {
 
 _UNUSABLE_TEXTS = {
     "password authentication failed": "refuses the password; correct it in the URL, in the password file or in PGPASSWORD",
-    "no password supplied": "needs a password; write it to the URL, to the password file or to PGPASSWORD",
+    "no password supplied": "needs a password; write it to the URL, to PGPASSWORD, or to a password file that only its"
+    " owner may read",
+    "no encryption": "needs TLS; set sslmode=require in the URL",
+    "SSL off": "needs TLS; set sslmode=require in the URL",
     "pg_hba.conf": "does not let this role connect from here; add a line to its pg_hba.conf",
     "authentication failed": "refuses this role; check how it may log in",
     'role "': "does not know the role; create it, or correct the URL",

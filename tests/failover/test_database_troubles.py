@@ -138,11 +138,12 @@ def _set_read_only(database: PostgresServer, value: str) -> None:
 def test_a_failover_to_a_synchronous_replica_under_load_loses_nothing(
     database: PostgresServer,
 ) -> None:
-    """The primary is killed, the replica is promoted, and the broker finds it by the second address in its URL."""
+    """The broker passes over the replica, whose address comes first in its URL. The primary is killed, the replica is
+    promoted, and the broker uses it."""
     replica = _replica_of(database)
     try:
         schema = "failover"
-        hosts = f"{HOST}:{database.port},{HOST}:{replica.port}"
+        hosts = f"{HOST}:{replica.port},{HOST}:{database.port}"
         url = (
             f"postgresql://{ROLE}@{hosts}/{DATABASE}"
             f"?target_session_attrs=read-write&schema={schema}"

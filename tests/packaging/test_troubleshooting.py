@@ -146,6 +146,10 @@ def role_without_rights(server: PostgresServer) -> str:
     return f"postgresql://{LOCKED_ROLE}:{PASSWORD}@{HOST}:{server.port}/peeklock?schema=denied"
 
 
+def no_password(server: PostgresServer) -> str:
+    return f"postgresql://{LOCKED_ROLE}@{HOST}:{server.port}/peeklock?passfile=/dev/null"
+
+
 def foreign_schema(server: PostgresServer) -> str:
     url = server.url()
     with closing(server.connect()) as administrator:
@@ -165,7 +169,15 @@ def newer_schema(server: PostgresServer) -> str:
     return url
 
 
+TLS_MESSAGES = {
+    "has a certificate that is not trusted",
+    "has a certificate for another host name",
+    "needs TLS",
+}
+"""Shown by `tests/storage/postgres/test_protected_databases.py`, which has a server with certificates."""
+
 DATABASES: dict[str, Callable[[PostgresServer], str]] = {
+    "needs a password": no_password,
     "refuses the password": wrong_password,
     "create it with createdb": missing_database,
     "AUTHORIZATION": role_without_rights,
@@ -373,6 +385,7 @@ def test_every_message_on_the_page_is_tested():
     tested = {
         *STARTS,
         *DATABASES,
+        *TLS_MESSAGES,
         "needs the package psycopg",
         STORAGE_WAIT,
         *MISTAKES,

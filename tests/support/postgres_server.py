@@ -86,7 +86,7 @@ class PostgresServer:
         try:
             self.create()
             self.start()
-            self._create_database()
+            self.create_database()
         except BaseException:
             self.close()
             raise
@@ -102,16 +102,27 @@ class PostgresServer:
 
     # ---- start and stop -------------------------------------------------------------------------
 
-    def create(self) -> None:
-        """Creates the files of an empty server."""
+    def create(self, *options: str) -> None:
+        """Creates the files of an empty server. The options are those of initdb."""
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         arguments = ["--username", ADMINISTRATOR, "--auth", "trust", "--encoding", "UTF8"]
-        self.run("initdb", "--pgdata", str(self.data), "--no-sync", "--no-locale", *arguments)
+        self.run(
+            "initdb", "--pgdata", str(self.data), "--no-sync", "--no-locale", *arguments, *options
+        )
         rules = self.data / "pg_hba.conf"
         rules.write_text(f"host all {LOCKED_ROLE} all scram-sha-256\n{rules.read_text()}")
 
-    def _create_database(self) -> None:
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file of the server, which only the server may read."""
+        path = self.data / name
+        path.write_bytes(content)
+        path.chmod(0o600)
+        if self._user is not None:
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+
+    def create_database(self) -> None:
+        """Creates the database and the roles."""
         with closing(self.connect("postgres")) as connection:
             connection.execute(f"CREATE ROLE {ROLE} LOGIN")
             connection.execute(f"CREATE ROLE {LOCKED_ROLE} LOGIN PASSWORD '{PASSWORD}'")
