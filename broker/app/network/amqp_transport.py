@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +20,7 @@ from broker.app.network.client_addresses import address_text
 from broker.app.runtime.clock import timer_delay_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker.app.network.shared_reading import SharedReading
     from broker.core.contract.errors import BrokerError
@@ -219,9 +220,10 @@ class AmqpTransport(asyncio.Protocol):
         self._is_full = self._waits_for_client = False
         self._owner.note_unread_bytes(self, 0)
         self._resume_reading()
-        if self.connection is not None:
-            self.connection.resume()
-            self._owner.touch(self)
+        with self._ends_if_it_fails():
+            if self.connection is not None:
+                self.connection.resume()
+                self._owner.touch(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is closed. Bytes that arrived before are still processed."""
@@ -296,18 +298,25 @@ class AmqpTransport(asyncio.Protocol):
 
     def end(self, error: BrokerError) -> None:
         """Closes the connection with an error."""
-        if self.connection is not None:
-            self.connection.close(error)
-            self.flush()
+        with self._ends_if_it_fails():
+            if self.connection is not None:
+                self.connection.close(error)
+                self.flush()
 
     def fail(self, error: BrokerError) -> None:
         """Closes the connection with an error because of a bug of the broker."""
-        try:
+        with self._ends_if_it_fails():
             if self.connection is not None:
                 self.connection.fail(error)
                 self._owner.touch(self)
+
+    @contextmanager
+    def _ends_if_it_fails(self) -> Iterator[None]:
+        """Aborts this connection, and no other, if something fails because of a bug of the broker. The engine may be in
+        any state then, so the client only sees a lost connection."""
+        try:
+            yield
         except Exception:
-            # The engine may be in any state. The client then sees a lost connection.
             log.exception("connection.broken")
             self.abort()
 
@@ -327,7 +336,8 @@ class AmqpTransport(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._drop)
 
     def _drop(self) -> None:
-        self.flush()
+        with self._ends_if_it_fails():
+            self.flush()
         if self._stream is not None:
             self._stream.close()
 
@@ -341,8 +351,9 @@ class AmqpTransport(asyncio.Protocol):
 
     def check_authorization(self) -> None:
         """Checks the client's permissions, after the clock or the keys have changed."""
-        if self.connection is not None:
-            self.connection.check_authorization()
+        with self._ends_if_it_fails():
+            if self.connection is not None:
+                self.connection.check_authorization()
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -383,8 +394,10 @@ class AmqpTransport(asyncio.Protocol):
             return
         loop = asyncio.get_running_loop()
         now_ms = int(loop.time() * 1000)
-        deadline_ms = self.connection.tick(now_ms)
-        self.flush()
+        deadline_ms = 0
+        with self._ends_if_it_fails():
+            deadline_ms = self.connection.tick(now_ms)
+            self.flush()
         if deadline_ms and self.connection is not None:
             delay_s = max(0.01, (deadline_ms - now_ms) / 1000)
             self._timer = loop.call_later(delay_s, self._tick_idle_timeout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
+
 from protocol.faults.fault_kinds import Operation
 from protocol.faults.fault_rule import OperationOfClient, decide
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from protocol.amqp.authorization import ConnectionAuthorization
     from protocol.faults.fault_registry import FaultRegistry, NamespaceFaults
     from protocol.faults.fault_rule import FaultAction, FaultRule
+
+
+log = structlog.get_logger("peeklock.amqp")
 
 
 class ConnectionFaults:
@@ -99,8 +104,14 @@ class ConnectionFaults:
         """Calls after a delay, unless the connection has ended."""
 
         def run() -> None:
-            if not self.is_ended:
+            if self.is_ended:
+                return
+            try:
                 call()
+            except Exception:
+                # A bug of the broker. The client would wait for its answer for ever.
+                log.exception("connection.broken")
+                self.drop()
 
         self.registry.call_later(seconds, run)
 

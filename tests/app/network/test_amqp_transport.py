@@ -6,6 +6,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+from structlog.testing import capture_logs
+
 from broker.app.network.amqp_transport import (
     LINKS_FEW,
     READ_PER_TURN_BYTES,
@@ -13,6 +16,7 @@ from broker.app.network.amqp_transport import (
     AmqpTransport,
 )
 from broker.app.network.shared_reading import PASS_S, SharedReading
+from broker.core.contract.errors import ServerBusy
 
 if TYPE_CHECKING:
     from broker.app.network.amqp_transport import ByteStream, TransportOwner
@@ -75,6 +79,43 @@ async def test_a_lost_connection_is_not_looked_at():
     one.connection_lost(None)
     assert timer is not None
     assert timer.cancelled()
+
+
+class Broken(Watched):
+    """Also a connection of which everything fails, and a socket that records how it is ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = ""
+
+    def fails(self, *_: object) -> Any:
+        raise ValueError("an injected bug")
+
+    tick = close = fail = resume = check_authorization = fails
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: one.check_authorization(),
+        lambda one: one.end(ServerBusy("busy")),
+        lambda one: one.fail(ServerBusy("busy")),
+        lambda one: one.resume_writing(),
+        lambda one: one._tick_idle_timeout(),
+    ],
+    ids=["check_authorization", "end", "fail", "resume_writing", "idle timeout"],
+)
+async def test_a_bug_with_one_connection_ends_that_connection_and_stops_nobody_else(call):
+    """Callers go on with the next connection, and timers do not leave a client without an answer."""
+    broken = Broken()
+    one = transport(broken)
+    with capture_logs() as logs:
+        call(one)
+    assert "aborted" == broken.ended
+    assert ["connection.broken"] == [line["event"] for line in logs]
 
 
 class Tap:

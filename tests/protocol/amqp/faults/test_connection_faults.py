@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.codec import Array, ArrayCode, Int, Timestamp
 from protocol.faults.conditions import SERVER_BUSY
@@ -244,3 +245,20 @@ def test_a_lock_is_lost_before_it_is_renewed_and_other_requests_do_not_count():
     answer = client.manage("orders", "com.microsoft:renew-lock", body)
     assert (410, "com.microsoft:message-lock-lost") == answer
     assert (1, 1) == (rule.matched, rule.hits)
+
+
+def test_delayed_work_that_fails_because_of_a_bug_ends_the_connection(monkeypatch):
+    """The client would wait for its answer for ever."""
+    broker = FaultyBroker()
+    broker.fault(Operation.ATTACH, FaultKind.DELAY, seconds=2.0)
+    client = broker.connect()
+    client.say(amqp_frames.attach_sender("link", 0, "orders"))
+
+    def attach(*_: object) -> None:
+        raise ValueError("an injected bug")
+
+    monkeypatch.setattr(client.connection, "attach", attach)
+    with capture_logs() as logs:
+        broker.pass_delays()
+    assert client.is_dropped
+    assert ["connection.broken"] == [line["event"] for line in logs if line["log_level"] == "error"]
