@@ -17,3 +17,5 @@ class ExitCode(IntEnum):
     """What a command asked a running broker for is not there, or was not there in time."""
     NOT_REACHABLE = 4
     """No broker answers."""
+    INTERRUPTED = 130
+    """Ctrl+C has ended a command, as shells count it: 128 and the number of the signal."""

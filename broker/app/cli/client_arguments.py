@@ -6,6 +6,7 @@ The broker checks the values, because it has the sentences for what is wrong wit
 from __future__ import annotations
 
 import argparse
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from broker.app.cli.control_client import (
@@ -27,11 +28,20 @@ EXIT_CODES = {
     ExitCode.MISUSED: "an argument is wrong",
     ExitCode.NOT_SO: "`wait` timed out, or `peek` or `history` found nothing",
     ExitCode.NOT_REACHABLE: "no broker answers",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl+C; `history --follow` then ends with 0",
 }
 """What the exit codes of these commands mean. docs/testing.md has the same table."""
 
 PEEK_LIMIT = 100
 HISTORY_LIMIT = 1_000
+
+
+def finite_number(text: str) -> float:
+    """Returns the value of an option. Infinity and NaN are numbers for Python, but not for the broker."""
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def add_client_commands(commands: Commands) -> None:
@@ -137,7 +147,9 @@ def _add_wait(commands: Commands) -> None:
         action="append",
         help='a condition of the control API, such as \'{"entity": "orders", "equals": 0}\'; can be repeated',
     )
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, help="in real time (10)")
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=finite_number, help="in real time (10)"
+    )
 
 
 def _add_purge(commands: Commands) -> None:
@@ -181,7 +193,9 @@ def _add_send(commands: Commands) -> None:
         ),
     ):
         parser.add_argument(option, metavar="TEXT", help=explanation)
-    parser.add_argument("--time-to-live", metavar="SECONDS", type=float, help="time to live")
+    parser.add_argument(
+        "--time-to-live", metavar="SECONDS", type=finite_number, help="time to live"
+    )
     parser.add_argument(
         "--property",
         metavar="NAME=TEXT",
@@ -229,9 +243,12 @@ def _add_faults(commands: Commands) -> None:
     ):
         add.add_argument(option, metavar="NUMBER", type=int, help=explanation)
     add.add_argument(
-        "--probability", metavar="NUMBER", type=float, help="act on each with this probability"
+        "--probability",
+        metavar="NUMBER",
+        type=finite_number,
+        help="act on each with this probability",
     )
-    add.add_argument("--seconds", metavar="SECONDS", type=float, help="for delay")
+    add.add_argument("--seconds", metavar="SECONDS", type=finite_number, help="for delay")
     remove = _add(actions, "remove", "remove rules", "Remove rules by their names.")
     remove.add_argument("names", metavar="NAME", nargs="+")
     _add(actions, "clear", "remove all rules", "Remove all rules of the namespace.")

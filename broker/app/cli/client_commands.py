@@ -6,6 +6,7 @@ Each command makes a few requests to the control API, prints the answers, and re
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import sys
@@ -47,14 +48,33 @@ class _Misused(Exception):
 
 def run(command: str, options: Options) -> int:
     """Runs a command. Returns the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know every character
+    try:
+        code = _run(command, options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return ExitCode.OK if "follow" in options else ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()  # the reader, such as `head`, has what it wants
+        return ExitCode.OK
+    except OSError as error:
+        _discard_output()
+        _complain(f"the answer cannot be written: {error.strerror}")
+        return ExitCode.FAILED
+    return code
+
+
+def _run(command: str, options: Options) -> int:
     try:
         return _COMMANDS[command](control_client(options, os.environ), options)
     except (BadAddress, _Misused) as error:
-        _complain(str(error))
-        return ExitCode.MISUSED
+        return _failed(options, ExitCode.MISUSED, "wrong_argument", str(error))
+    except UnicodeEncodeError:
+        text = "an argument is not text in the encoding of this system"
+        return _failed(options, ExitCode.MISUSED, "wrong_argument", text)
     except NotReachable as error:
-        _complain(str(error))
-        return ExitCode.NOT_REACHABLE
+        return _failed(options, ExitCode.NOT_REACHABLE, "not_reachable", str(error))
     except Refused as error:
         if "json" in options:
             _print_json(error.answer)
@@ -62,12 +82,19 @@ def run(command: str, options: Options) -> int:
         if error.status == TIMED_OUT:
             return ExitCode.NOT_SO
         return ExitCode.MISUSED if error.status == BAD_REQUEST else ExitCode.FAILED
-    except KeyboardInterrupt:
-        return ExitCode.OK if "follow" in options else ExitCode.FAILED
-    except BrokenPipeError:
-        # The reader, such as `head`, has what it wants. Python must not complain about it when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+
+
+def _failed(options: Options, code: ExitCode, name: str, text: str) -> ExitCode:
+    """Reports an error that no broker has answered with, in the form of those that it answers with."""
+    if "json" in options:
+        _print_json({"error": {"code": name, "message": text, "field": None}})
+    _complain(text)
+    return code
+
+
+def _discard_output() -> None:
+    """Python must not complain about what is not written when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _peek(client: ControlClient, options: Options) -> int:
@@ -124,7 +151,12 @@ def _send(client: ControlClient, options: Options) -> int:
     for position in range(0, len(messages), SEND_MAX):
         part = messages[position : position + SEND_MAX]
         body = {"entity": options["entity"], "messages": part}
-        numbers += client.request("POST", "/messages", body=body)["sequence_numbers"]
+        try:
+            numbers += client.request("POST", "/messages", body=body)["sequence_numbers"]
+        except (Refused, NotReachable):
+            if position:
+                _complain(f"{position} messages were sent before this")
+            raise
     _print(options, {"sent": len(messages), "sequence_numbers": numbers}, [f"{len(messages)} sent"])
     return ExitCode.OK
 
@@ -300,7 +332,7 @@ def _print(options: Options, answer: Mapping[str, Any], lines: Iterable[str]) ->
 
 
 def _print_json(answer: Mapping[str, Any]) -> None:
-    print(json.dumps(answer, ensure_ascii=False), flush=True)
+    print(json.dumps(answer), flush=True)
 
 
 def _complain(sentence: str) -> None:

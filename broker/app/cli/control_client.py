@@ -117,7 +117,12 @@ class ControlClient(NamedTuple):
             return http.client.HTTPConnection(parts.hostname, port, timeout=timeout_s)
         import ssl
 
-        context = ssl.create_default_context(cafile=self.authority)
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+        except OSError as error:
+            raise BadAddress(
+                f"--authority {self.authority} cannot be read: {error.strerror or error}"
+            ) from None
         return http.client.HTTPSConnection(
             parts.hostname, parts.port or 443, timeout=timeout_s, context=context
         )

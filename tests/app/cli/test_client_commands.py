@@ -15,6 +15,7 @@ import pytest
 
 from broker.app.cli.client_arguments import CLIENT_COMMANDS, EXIT_CODES
 from broker.app.cli.command_line import main
+from broker.app.cli.control_client import ControlClient as ControlConnection
 from broker.app.exit_codes import ExitCode
 from protocol.identity import sas
 from tests.control.client import ControlClient
@@ -407,9 +408,73 @@ def test_what_is_not_needed_is_not_loaded(broker):
     assert "\n" == done.stdout, done.stdout
 
 
+def in_shell(broker, command: str) -> subprocess.CompletedProcess[str]:
+    """Runs `peeklock COMMAND` in a shell, in an environment with the address of the broker."""
+    return subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m peeklock {command}"],
+        cwd=ROOT,
+        env={**os.environ, "PEEKLOCK_URL": f"http://127.0.0.1:{broker.http_port}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_answer_that_cannot_be_written(broker):
+    """The disk is full."""
+    done = in_shell(broker, "faults clear > /dev/full")
+    assert (
+        ExitCode.FAILED,
+        "peeklock: the answer cannot be written: No space left on device\n",
+    ) == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+def test_an_argument_that_is_not_text(broker):
+    done = in_shell(broker, "peek $'\\xff' --json")
+    assert ExitCode.MISUSED == done.returncode
+    assert "wrong_argument" == json.loads(done.stdout)["error"]["code"]
+    assert "peeklock: an argument is not text" in done.stderr
+
+
+def test_every_character_can_be_printed(peeklock, broker, api):
+    """Also where the terminal does not know it, and where it is half of a character."""
+    body = {"body": '"\\ud800 é"', "content_type": "application/json"}
+    api.post("/messages", entity="orders", messages=[body])
+    printed = json.loads(peeklock("peek", "orders", "--json").out)
+    assert "\ud800 é" == printed["messages"][0]["body"]
+    done = in_shell(broker, f"peek orders --namespace {api.namespace}")
+    assert (ExitCode.OK, "") == (done.returncode, done.stderr)
+
+
+def test_a_wait_that_is_interrupted(peeklock, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ControlConnection, "request", interrupted)
+    done = peeklock("wait", "orders")
+    assert (ExitCode.INTERRUPTED, "", "") == (done.code, done.out, done.err)
+
+
+def test_messages_that_were_sent_before_a_refusal_are_told(peeklock, api):
+    lines = b'{"body": 1}\n' * 1000 + b'{"wrong": 1}\n'
+    done = peeklock("send", "orders", "--form", "json", stdin=lines)
+    assert ExitCode.MISUSED == done.code
+    assert "1000 messages were sent before this" in done.err
+    assert 1000 == api.get("/entity", entity="orders")["counts"]["active"]
+
+
+def test_an_authority_that_cannot_be_read(peeklock):
+    done = peeklock("peek", "orders", "--url", "https://localhost:1", "--authority", "/nosuch")
+    assert ExitCode.MISUSED == done.code
+    assert "--authority /nosuch cannot be read: No such file or directory" in done.err
+
+
 def test_help_and_the_page_explain_the_exit_codes(capsys):
     page = Page(ROOT / "docs" / "testing.md").text
-    rows = dict(re.findall(r"^\| (\d) \| (.*) \|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE))
     assert {str(int(code)): meaning for code, meaning in EXIT_CODES.items()} == rows
     for command in CLIENT_COMMANDS:
         with pytest.raises(SystemExit) as ended:
@@ -421,7 +486,14 @@ def test_help_and_the_page_explain_the_exit_codes(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["peek"], ["peek", "orders", "--lim", "1"], ["faults", "drop"], ["send", "a", "--form", "x"]],
+    [
+        ["peek"],
+        ["peek", "orders", "--lim", "1"],
+        ["faults", "drop"],
+        ["send", "a", "--form", "x"],
+        ["wait", "orders", "--timeout", "nan"],
+        ["send", "orders", "x", "--time-to-live", "inf"],
+    ],
 )
 def test_wrong_usage(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
