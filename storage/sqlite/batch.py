@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.core.contract.records import PayloadRow
     from storage.blocks.block_batch import BlockChanges
     from storage.blocks.block_index import BlockIndex
+    from storage.sqlite.recent_commits import RecentChanges
     from storage.statements import Statements
 
 LARGEST_STATEMENT_ROWS = 512
@@ -55,6 +56,12 @@ class SqlBatch(RecordBatch):
         super().__init__(index, may_rewrite=may_rewrite)
         self._execute = connection.execute
         self._statements = statements
+
+    def move(self, recent: RecentChanges) -> None:
+        """Writes the changes of recent commits. Called before the records of this commit are written."""
+        self._write_blocks(recent.as_block_changes())
+        rows = [(*queue, number) for queue, number in recent.sequence_numbers.items()]
+        self._write_rows("raise_sequence_numbers", rows)
 
     # --- blocks --------------------------------------------------------------------------------
 

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.records import (
     EntityStored,
+    MessagesDeleted,
     MessagesStored,
+    MessagesUpdated,
     NamespaceStored,
     RuleRow,
+    SequenceNumbersSkipped,
     SessionStateSet,
 )
 from storage.blocks.stored_blocks import StoredBlocks
@@ -29,6 +32,7 @@ from storage.sqlite.checkpoints import Checkpoints
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
 from storage.sqlite.migrations import migrate, schema_version
+from storage.sqlite.recent_commits import RecentCommits, SequenceNumbers
 from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
 from storage.statements import Statements, sql_folder
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
+    from storage.blocks.block_index import BlockIndex
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -60,6 +65,11 @@ DRAINED_BYTES = 64 << 20
 FREE_PLENTY_BYTES = 256 << 20
 """With more than this free on the disk, the free space inside the file is not measured."""
 PAGE_BYTES = 4096
+
+_MESSAGE_KINDS: frozenset[type[Record]] = frozenset(
+    {MessagesStored, MessagesUpdated, MessagesDeleted, SequenceNumbersSkipped}
+)
+"""Records that change only blocks and sequence numbers."""
 
 _PRAGMAS = (
     f"page_size = {PAGE_BYTES}",
@@ -104,6 +114,7 @@ class SqliteStore:
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
         self._migrations = read_migrations(folder / "migrations")
         self._blocks = StoredBlocks()
+        self._recent = RecentCommits(self._statements)
         self._may_rewrite = True
         """Whether there is space for blocks that are written again."""
         self._writer: sqlite3.Connection | None = None
@@ -157,15 +168,28 @@ class SqliteStore:
                 self._reader = None
         self._checkpoints.close()
         if self._writer is not None:
+            self._move_recent(self._writer)
             with suppress(sqlite3.Error):  # the content of the log is durable in any case
                 self._writer.execute(f"PRAGMA busy_timeout = {CLOSE_WAIT_MS}")
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None
+        self._recent.forget()
         self._blocks.forget()
         self._log.close_index()
         self._file_ids = None  # a new log file is created at the next open
         self._file_lock.release()
+
+    def _move_recent(self, writer: sqlite3.Connection) -> None:
+        """Moves recent commits to the tables, which is optional: they are durable, and are found where they are."""
+        try:
+            self._recent.changes(writer)
+            if self._recent.has_some:
+                index = self._blocks.index(self._source(writer))
+                batch = SqlBatch(writer, self._statements, index, may_rewrite=False)
+                self._commit_to_tables(writer, batch, ())
+        except (sqlite3.Error, StorageError):
+            self._undo(writer)
 
     @property
     def has_room(self) -> bool:
@@ -241,14 +265,17 @@ class SqliteStore:
         self._checkpoints.restart_log(writer)
         with self._explained():
             try:
-                writer.execute("BEGIN IMMEDIATE")
-                if self._has_plenty:
-                    self._log.extend(PAGE_BYTES)
+                self._recent.changes(writer)  # they are known from here on
                 index = self._blocks.index(self._source(writer))
                 batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
-                batch.write(records)
-                writer.execute("COMMIT")
+                if _MESSAGE_KINDS.issuperset(map(type, records)):
+                    batch.take(records)
+                    if not (self._has_plenty and self._commit_as_recent(writer, batch, index)):
+                        self._commit_to_tables(writer, batch, ())
+                else:
+                    self._commit_to_tables(writer, batch, records)
             except BaseException as error:
+                self._recent.forget()
                 self._blocks.forget()
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                     self._may_rewrite = False
@@ -266,6 +293,52 @@ class SqliteStore:
                 self._measure_space(writer)
             self._examine_from_s = now_s + EXAMINE_INTERVAL_S
             self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
+
+    def _commit_as_recent(
+        self, writer: sqlite3.Connection, batch: SqlBatch, index: BlockIndex
+    ) -> bool:
+        """Writes a small commit of messages as a row of its own (`recent_commits.py`). Returns False, and writes
+        nothing, if it has to be written to the tables. Not called if space is scarce: what it deletes still occupies
+        the tables."""
+        changes = batch.changes()
+        if changes is None:
+            return False
+        numbers = batch.sequence_numbers
+        if not any(changes) and not numbers:
+            return True
+        freed_bytes = sum([index.by_number[one].size_bytes for one in changes.deleted_blocks])
+        parts = self._recent.parts(changes, numbers, freed_bytes)
+        if parts is None:
+            return False
+        if len(parts) == 1 and not self._log.is_short(PAGE_BYTES):
+            writer.execute(self._recent.set_part, parts[0])  # a transaction by itself
+        else:
+            self._begin(writer)
+            for part in parts:
+                writer.execute(self._recent.set_part, part)
+            writer.execute("COMMIT")
+        self._recent.apply(lambda: self._recent.written(changes, numbers, freed_bytes, parts))
+        return True
+
+    def _commit_to_tables(
+        self, writer: sqlite3.Connection, batch: SqlBatch, records: Sequence[Record]
+    ) -> None:
+        """Writes recent commits to the tables, and then the batch, with more records."""
+        self._begin(writer)
+        has_recent = self._recent.has_some
+        if has_recent:
+            batch.move(self._recent.changes(writer))
+            writer.execute(self._recent.set_part, self._recent.next_generation())
+        batch.take(records)
+        batch.finish()
+        writer.execute("COMMIT")
+        if has_recent:
+            self._recent.apply(self._recent.moved)
+
+    def _begin(self, writer: sqlite3.Connection) -> None:
+        writer.execute("BEGIN IMMEDIATE")
+        if self._has_plenty and self._log.is_short(PAGE_BYTES):
+            self._log.extend(PAGE_BYTES)
 
     @property
     def maintenance_is_due(self) -> bool:
@@ -328,12 +401,7 @@ class SqliteStore:
                 namespaces=[NamespaceStored(*row) for row in reader.execute(one("namespaces"))],
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
                 rules=[RuleRow(*row) for row in reader.execute(one("rules"))],
-                sequence_numbers={
-                    (entity_id, sub_queue): sequence_number
-                    for entity_id, sub_queue, sequence_number in reader.execute(
-                        one("sequence_numbers")
-                    )
-                },
+                sequence_numbers=self._sequence_numbers(reader),
                 highest_message_id=self._blocks.highest_id(self._source(reader)),
                 packed_messages=self._packed_messages(),
                 session_states=[
@@ -341,6 +409,13 @@ class SqliteStore:
                 ],
                 message_ids=self._rows("message_ids"),
             )
+
+    def _sequence_numbers(self, reader: sqlite3.Connection) -> SequenceNumbers:
+        rows = reader.execute(self._statements.one("sequence_numbers"))
+        highest = {(entity_id, sub_queue): last for entity_id, sub_queue, last in rows}
+        for queue, last in self._recent.changes(reader).sequence_numbers.items():
+            highest[queue] = max(last, highest.get(queue, 0))
+        return highest
 
     def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
         with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
@@ -357,7 +432,7 @@ class SqliteStore:
             return self._blocks.read_payloads(self._source(reader), payload_ids)
 
     def _source(self, connection: sqlite3.Connection) -> SqliteBlockSource:
-        return SqliteBlockSource(connection, self._statements)
+        return SqliteBlockSource(connection, self._statements, self._recent)
 
     # --- failures ------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class WriteAheadLog:
         self._length_bytes = 0
         """The file is at least this long."""
         self._last_frame = 0
-        """The last frame at the last call of `extend`."""
+        """The last frame at the last call of `is_short`."""
 
     def open_index(self) -> None:
         """Maps the index into memory. Called when SQLite has opened the database."""
@@ -91,25 +91,31 @@ class WriteAheadLog:
         last_frame, last_copied_frame = _LAST_FRAME.unpack_from(self._index)
         return max(0, last_frame - last_copied_frame)
 
-    def extend(self, page_bytes: int) -> None:
-        """Writes zeros behind the log if small commits are about to make it longer. Called within a transaction that
-        writes, so that nobody else makes the log longer or shorter meanwhile."""
+    def is_short(self, page_bytes: int) -> bool:
+        """Returns whether small commits are about to make the log longer, so that `extend` should be called. Called
+        before each commit. Needs no system call."""
         if self._index is None:
-            return
+            return False
         last_frame: int
         last_frame, _ = _LAST_FRAME.unpack_from(self._index)
         written_frames = last_frame - self._last_frame
         self._last_frame = last_frame
         if written_frames < 0:
             self._length_bytes = 0  # it was begun again, and perhaps truncated
-        frame_bytes = _FRAME_HEADER_BYTES + page_bytes
-        needed_bytes = _LOG_HEADER_BYTES + (last_frame + ROOM_FRAMES) * frame_bytes
-        if needed_bytes <= self._length_bytes or not (0 <= written_frames <= SMALL_COMMIT_FRAMES):
-            return
+        needed_bytes = self._needed_bytes(page_bytes)
+        return needed_bytes > self._length_bytes and 0 <= written_frames <= SMALL_COMMIT_FRAMES
+
+    def extend(self, page_bytes: int) -> None:
+        """Writes zeros behind the log if it is short. Called within a transaction that writes, so that nobody else
+        makes the log longer or shorter meanwhile."""
         with suppress(OSError):  # the commit can do without
             self._length_bytes = os.fstat(self._file).st_size
-            if needed_bytes > self._length_bytes:
+            if self._needed_bytes(page_bytes) > self._length_bytes:
                 self._length_bytes += os.pwrite(self._file, EXTENSION, self._length_bytes)
+
+    def _needed_bytes(self, page_bytes: int) -> int:
+        frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+        return _LOG_HEADER_BYTES + (self._last_frame + ROOM_FRAMES) * frame_bytes
 
     def discard_uncommitted(self) -> None:
         """Truncates the frames of a failed transaction.

@@ -35,6 +35,7 @@ from storage.record_batch import RecordBatch
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.disk_reserve import DiskReserve
+from storage.sqlite.recent_commits import RecentChanges, RecentCommits
 from storage.sqlite.store import SqliteStore
 from storage.sqlite.write_ahead_log import WriteAheadLog
 from storage.statements import Statements
@@ -53,6 +54,8 @@ SQLITE_CLASSES = (
     SqliteStore,
     SqlBatch,
     SqliteBlockSource,
+    RecentCommits,
+    RecentChanges,
     Statements,
     WriteAheadLog,
     DiskReserve,

@@ -47,6 +47,9 @@ ON CONFLICT (entity_id, sub_queue)
 DO UPDATE SET sequence_number = excluded.sequence_number
 WHERE excluded.sequence_number > sequence_number
 
+-- name: set_recent_part
+UPDATE recent_commits SET part = ? WHERE slot = ?
+
 -- name: set_session_states
 REPLACE INTO session_states (entity_id, session_id, state, updated_time_ms)
 SELECT * FROM (VALUES {many (?, ?, ?, ?)})
@@ -130,6 +133,9 @@ SELECT number, entries, payloads FROM blocks WHERE number = ?
 
 -- name: block_entries
 SELECT number, entries FROM blocks ORDER BY number
+
+-- name: recent_parts
+SELECT part FROM recent_commits ORDER BY slot
 
 -- name: session_states
 SELECT entity_id, session_id, state, updated_time_ms

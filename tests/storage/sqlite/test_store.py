@@ -333,7 +333,7 @@ def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
         sizes.append(log.stat().st_size)
         if sqlite.maintenance_is_due:
             sqlite.maintain()
-    assert max(sizes) < 300_000
+    assert max(sizes[1:]) < 300_000  # the first one has what was written to create the tables
     assert 59 == len(message_ids(sqlite))
 
 
@@ -366,8 +366,8 @@ def test_a_load_left_half_read_does_not_hold_the_file(sqlite):
 
 def test_a_drained_file_is_smaller_after_the_next_start(sqlite, monkeypatch):
     """A backlog long gone does not occupy the disk for ever."""
-    monkeypatch.setattr(storage.sqlite.store, "DRAINED_BYTES", 500_000)
-    sqlite.commit([MessagesStored([row(1)], [payload(1, b"x" * 1_000_000)]), stored([2])])
+    monkeypatch.setattr(storage.sqlite.store, "DRAINED_BYTES", 2_000_000)
+    sqlite.commit([MessagesStored([row(1)], [payload(1, b"x" * 9_000_000)]), stored([2])])
     sqlite.commit([MessagesDeleted([1], [1])])
     sqlite.close()
     large = sqlite.path.stat().st_size
