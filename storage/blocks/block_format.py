@@ -33,6 +33,7 @@ from broker.core.messages.packed_rows import (
     FEW_ROWS,
     PackedRows,
     pack_rows,
+    pack_sent_row,
     pack_sent_rows,
     read_ids,
 )
@@ -53,6 +54,7 @@ _SECTION_MIN_ROWS = 8
 """If queues have fewer rows than this on average, one section has the rows of all queues."""
 _VERSION = 1
 _HEAD = Struct("<BBHI")
+_ONE_MESSAGE_HEAD = _HEAD.pack(_VERSION, 1, 1, 1)
 _ID = itemgetter(0)
 _QUEUE = itemgetter(1, 2)
 _BODY = itemgetter(1)
@@ -146,6 +148,21 @@ def encode_sent_block(sent: Sequence[SentMessages]) -> EncodedBlock:
     head = _HEAD.pack(_VERSION, 1, len(sections), len(sizes))
     entries[0] = b"".join([head, packed_sizes, annotations_sizes])
     return EncodedBlock(b"".join(entries), b"".join(bodies), ids, ids, _sizes(sizes))
+
+
+def encode_sent_message(rows: SentRows, payloads: SentPayloads) -> EncodedBlock:
+    """Does the same as `encode_sent_block` for one message that was sent alone."""
+    body = payloads.bodies[0]
+    annotations = b"" if payloads.annotations is None else payloads.annotations[0]
+    sizes = equal_column(len(body)) + equal_column(len(annotations))
+    ids = rows.ids
+    return EncodedBlock(
+        _ONE_MESSAGE_HEAD + sizes + pack_sent_row(rows, 0),
+        body + annotations,
+        ids,
+        ids,
+        len(body) + len(annotations),
+    )
 
 
 def _sent_sections(sent: Sequence[SentMessages]) -> list[list[SentMessages]] | None:

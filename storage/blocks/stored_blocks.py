@@ -51,6 +51,11 @@ class StoredBlocks:
         self._index: BlockIndex | None = None
         self._lock = threading.Lock()
 
+    @property
+    def known_index(self) -> BlockIndex | None:
+        """The index of the blocks, if it is known."""
+        return self._index
+
     def index(self, source: BlockSource) -> BlockIndex:
         """Returns the index of the blocks. Reads it from the store if it is not known."""
         with self._lock:

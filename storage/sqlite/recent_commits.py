@@ -30,7 +30,7 @@ from storage.contract import StoreUnusable
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from storage.statements import Statements
 
@@ -152,6 +152,8 @@ class RecentCommits:
         ):
             return None
         content = _encode(changes, sequence_numbers)
+        if len(content) <= _CONTENT_BYTES:
+            return [(self._part(content, left=0), self._next_slot)]
         count = -(-len(content) // _CONTENT_BYTES)
         if count > PARTS_MAX or self._next_slot + count > self._slot_count:
             return None
@@ -177,18 +179,14 @@ class RecentCommits:
         changes: BlockChanges,
         sequence_numbers: Mapping[tuple[int, int], int],
         freed_bytes: int,
-        parts: Sequence[Part],
+        slots: int,
     ) -> None:
-        """Adds the commit that was written as these rows."""
-        assert self._changes is not None
-        self._freed_bytes += freed_bytes
-        self._changes.add(changes, sequence_numbers)
-        self._next_slot += len(parts)
-
-    def apply(self, change: Callable[[], None]) -> None:
-        """Changes what is known after a commit. Raises nothing: the commit is durable."""
+        """Adds the commit that was written to so many slots. Raises nothing: the commit is durable."""
         try:
-            change()
+            assert self._changes is not None
+            self._changes.add(changes, sequence_numbers)
+            self._freed_bytes += freed_bytes
+            self._next_slot += slots
         except Exception:  # noqa: BLE001 -- whatever it is, the store has the truth
             self.forget()
 

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import (
@@ -23,6 +23,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
+from storage.blocks.single_message import single_message
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.migration_scripts import read_migrations
@@ -37,13 +38,13 @@ from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
 from storage.statements import Statements, sql_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
-    from storage.blocks.block_index import BlockIndex
+    from storage.blocks.block_batch import BlockChanges
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -109,6 +110,7 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._explained = _Explanation(self.path)
         self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         folder = sql_folder("storage.sqlite")
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
@@ -142,7 +144,7 @@ class SqliteStore:
         """Opens the file, and creates or migrates it if needed. Raises `StoreUnusable`."""
         self._take_file()
         try:
-            with self._explained():
+            with self._explained:
                 self._writer = writer = self._connect(_PRAGMAS)
                 self._check_origin(writer)
                 (journal_mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -187,7 +189,7 @@ class SqliteStore:
             if self._recent.has_some:
                 index = self._blocks.index(self._source(writer))
                 batch = SqlBatch(writer, self._statements, index, may_rewrite=False)
-                self._commit_to_tables(writer, batch, ())
+                self._write_to_tables(writer, batch, ())
         except (sqlite3.Error, StorageError):
             self._undo(writer)
 
@@ -263,17 +265,9 @@ class SqliteStore:
     def _commit_once(self, records: Sequence[Record]) -> None:
         writer = self._open_connection(self._writer)
         self._checkpoints.restart_log(writer)
-        with self._explained():
+        with self._explained:
             try:
-                self._recent.changes(writer)  # they are known from here on
-                index = self._blocks.index(self._source(writer))
-                batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
-                if _MESSAGE_KINDS.issuperset(map(type, records)):
-                    batch.take(records)
-                    if not (self._has_plenty and self._commit_as_recent(writer, batch, index)):
-                        self._commit_to_tables(writer, batch, ())
-                else:
-                    self._commit_to_tables(writer, batch, records)
+                change_index = self._write(writer, records)
             except BaseException as error:
                 self._recent.forget()
                 self._blocks.forget()
@@ -283,7 +277,7 @@ class SqliteStore:
                 self._undo(writer)
                 self._log.discard_uncommitted()
                 raise
-        self._blocks.apply(batch.apply)
+        self._blocks.apply(change_index)
         now_s = time.monotonic()
         frames = self._log.uncopied_frames
         if now_s >= self._examine_from_s or frames >= self._examine_from_frames:
@@ -294,33 +288,61 @@ class SqliteStore:
             self._examine_from_s = now_s + EXAMINE_INTERVAL_S
             self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
 
-    def _commit_as_recent(
-        self, writer: sqlite3.Connection, batch: SqlBatch, index: BlockIndex
+    def _write(self, writer: sqlite3.Connection, records: Sequence[Record]) -> Callable[[], None]:
+        """Writes the records durably. Returns the function that changes the index."""
+        self._recent.changes(writer)  # they are known from here on
+        index = self._blocks.known_index or self._blocks.index(self._source(writer))
+        if self._has_plenty:
+            single = single_message(index, records)
+            if single is not None and self._write_as_recent(
+                writer, single.changes, single.sequence_numbers, single.freed_bytes
+            ):
+                return single.apply
+        batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
+        if not _MESSAGE_KINDS.issuperset(map(type, records)):
+            self._write_to_tables(writer, batch, records)
+            return batch.apply
+        batch.take(records)
+        changes = batch.changes()
+        if changes is None or not (
+            self._has_plenty
+            and self._write_as_recent(
+                writer,
+                changes,
+                batch.sequence_numbers,
+                sum([index.by_number[one].size_bytes for one in changes.deleted_blocks]),
+            )
+        ):
+            self._write_to_tables(writer, batch, ())
+        return batch.apply
+
+    def _write_as_recent(
+        self,
+        writer: sqlite3.Connection,
+        changes: BlockChanges,
+        numbers: Mapping[tuple[int, int], int],
+        freed_bytes: int,
     ) -> bool:
         """Writes a small commit of messages as a row of its own (`recent_commits.py`). Returns False, and writes
         nothing, if it has to be written to the tables. Not called if space is scarce: what it deletes still occupies
         the tables."""
-        changes = batch.changes()
-        if changes is None:
-            return False
-        numbers = batch.sequence_numbers
         if not any(changes) and not numbers:
             return True
-        freed_bytes = sum([index.by_number[one].size_bytes for one in changes.deleted_blocks])
-        parts = self._recent.parts(changes, numbers, freed_bytes)
+        recent = self._recent
+        parts = recent.parts(changes, numbers, freed_bytes)
         if parts is None:
             return False
         if len(parts) == 1 and not self._log.is_short(PAGE_BYTES):
-            writer.execute(self._recent.set_part, parts[0])  # a transaction by itself
+            writer.execute(recent.set_part, parts[0])  # a transaction by itself
         else:
             self._begin(writer)
             for part in parts:
-                writer.execute(self._recent.set_part, part)
+                writer.execute(recent.set_part, part)
             writer.execute("COMMIT")
-        self._recent.apply(lambda: self._recent.written(changes, numbers, freed_bytes, parts))
+        recent.written(changes, numbers, freed_bytes, len(parts))
         return True
 
-    def _commit_to_tables(
+    def _write_to_tables(
         self, writer: sqlite3.Connection, batch: SqlBatch, records: Sequence[Record]
     ) -> None:
         """Writes recent commits to the tables, and then the batch, with more records."""
@@ -333,7 +355,7 @@ class SqliteStore:
         batch.finish()
         writer.execute("COMMIT")
         if has_recent:
-            self._recent.apply(self._recent.moved)
+            self._recent.moved()
 
     def _begin(self, writer: sqlite3.Connection) -> None:
         writer.execute("BEGIN IMMEDIATE")
@@ -396,7 +418,7 @@ class SqliteStore:
         """Returns everything that was committed. Messages and message ids are read lazily."""
         self._open_connection(self._reader)
         one = self._statements.one
-        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+        with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
             return Snapshot(
                 namespaces=[NamespaceStored(*row) for row in reader.execute(one("namespaces"))],
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
@@ -418,16 +440,16 @@ class SqliteStore:
         return highest
 
     def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
-        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+        with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
             yield from self._blocks.packed_messages(self._source(reader))
 
     def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
-        with self._explained(), closing(self._connect(_READING_PRAGMAS)) as reader:
+        with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
             yield from reader.execute(self._statements.one(name))
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """Returns body and annotations of the payloads that exist, by id."""
-        with self._reader_lock, self._explained():
+        with self._reader_lock, self._explained:
             reader = self._open_connection(self._reader)
             return self._blocks.read_payloads(self._source(reader), payload_ids)
 
@@ -441,19 +463,29 @@ class SqliteStore:
             raise StorageError(f"{self.path} is not open")
         return connection
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Translates errors of SQLite into `StorageError`s, with the file, the cause and the fix."""
-        try:
-            yield
-        except sqlite3.Error as error:
+
+class _Explanation:
+    """Translates errors of SQLite into `StorageError`s, with the file, the cause and the fix."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            kind, sentence = (
+            cause, sentence = (
                 _CAUSES.get(code) or _CAUSES.get(code & 0xFF) or (StorageError, "failed")
             )
-            raise kind(f"{self.path} {sentence} ({error})") from error
-        except (OverflowError, UnicodeEncodeError) as error:
-            raise StorageError(f"{self.path} cannot hold a value ({error})") from error
+            raise cause(f"{self._path} {sentence} ({error})") from error
+        if isinstance(error, OverflowError | UnicodeEncodeError):
+            raise StorageError(f"{self._path} cannot hold a value ({error})") from error
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

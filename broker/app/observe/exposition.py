@@ -6,6 +6,7 @@ line itself. Label values are escaped. Each family is announced once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,11 +59,7 @@ class Histogram:
     def observe(self, value: float) -> None:
         """Adds one value."""
         self.total += value
-        for position, bound in enumerate(self.bounds):
-            if value <= bound:
-                self.counts[position] += 1
-                return
-        self.counts[-1] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
 
     def content(self) -> list[bytes]:
         """Returns the encoded histogram. Each bucket includes the smaller ones."""

@@ -86,7 +86,7 @@ def pack_sent_rows(pieces: Sequence[SentPiece]) -> bytes:
     """Does the same as `pack_rows` for messages of one queue that were sent together, without making their rows."""
     count = sum([stop - start for _, start, stop in pieces])
     if count == 1:
-        return _pack_sent_row(*pieces[0][:2])
+        return pack_sent_row(*pieces[0][:2])
     if count <= FEW_ROWS:
         return _pack_one_by_one([row for rows, start, stop in pieces for row in rows[start:stop]])
     first = pieces[0][0]
@@ -124,7 +124,7 @@ def pack_sent_rows(pieces: Sequence[SentPiece]) -> bytes:
     )
 
 
-def _pack_sent_row(rows: SentRows, position: int) -> bytes:
+def pack_sent_row(rows: SentRows, position: int) -> bytes:
     """Most messages are sent alone, so this is worth a function of its own."""
     session_id = None if rows.session_ids is None else rows.session_ids[position]
     text = b"" if session_id is None else session_id.encode()

@@ -19,6 +19,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
+from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.blocks import compaction
 from storage.contract import StorageError, StoreUnusable
 from storage.memory import MemoryStore
@@ -44,6 +45,28 @@ def store(path: Path):
 
 def sent(number: int, size: int = 1024) -> MessagesStored:
     return MessagesStored([row(number)], [payload(number, b"%d" % (number % 10) * size)])
+
+
+def sent_together(ids: range, bodies: Any) -> tuple[SentRows, SentPayloads]:
+    """The same as sends of clients record it."""
+    count = len(ids)
+    first = row(ids[0])
+    rows = SentRows(
+        first.id,
+        first.entity_id,
+        first.sub_queue,
+        first.sequence_number,
+        first.enqueue_sequence_number,
+        first.enqueued_time_ms,
+        None,
+        0,
+        [0] * count,
+        [5] * count,
+        None,
+    )
+    return rows, SentPayloads(
+        first.id, [one.body for one in bodies], [one.annotations for one in bodies]
+    )
 
 
 def completed(*numbers: int) -> MessagesDeleted:
@@ -140,8 +163,13 @@ def test_kills_at_any_moment_leave_what_was_committed(store, tmp_path, monkeypat
                 last = ids[-1]
                 alive += ids
                 size = chance.choice((0, 10, 1_000, 1_000, 5_000, 17_000 if count == 1 else 10))
-                bodies = [payload(one, b"%d" % one * (size // 4), b"a" * (one % 3)) for one in ids]
-                records.append(MessagesStored([row(one) for one in ids], bodies))
+                bodies: Any = [
+                    payload(one, b"%d" % one * (size // 4), b"a" * (one % 3)) for one in ids
+                ]
+                rows: Any = [row(one) for one in ids]
+                if chance.random() < 0.5:
+                    rows, bodies = sent_together(ids, bodies)
+                records.append(MessagesStored(rows, bodies))
             elif kind < 0.85:
                 gone = chance.sample(alive, min(len(alive), chance.choice((1, 1, 1, 2, 40))))
                 alive = [one for one in alive if one not in gone]
