@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from pathlib import Path
 
 _FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -23,7 +23,7 @@ class Migration:
     script: str
 
 
-def read_migrations(folder: Traversable) -> tuple[Migration, ...]:
+def read_migrations(folder: Path) -> tuple[Migration, ...]:
     """Returns the scripts of a folder in order, from `0001_….sql`, without a gap."""
     found = sorted(
         (int(match[1]), file)

@@ -18,8 +18,8 @@ import yaml
 from broker import __version__
 from broker.app.cli import client_arguments
 from broker.app.cli.arguments import read_arguments
+from broker.app.cli.client_arguments import CONNECTION_STRING_VARIABLE, URL_VARIABLE
 from broker.app.cli.command_line import main
-from broker.app.cli.control_client import CONNECTION_STRING_VARIABLE, URL_VARIABLE
 from broker.core.contract.counting import DeadLetterCause, Outcome
 from config.files import emulator_reader
 from config.files.yaml_reader import TOP_LEVEL

@@ -13,11 +13,13 @@ NOT_AT_START = {
     "aiohttp": "HTTP requests, except for the health",
     "azure": "clients",
     "cryptography": "certificates and bearer tokens",
+    "email": "HTTP clients: the commands that ask a running broker",
     "jwt": "bearer tokens",
     "opentelemetry": "the setting tracing",
     "prometheus_client": "metrics",
     "pydantic": "requests to the control API",
     "yaml": "config files in YAML",
+    "zipfile": "resources in archives",
     "xml": "administration",
 }
 """Packages, and what needs them."""

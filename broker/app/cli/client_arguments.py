@@ -9,17 +9,16 @@ import argparse
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from broker.app.cli.control_client import (
-    CONNECTION_STRING_VARIABLE,
-    DEFAULT_URL,
-    URL_VARIABLE,
-)
 from broker.app.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- it has no public name
 
 PEEK, WAIT, PURGE, SEND, FAULTS, HISTORY = "peek", "wait", "purge", "send", "faults", "history"
+URL_VARIABLE = "PEEKLOCK_URL"
+CONNECTION_STRING_VARIABLE = "PEEKLOCK_CONNECTION_STRING"
+DEFAULT_URL = "http://localhost:5300"
+"""They are here and not in `control_client.py`, so that a broker need not load an HTTP client."""
 CLIENT_COMMANDS = (PEEK, WAIT, PURGE, SEND, FAULTS, HISTORY)
 
 EXIT_CODES = {

@@ -12,13 +12,16 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from broker.app.cli.client_arguments import (
+    CONNECTION_STRING_VARIABLE,
+    DEFAULT_URL,
+    URL_VARIABLE,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 BASE = "/$peeklock/v1"
-URL_VARIABLE = "PEEKLOCK_URL"
-CONNECTION_STRING_VARIABLE = "PEEKLOCK_CONNECTION_STRING"
-DEFAULT_URL = "http://localhost:5300"
 DEFAULT_PORT = 5300
 TIMEOUT_S = 60.0
 TOKEN_LIFETIME_S = 3600
