@@ -23,7 +23,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
-from storage.blocks.single_message import single_message
+from storage.blocks.single_messages import single_messages
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.migration_scripts import read_migrations
@@ -293,7 +293,7 @@ class SqliteStore:
         self._recent.changes(writer)  # they are known from here on
         index = self._blocks.known_index or self._blocks.index(self._source(writer))
         if self._has_plenty:
-            single = single_message(index, records)
+            single = single_messages(index, records)
             if single is not None and self._write_as_recent(
                 writer, single.changes, single.sequence_numbers, single.freed_bytes
             ):

@@ -101,17 +101,25 @@ _CLOSED_BY_CLIENT = frozenset(
 class ConnectionLifecycle:
     """The state of one connection. The connection and its engine share it."""
 
-    __slots__ = ("state",)
+    __slots__ = ("is_failed", "is_lost", "state")
 
     def __init__(self, state: ConnectionState = ConnectionState.AWAITING_OPEN) -> None:
+        self._enter(state)
+
+    def _enter(self, state: ConnectionState) -> None:
+        # Attributes and no properties, because both are looked at some ten times for each message.
         self.state = state
+        self.is_failed = state in _FAILED
+        """Whether nothing that the client sends is read any more."""
+        self.is_lost = state is ConnectionState.LOST
+        """Whether the socket is gone."""
 
     def apply(self, event: ConnectionEvent) -> None:
         """Changes the state. Raises `IllegalTransition` if the table does not allow the event."""
         after = CONNECTION_TRANSITIONS[event].get(self.state)
         if after is None:
             raise IllegalTransition(f"connection: {event.value} while {self.state.value}")
-        self.state = after
+        self._enter(after)
 
     @property
     def is_past_open(self) -> bool:
@@ -122,16 +130,6 @@ class ConnectionLifecycle:
     def is_ending(self) -> bool:
         """Whether either side has closed the connection, or it failed: no link is of use any more."""
         return self.state not in _USABLE
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether nothing that the client sends is read any more."""
-        return self.state in _FAILED
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the socket is gone."""
-        return self.state is ConnectionState.LOST
 
     @property
     def client_may_send(self) -> bool:
