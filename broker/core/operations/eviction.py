@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.queues.namespace_context import NamespaceContext
 
+EVICTED_PER_TURN = 4_096
+TURNS_FOR_MANY = 8
+"""How many bodies a turn evicts: so many, or one of so many parts of those that wait. The rest follows in the next
+turns: evicting those of the largest batch takes as long as a third of storing it."""
 PACKS_PER_TURN = 8
 """How many blocks a turn packs, besides those that its own messages have filled. Packing a block takes up to a quarter
 of a millisecond if its messages came one by one, and a fifth of that if they came together."""
 MESSAGES_PER_BLOCK = 48
 """If the messages of a turn have filled more than one block for so many of them, they went to many queues, and the blocks
 consist mostly of older messages. The others are packed at once, so that a fast sender does not fill the memory."""
+FILLED_MAX = EVICTED_PER_TURN // MESSAGES_PER_BLOCK
 BLOCKS_PER_PACK = 16
 PACKS_MAX = 32
 """A turn without new messages packs one more for so many blocks that wait, up to a maximum."""
@@ -47,6 +52,10 @@ class Eviction:
         if not context.payloads.over_budget:
             self._full_blocks.clear()
             return
+        count = max(EVICTED_PER_TURN, len(arrived) // TURNS_FOR_MANY)
+        if len(arrived) > count:
+            context.arrived = arrived[count:]
+            del arrived[count:]
         unlocked = [message for message in arrived if message.lock_token is None]
         waiting_count = len(self._full_blocks)
         self._evict_bodies(unlocked)
@@ -55,7 +64,7 @@ class Eviction:
             filled_count = min(waiting_count // BLOCKS_PER_PACK, PACKS_MAX)
         elif filled_count > 1 + len(unlocked) // MESSAGES_PER_BLOCK:
             filled_count = 0
-        self._pack(PACKS_PER_TURN + filled_count)
+        self._pack(PACKS_PER_TURN + min(filled_count, FILLED_MAX))
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""

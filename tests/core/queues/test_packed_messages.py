@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,9 @@ from broker.core.contract.commands import (
     DeleteEntity,
     DeleteMessages,
     Peek,
+    SendBatch,
     Settle,
+    Tick,
     UpdateEntity,
 )
 from broker.core.contract.message import Message
@@ -291,6 +295,23 @@ def test_unpacked_messages_are_as_they_were(values, first_number, time_to_live_m
     packed = pack(queue, messages)
     assert packed is not None
     assert rows_of(messages) == rows_of(packed.unpack())
+
+
+def test_the_bodies_of_a_large_batch_leave_memory_over_several_turns(monkeypatch):
+    """Other clients are served in between."""
+    monkeypatch.setattr("broker.core.operations.eviction.EVICTED_PER_TURN", 10)
+    dialogue = new_dialogue()
+    messages = [message(f"{number}") for number in range(20 * BLOCK_SIZE)]
+    dialogue.run(SendBatch(S, messages, "batch"))
+    in_memory = [sum(one.body is not None for one in messages)]
+    while dialogue.namespace.next_deadline_ms() is not None:
+        dialogue.run(Tick())
+        in_memory.append(sum(one.body is not None for one in messages))
+    evicted = [before - after for before, after in pairwise([len(messages), *in_memory])]
+    assert len(messages) // 8 == max(evicted)
+    assert 0 == in_memory[-1]
+    assert len(messages) - 2 * BLOCK_SIZE <= packed_count(dialogue)
+    assert ["0", "1"] == texts(dialogue.receive(credit(2)))
 
 
 def test_one_turn_packs_few_of_the_blocks_that_a_message_to_a_topic_fills(monkeypatch):
