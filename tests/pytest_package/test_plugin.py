@@ -135,6 +135,7 @@ def test_a_failing_test_shows_what_is_left_in_its_namespace(project):
 
         def test_fails(peeklock):
             peeklock.send("orders", {"body": "a", "message_id": "order-7"})
+            peeklock.send("orders", {"body": "a", "message_id": "red\\x1b[31m"})
             peeklock.send("events", {"body": "b", "message_id": "event-8"})
             peeklock.dead_letter_messages("orders", state="active", reason="Bad")
             assert False
@@ -150,6 +151,7 @@ def test_a_failing_test_shows_what_is_left_in_its_namespace(project):
             [
                 r"-+ peeklock: namespace test-fails-[0-9a-f]{8} -+",
                 r"\d\d:\d\d:\d\d\.\d+ orders #1 sent message_id=order-7\b.*",
+                r".* orders #2 sent message_id='red\\x1b\[31m'.*",
                 r".* events #1 matched message_id=event-8 .* to events/Subscriptions/s #1",
                 r".* orders #1 dead_lettered message_id=order-7 reason=Bad to orders/dead_letter #1",
                 r"left in events/Subscriptions/s: #1 active message_id=event-8 .*",
@@ -190,7 +192,57 @@ def test_no_broker_is_one_sentence(project):
     project.makepyfile("def test_one(peeklock): pass")
     done = project.runpytest_subprocess()
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["There is no command `peeklock` in *nowhere*"])
+    assert 1 == done.stdout.lines.count(
+        f"There is no command `peeklock` in {project.path}/nowhere/bin."
+    )
+    done.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.parametrize("name", ["timeout", "parallel"])
+def test_an_option_that_is_no_number_is_one_sentence(project, name):
+    project.makepyfile("def test_one(peeklock): pass")
+    done = project.runpytest_subprocess(f"--peeklock-{name}=many")
+    printed = "\n".join([*done.errlines, *done.outlines])
+    assert f"--peeklock-{name} must be a number, not 'many'" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_marker_goes_before_a_fixture(project):
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def peeklock_topology():
+            return {"queues": {"of-the-file": {}}}
+
+        @pytest.mark.peeklock(topology={"queues": {"of-the-test": {}}})
+        def test_marked(peeklock):
+            assert 0 == peeklock.counts("of-the-test")["active"]
+
+        def test_other(peeklock):
+            assert 0 == peeklock.counts("of-the-file")["active"]
+        """
+    )
+    project.runpytest_subprocess().assert_outcomes(passed=2)
+
+
+def test_a_broker_that_has_ended_shows_its_log(project):
+    project.makepyfile(
+        """
+        import json, os, pathlib, signal, time
+
+        def test_kills_the_broker(pytestconfig, peeklock):
+            (shared,) = [one for one in pytestconfig.stash._storage.values() if hasattr(one, "log_path")]
+            os.kill(shared._process.pid, signal.SIGKILL)
+            shared._process.wait()
+
+        def test_one(peeklock): pass
+        """
+    )
+    done = project.runpytest_subprocess()
+    done.assert_outcomes(passed=1, errors=1)
+    done.stdout.fnmatch_lines(["*does not answer*Its log ends with:", '*"event": "ready"*'])
     done.stdout.no_fnmatch_line("*Traceback*")
 
 

@@ -45,7 +45,7 @@ def _transition_line(one: Transition) -> str:
     words.append(one["event"])
     fields: dict[str, Any] = dict(one)
     words += [
-        f"{name}={fields[name]}"
+        f"{name}={_shown(fields[name])}"
         for name in ("message_id", "session_id", "delivery_count", "rule", "reason", "description")
         if fields[name]
     ]
@@ -78,16 +78,23 @@ def _messages(client: Peeklock, entity: str, sub_queue: SubQueue, total: int) ->
 
 
 def _message_line(one: Message) -> str:
-    words = [f"#{one['sequence_number']} {one['state']} message_id={one['message_id']}"]
+    words = [f"#{one['sequence_number']} {one['state']} message_id={_shown(one['message_id'])}"]
     words.append(f"delivery_count={one['delivery_count']}")
     if one["session_id"] is not None:
-        words.append(f"session_id={one['session_id']}")
+        words.append(f"session_id={_shown(one['session_id'])}")
     if (lock := one["lock"]) is not None:
         words.append(f"locked by {lock['holder']['container_id']} until {lock['until']}")
     if (dead_letter := one["dead_letter"]) is not None:
-        why = [text for text in (dead_letter["reason"], dead_letter["description"]) if text]
+        texts = (dead_letter["reason"], dead_letter["description"])
+        why = [_shown(text) for text in texts if text]
         words.append(": ".join(why) or "no reason")
     return " ".join(words)
+
+
+def _shown(value: object) -> str:
+    """Returns a value as one line, without characters that control a terminal."""
+    text = str(value)
+    return text if text.isprintable() else ascii(text)
 
 
 def _queue(entity: str, sub_queue: str | None) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_peeklock import failure_report
-from pytest_peeklock.broker_command import ContainerImage, local_command
+from pytest_peeklock.broker_command import ContainerImage, local_command, tail
 from pytest_peeklock.client import Peeklock
 from pytest_peeklock.errors import BrokerNotReachable, BrokerNotStarted, PeeklockError
 from pytest_peeklock.shared_broker import SharedBroker
@@ -124,20 +124,21 @@ def peeklock_broker(pytestconfig: pytest.Config) -> Peeklock:
         try:
             address = shared.address(lambda: _command(pytestconfig))
         except BrokerNotStarted as error:
-            pytest.fail(str(error), pytrace=False)
+            reason = str(error)
+        else:
+            reason = ""
+        if reason:  # not in the handler of the error, so that it is shown once
+            pytest.fail(reason, pytrace=False)
         client = Peeklock(address.url, connection_string=address.connection_string)
-    if timeout_s := _option(pytestconfig, "timeout"):
-        client.wait_timeout_s = float(timeout_s)
+    if timeout_s := _number(pytestconfig, "timeout"):
+        client.wait_timeout_s = timeout_s
     return client
 
 
 @pytest.fixture
 def peeklock_topology(request: pytest.FixtureRequest) -> dict[str, Any] | str | None:
-    """The entities of the namespace of a test: those of the marker, or of the file `peeklock_topology`. Override it
+    """The entities of the namespace of a test without a marker: those of the file `peeklock_topology`. Override it
     in a conftest.py to return them as a config file of the broker has them."""
-    if (marker := request.node.get_closest_marker("peeklock")) is not None:
-        topology: dict[str, Any] | str = marker.kwargs.get("topology", *marker.args)
-        return topology
     if file := request.config.getini("peeklock_topology"):
         return (request.config.rootpath / str(file)).read_text(encoding="utf-8")
     return None
@@ -150,13 +151,37 @@ def peeklock(
     peeklock_topology: dict[str, Any] | str | None,
 ) -> Iterator[Peeklock]:
     """A namespace for this test alone, with its own connection string, entities and clock."""
-    client = peeklock_broker.new_namespace(
-        _namespace_name(request.node.name), topology=peeklock_topology
-    )
+    marker = request.node.get_closest_marker("peeklock")
+    # A marker is nearer to the test than a fixture, which is often for a whole file.
+    topology = peeklock_topology if marker is None else marker.kwargs.get("topology", *marker.args)
+    name = _namespace_name(request.node.name)
+    reason, client = "", peeklock_broker
+    try:
+        client = peeklock_broker.new_namespace(name, topology=topology)
+    except BrokerNotReachable as error:
+        reason = f"{error}{_last_words(request.config)}"
+    if reason:
+        pytest.fail(reason, pytrace=False)
     request.node.stash.setdefault(_clients_key, []).append(client)
     yield client
     with suppress(BrokerNotReachable, PeeklockError):  # the test may have deleted it
         client.delete_namespace()
+
+
+def _last_words(config: pytest.Config) -> str:
+    """Returns the end of the log of a broker that this run has started, and that has ended."""
+    log_path = config.stash[_shared_key].log_path
+    return f" Its log ends with:\n{tail(log_path)}" if log_path.exists() else ""
+
+
+def _number(
+    config: pytest.Config, name: str, known: argparse.Namespace | None = None
+) -> float | None:
+    text = _option(config, name, known)
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise pytest.UsageError(f"--peeklock-{name} must be a number, not {text!r}") from None
 
 
 def _option(
@@ -176,7 +201,7 @@ def _forked_processes(config: pytest.Config, known: argparse.Namespace | None = 
     is_distributed = getattr(options, "dist", "no") != "no" or getattr(options, "numprocesses", 0)
     if is_distributed or hasattr(config, "workerinput") or options.collectonly:
         return 0
-    return int(_option(config, "parallel", known) or 0)
+    return int(_number(config, "parallel", known) or 0)
 
 
 def _command(
