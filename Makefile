@@ -35,7 +35,7 @@ bench: $(VENV)/.developed ## measure throughput, latency, memory and start time
 clients: $(VENV)/.developed ## run every stock client, in its own language, against a broker
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m tests.clients.run $(ARGS)
-	@PEEKLOCK_ALL_RECIPES=1 $(BIN)/python -m pytest -q -p no:cacheprovider tests/examples/test_other_languages.py
+	@PEEKLOCK_ALL_RECIPES=1 $(BIN)/python -m pytest -q -p no:cacheprovider tests/examples/test_other_languages.py tests/console/test_connect_snippets.py
 
 crash: $(VENV)/.developed ## kill the broker under load and make its disk fail; check that it kept what it accepted
 	@$(BIN)/python -m tests.crash.run $(ARGS)
