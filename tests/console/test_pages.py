@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from typing import Any
 
