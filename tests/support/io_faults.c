@@ -13,9 +13,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE = 1, SYNC = 2, TRUNCATE = 4, STAT = 8, STATVFS = 16, OPEN = 32, READ = 64 };
+enum { WRITE = 1, SYNC = 2, TRUNCATE = 4, STAT = 8, STATVFS = 16, OPEN = 32, READ = 64, EXTEND = 128 };
 
 struct control {
     int32_t calls;   /* which calls fail: a sum of the values above; 0 for none */
@@ -68,6 +69,13 @@ static int strikes(int call, int fd) {
     return strikes_path(call, path);
 }
 
+/* As on a full disk: what a file has already can be written again. */
+static int strikes_extension(int fd, off_t end) {
+    struct stat found;
+    if (control == NULL || !(control->calls & EXTEND) || fstat(fd, &found) != 0) return 0;
+    return end > found.st_size && strikes(EXTEND, fd);
+}
+
 #define REAL(result, name, ...) \
     static result (*real)(__VA_ARGS__); \
     if (real == NULL) real = (result (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
@@ -75,6 +83,7 @@ static int strikes(int call, int fd) {
 #define PWRITE(function) \
 ssize_t function(int fd, const void *data, size_t size, off_t offset) { \
     REAL(ssize_t, #function, int, const void *, size_t, off_t); \
+    if (strikes_extension(fd, offset + (off_t)size)) return -1; \
     if (strikes(WRITE, fd)) { \
         if (control->error) return -1; \
         size = size / 2; \
@@ -84,6 +93,29 @@ ssize_t function(int fd, const void *data, size_t size, off_t offset) { \
 }
 PWRITE(pwrite)
 PWRITE(pwrite64)
+
+#define PWRITEV(function) \
+ssize_t function(int fd, const struct iovec *parts, int count, off_t offset) { \
+    REAL(ssize_t, #function, int, const struct iovec *, int, off_t); \
+    off_t end = offset; \
+    for (int part = 0; part < count; part++) end += (off_t)parts[part].iov_len; \
+    if (strikes_extension(fd, end)) return -1; \
+    if (strikes(WRITE, fd)) { errno = control->error ? control->error : ENOSPC; return -1; } \
+    return real(fd, parts, count, offset); \
+}
+PWRITEV(pwritev)
+PWRITEV(pwritev64)
+
+/* They return the error number. */
+#define ALLOCATES(function) \
+int function(int fd, off_t offset, off_t size) { \
+    REAL(int, #function, int, off_t, off_t); \
+    if (strikes_extension(fd, offset + size)) return control->error; \
+    if (strikes(WRITE, fd)) return control->error ? control->error : ENOSPC; \
+    return real(fd, offset, size); \
+}
+ALLOCATES(posix_fallocate)
+ALLOCATES(posix_fallocate64)
 
 ssize_t write(int fd, const void *data, size_t size) {
     REAL(ssize_t, "write", int, const void *, size_t);

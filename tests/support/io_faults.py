@@ -37,6 +37,8 @@ class Calls(IntFlag):
     STAT = 8
     STATVFS = 16
     READ = 64
+    EXTEND = 128
+    """Writes behind the end of a file, which need room on the disk."""
 
 
 class IoFaults:
@@ -55,6 +57,9 @@ class IoFaults:
         build = [compiler, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
         subprocess.run(build, check=True)
         self._control_path.write_bytes(bytes(_CONTROL.size))
+        # The process may run as another user.
+        self._control_path.parent.chmod(0o755)
+        self._control_path.chmod(0o666)
         with self._control_path.open("r+b") as control:
             self._memory = mmap.mmap(control.fileno(), _CONTROL.size)
         return self

@@ -81,6 +81,8 @@ class PostgresServer:
         (self.port,) = free_ports(1)
         self._settings = {**SETTINGS, **({} if durable else QUICK), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        """More variables for the server."""
 
     def __enter__(self) -> Self:
         try:
@@ -135,7 +137,11 @@ class PostgresServer:
         command = [str(self._bin / "postgres"), "-D", str(self.data), "-p", str(self.port)]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *settings], stdout=log, stderr=log, **self._as_user()
+                [*command, *settings],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                **self._as_user(),
             )
 
     def start(self) -> None:
