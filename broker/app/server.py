@@ -156,7 +156,7 @@ class Server:
     async def _start(self) -> None:
         _raise_file_limit(self._settings.limits.connections_max)
         loop = asyncio.get_running_loop()
-        http = self._http.start(self._not_ready, self._metrics.render)
+        http = self._http.start(self._not_serving, self._metrics.render)
         if self._core.is_shared:
             self._listeners.open_probes(http)  # it may wait for its store
         await self._core.open()
@@ -339,7 +339,7 @@ class Server:
         self._ready = False
         self._stopping.set()
 
-    def _not_ready(self) -> NotServing | None:
+    def _not_serving(self) -> NotServing | None:
         if self._core.not_serving is not None:
             return self._core.not_serving
         if not self._core.is_serving:

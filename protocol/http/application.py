@@ -26,7 +26,7 @@ def build(services: BrokerServices) -> web.Application:
     application = web.Application(
         middlewares=[
             error_responses.middleware(services.sources),
-            serving_gate.middleware(services.not_ready),
+            serving_gate.middleware(services.not_serving),
         ]
     )
     handler = entity_routes.handler(application, services)

@@ -52,7 +52,7 @@ class Authorize(Protocol):
         """
 
 
-NotReady: TypeAlias = "Callable[[], tuple[str, str] | None]"
+WhyNotServing: TypeAlias = "Callable[[], tuple[str, str] | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class BrokerServices:
     error."""
     submit: Callable[[Command], None]
     """Runs a command in the next turn. Its effects go to its peer."""
-    not_ready: NotReady
+    not_serving: WhyNotServing
     """Returns why the broker is not ready, as a word and a sentence. None if it is ready."""
     metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     """Returns the body and the content type."""

@@ -29,11 +29,11 @@ class Health(NamedTuple):
     text: str
 
 
-def health(not_ready: tuple[str, str] | None) -> Health:
+def health(not_serving: tuple[str, str] | None) -> Health:
     """Returns 200 if the broker is ready. Otherwise there is a reason: a word and a sentence."""
-    if not_ready is None:
+    if not_serving is None:
         return Health(200, HEALTHY)
-    reason, detail = not_ready
+    reason, detail = not_serving
     body = {"status": "unhealthy", "message": UNHEALTHY, "reason": reason, "detail": detail}
     return Health(503, json.dumps(body, ensure_ascii=False, separators=(",", ":")))
 
@@ -61,9 +61,9 @@ def is_whole_head(data: bytes) -> bool:
     return _END_OF_HEAD in data
 
 
-def response(not_ready: tuple[str, str] | None) -> bytes:
+def response(not_serving: tuple[str, str] | None) -> bytes:
     """Returns the whole answer. The connection ends with it."""
-    status, text = health(not_ready)
+    status, text = health(not_serving)
     reason = "OK" if status == 200 else "Service Unavailable"
     body = text.encode()
     head = (

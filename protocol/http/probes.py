@@ -27,7 +27,7 @@ def add_routes(application: web.Application, services: BrokerServices, entities:
     async def answer_health(request: web.Request) -> web.StreamResponse:
         if _is_about_entity(request):
             return await entities(request)
-        status, text = health(services.not_ready())
+        status, text = health(services.not_serving())
         return web.Response(status=status, text=text, content_type=CONTENT_TYPE)
 
     async def metrics(request: web.Request) -> web.StreamResponse:

@@ -18,15 +18,15 @@ from protocol.http.probes import is_probe
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-    from protocol.http.broker_services import NotReady
+    from protocol.http.broker_services import WhyNotServing
 
 
-def middleware(not_ready: NotReady) -> Middleware:
+def middleware(not_serving: WhyNotServing) -> Middleware:
     """Returns the middleware."""
 
     @web.middleware
     async def refuse_unless_serving(request: web.Request, handler: Handler) -> web.StreamResponse:
-        why = not_ready()
+        why = not_serving()
         if why is not None and not is_probe(request):
             busy = ServerBusy(why[1])
             if is_control_path(request.path):

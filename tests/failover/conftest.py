@@ -46,7 +46,7 @@ class Broker(BrokerProcess):
         )
 
     @property
-    def why_not_ready(self) -> str:
+    def why_not_serving(self) -> str:
         """The reason in the answer to /health."""
         status, body = self.request("GET", "/health")
         assert 503 == status

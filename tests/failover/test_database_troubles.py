@@ -120,7 +120,7 @@ def test_a_read_only_database_stops_sends_and_nothing_is_lost(database: Postgres
         with (load := Load(broker)).running():
             _set_read_only(database, "on")
             wait_until(lambda: not broker.is_healthy(), 60)
-            assert broker.why_not_ready in {"standby", "storage_unavailable"}
+            assert broker.why_not_serving in {"standby", "storage_unavailable"}
             count = len(load.accepted)
             _set_read_only(database, "off")
             wait_until(broker.is_healthy)

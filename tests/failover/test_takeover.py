@@ -77,7 +77,7 @@ def test_when_the_owner_is_killed_the_standby_has_everything_within_two_seconds(
     assert ["first", "second"] == take(standby, 2)
     owner.launch()
     wait_until(lambda: "] standby [" in owner.log_text())
-    assert "standby" == owner.why_not_ready
+    assert "standby" == owner.why_not_serving
     send(standby, "third")
     assert ["third"] == take(standby, 1)
 
@@ -158,7 +158,7 @@ def test_an_owner_that_was_stopped_changes_nothing_and_answers_nothing(
     assert [] == stopped.answers
     assert "amqp:connection:forced" in stopped.end
     wait_until(lambda: not first.is_healthy())
-    assert "standby" == first.why_not_ready
+    assert "standby" == first.why_not_serving
 
     # It is a standby now, and serves again when the other one is stopped.
     stopped = StoppedOwner(second, first)

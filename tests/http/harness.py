@@ -116,7 +116,7 @@ class HttpHarness:
             BrokerServices(
                 ask=self._ask,
                 submit=self.submit,
-                not_ready=lambda: None if self.ready else ("stopping", "The broker is stopping."),
+                not_serving=lambda: None if self.ready else ("stopping", "The broker is stopping."),
                 metrics=_metrics,
                 advance_clock=self._advance_clock if self._testing_api else None,
                 now_ms=self.clock.now_ms,

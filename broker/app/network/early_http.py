@@ -25,12 +25,12 @@ class EarlyHttpConnections:
     def __init__(
         self,
         head_timeout_s: float,
-        not_ready: Callable[[], tuple[str, str] | None],
+        not_serving: Callable[[], tuple[str, str] | None],
         is_full: Callable[[int], bool],
         load: Callable[[], None],
     ) -> None:
         self.head_timeout_s = head_timeout_s
-        self.not_ready = not_ready
+        self.not_serving = not_serving
         self.load = load
         """Is called when a connection needs the application, for each of them."""
         self._is_full = is_full
@@ -98,7 +98,7 @@ class EarlyHttpConnection(asyncio.Protocol):
             if len(received) <= KEPT_MAX_BYTES:
                 return  # the rest of the head will tell
         elif health.is_health_request(received):
-            transport.write(health.response(self._connections.not_ready()))
+            transport.write(health.response(self._connections.not_serving()))
             transport.close()
             return
         self._needs_application = True

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import Peer
     from config.files.topology import Topology
     from config.settings.settings import Settings
-    from protocol.http.broker_services import NotReady
+    from protocol.http.broker_services import WhyNotServing
     from protocol.http.control_services import ControlServices
     from protocol.identity.managed_identity import TokenRequest
     from protocol.sources import ProtocolSources
@@ -77,15 +77,15 @@ class HttpServer:
         self._runner: object | None = None
 
     def start(
-        self, not_ready: NotReady, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+        self, not_serving: WhyNotServing, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[], asyncio.Protocol]:
         """Returns a function that creates the protocol of one connection."""
         limits = self._settings.limits
         early = self._early = EarlyHttpConnections(
             limits.handshake_timeout_ms / 1000,
-            not_ready,
+            not_serving,
             lambda count: count + self._clients.connection_count > limits.connections_max,
-            lambda: self._load(not_ready, metrics),
+            lambda: self._load(not_serving, metrics),
         )
 
         def new_connection() -> asyncio.Protocol:
@@ -94,16 +94,16 @@ class HttpServer:
         return new_connection
 
     def _load(
-        self, not_ready: NotReady, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+        self, not_serving: WhyNotServing, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> None:
         """Begins to load the application, if that has not begun yet."""
         if self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(
-                self._load_application(not_ready, metrics)
+                self._load_application(not_serving, metrics)
             )
 
     async def _load_application(
-        self, not_ready: NotReady, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+        self, not_serving: WhyNotServing, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> None:
         """Loads the application, and gives it the connections that wait for it."""
         assert self._early is not None
@@ -112,7 +112,7 @@ class HttpServer:
             with ThreadPoolExecutor(1) as thread:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(thread, _import_application)
-            self._connect = await self._build(not_ready, metrics)
+            self._connect = await self._build(not_serving, metrics)
         except Exception:
             # Without this, the next connections would wait until their timeout, and nobody would know why.
             log.exception("http.failed")
@@ -122,7 +122,7 @@ class HttpServer:
         self._early.hand_over(self._connect)
 
     async def _build(
-        self, not_ready: NotReady, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+        self, not_serving: WhyNotServing, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[], asyncio.Protocol]:
         from aiohttp import web
 
@@ -136,7 +136,7 @@ class HttpServer:
         services = BrokerServices(
             ask=functools.partial(self._ask, default),
             submit=functools.partial(self._submit, default),
-            not_ready=not_ready,
+            not_serving=not_serving,
             metrics=metrics,
             advance_clock=self._advance_clock if self._settings.testing_api else None,
             now_ms=self._clock.now_ms,
