@@ -7,12 +7,13 @@ depends on a deployment, such as `resourceGroup()`, cannot be evaluated.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from config.files.document import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from config.files.document import Value
 
@@ -51,11 +52,30 @@ class ArmExpressions:
             "if": lambda condition, one, other: one if condition else other,
             "equals": lambda one, other: one == other,
             "not": lambda value: not value,
+            "and": lambda *values: all(values),
+            "or": lambda *values: any(values),
+            "add": lambda one, other: int(one) + int(other),
+            "sub": lambda one, other: int(one) - int(other),
+            "mul": lambda one, other: int(one) * int(other),
+            "length": len,
+            "createarray": lambda *values: list(values),
+            "copyindex": self._copy_index,
             # Part of the names of namespaces. The value does not matter here.
             "uniquestring": lambda *_: "unique",
             "resourcegroup": lambda: {"id": "", "name": "", "location": ""},
         }
         self._depth = 0
+        self._copies: list[tuple[str, int]] = []
+        """The name of each loop around a resource, and the number of the copy that is read."""
+
+    @contextmanager
+    def copy_of(self, loop: str, number: int) -> Iterator[None]:
+        """Sets what `copyIndex()` returns in a `with` block."""
+        self._copies.append((loop.casefold(), number))
+        try:
+            yield
+        finally:
+            self._copies.pop()
 
     def value(self, node: Node) -> Value:
         """Returns the value of a node: of an expression, or as it is written. Raises `CannotEvaluate`."""
@@ -82,6 +102,15 @@ class ArmExpressions:
         if function is None:
             raise CannotEvaluate(f"the function {name}() is not known")
         return function(*arguments)
+
+    def _copy_index(self, *arguments: Any) -> int:
+        """Returns the number of the copy, of the innermost loop or of a named one, and an offset."""
+        names = [one.casefold() for one in arguments if isinstance(one, str)]
+        offsets = [one for one in arguments if isinstance(one, int)]
+        numbers = [number for loop, number in self._copies if not names or loop == names[0]]
+        if not numbers:
+            raise CannotEvaluate("there is no such loop")
+        return numbers[-1] + sum(offsets)
 
     def _parameter(self, name: str) -> Any:
         if name.casefold() not in self._parameters:

@@ -48,6 +48,9 @@ QUEUE = f"{NAMESPACE}/queues"
 TOPIC = f"{NAMESPACE}/topics"
 SUBSCRIPTION = f"{TOPIC}/subscriptions"
 RULE = f"{SUBSCRIPTION}/rules"
+DEPLOYMENT = "microsoft.resources/deployments"
+COPIES_MAX = 800
+"""How many copies of a resource a loop of Azure can make."""
 _KEYS = {f"{one}/authorizationrules" for one in (NAMESPACE, QUEUE, TOPIC)}
 _IGNORED = {"isclientaffine", "clientaffineproperties", "enableexpress", "supportordering"}
 """Properties that a template may set to a value with which the broker does nothing."""
@@ -135,20 +138,52 @@ class _ArmTemplate:
         found = node.value.values() if isinstance(node.value, dict) else items(node, self._report)
         for resource in found:
             members = mapping(resource, self._report)
-            kind = str(self._value(members.get("type")) or "")
-            name = str(self._value(members.get("name")) or "")
-            if not kind or not name:
-                self._report.warning(resource, "is left out: its type or its name is not known")
-                continue
-            kind = f"{above_type}/{kind}" if above_type and "/" not in kind else kind
-            if above_name and not name.casefold().startswith(f"{above_name}/".casefold()):
-                name = f"{above_name}/{name}"
-            if "condition" in members and self._value(members["condition"]) is False:
-                continue
-            if "copy" in members:
-                self._report.warning(members["copy"], "a loop is not carried over: one is read")
-            self._resource(resource, members, kind, name)
-            self._resources(members.get("resources"), kind, name)
+            for _ in self._copies(members.get("copy")):
+                self._named_resource(resource, members, above_type, above_name)
+
+    def _copies(self, loop: Node | None) -> Iterator[None]:
+        """Yields for each copy of a resource, while `copyIndex()` is the number of that copy."""
+        if loop is None:
+            yield
+            return
+        members = mapping(loop, self._report)
+        count = self._value(members.get("count"))
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= COPIES_MAX:
+            self._report.warning(
+                loop, f"is left out: a number from 0 to {COPIES_MAX} is expected as its count"
+            )
+            return
+        name = str(self._value(members.get("name")) or "")
+        for number in range(count):
+            with self._expressions.copy_of(name, number):
+                yield
+
+    def _named_resource(
+        self, resource: Node, members: Mapping[str, Node], above_type: str, above_name: str
+    ) -> None:
+        kind = str(self._value(members.get("type")) or "")
+        name = str(self._value(members.get("name")) or "")
+        if not kind or not name:
+            self._report.warning(resource, "is left out: its type or its name is not known")
+            return
+        kind = f"{above_type}/{kind}" if above_type and "/" not in kind else kind
+        if above_name and not name.casefold().startswith(f"{above_name}/".casefold()):
+            name = f"{above_name}/{name}"
+        if "condition" in members and self._value(members["condition"]) is False:
+            return
+        self._resource(resource, members, kind, name)
+        self._resources(members.get("resources"), kind, name)
+
+    def _nested_template(self, node: Node, members: Mapping[str, Node]) -> None:
+        """Reads the template in a deployment. It has the parameters and variables of the template around it, unless it
+        says otherwise."""
+        properties = mapping(members.get("properties"), self._report)
+        template = mapping(properties.get("template"), self._report)
+        options = mapping(properties.get("expressionEvaluationOptions"), self._report)
+        if str(self._value(options.get("scope"))).casefold() == "inner" or not template:
+            self._report.warning(node, "is left out: it has parameters of its own, or a link")
+            return
+        self._resources(template.get("resources"), "", "")
 
     def _resource(self, node: Node, members: Mapping[str, Node], kind: str, name: str) -> None:
         lowered = kind.casefold()
@@ -156,6 +191,8 @@ class _ArmTemplate:
         if lowered == NAMESPACE:
             self._namespaces.setdefault(name.lower(), _Namespace())
             self._namespace(members)
+        elif lowered == DEPLOYMENT:
+            self._nested_template(node, members)
         elif lowered in _KEYS:
             self._report.warning(node, f"the rule {name!r} is left out: a template has no keys")
         elif lowered not in self._readers:

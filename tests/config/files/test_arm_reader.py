@@ -193,14 +193,75 @@ def test_names_are_evaluated_or_told(name, found):
     assert bool(told) == (not found)
 
 
-def test_named_resources_conditions_and_loops():
-    """Newer templates have a mapping of resources. A loop is read once."""
+def test_named_resources_and_conditions():
+    """Newer templates have a mapping of resources."""
     template = {
         "resources": {
             "one": {**resource("queues", "ns/one"), "condition": False},
-            "two": {**resource("queues", "ns/two"), "copy": {"name": "x", "count": 3}},
+            "two": resource("queues", "ns/two"),
         }
     }
     entities, told = read(template)
-    assert ["two"] == list(entities)
-    assert ["a loop is not carried over: one is read"] == [line.partition(": ")[2] for line in told]
+    assert (["two"], []) == (list(entities), told)
+
+
+def looped(kind: str, name: str, count: object, **properties: Any) -> dict[str, Any]:
+    return {**resource(kind, name, **properties), "copy": {"name": "loop", "count": count}}
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "found"),
+    [
+        (
+            "[concat('ns/', parameters('names')[copyIndex()])]",
+            "[length(parameters('names'))]",
+            "ab",
+        ),
+        ("[format('ns/{0}', copyIndex(1))]", 3, "123"),
+        ("[format('ns/{0}', copyIndex('loop', 5))]", "[sub(add(1, 2), 1)]", "56"),
+        ("[format('ns/{0}', createArray('x', 'y')[copyIndex('LOOP')])]", "[mul(2, 1)]", "xy"),
+        ("ns/none", 0, ""),
+    ],
+)
+def test_a_loop_makes_copies(name, count, found):
+    template = {
+        "parameters": {"names": {"type": "array", "defaultValue": ["a", "b"]}},
+        "resources": [looped("queues", name, count)],
+    }
+    entities, told = read(template)
+    assert (list(found), []) == (list(entities), told)
+
+
+def test_loops_in_loops():
+    """`copyIndex` is that of the inner one, unless it names another."""
+    topic = looped("topics", "[format('ns/t{0}', copyIndex())]", 2)
+    inner = looped("", "[format('s{0}{1}', copyIndex('outer'), copyIndex())]", 2)
+    topic["copy"]["name"] = "outer"
+    topic["resources"] = [{**inner, "type": "subscriptions"}]
+    entities, _ = read({"resources": [topic]})
+    assert [
+        "t0", "t1",
+        "t0/Subscriptions/s00", "t0/Subscriptions/s01",
+        "t1/Subscriptions/s10", "t1/Subscriptions/s11",
+    ] == list(entities)  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [None, -1, 801, True, "many", "[parameters('unknown')]"])
+def test_a_loop_without_a_count_is_told(count):
+    entities, told = read({"resources": [looped("queues", "ns/q", count)]})
+    assert [] == list(entities)
+    assert "is left out: a number from 0 to 800 is expected as its count" in "\n".join(told)
+
+
+def test_a_nested_deployment_is_read():
+    """It has the variables of the template around it, unless it says otherwise."""
+    nested = {"template": {"resources": [resource("queues", "[variables('name')]")]}}
+    other = {**nested, "expressionEvaluationOptions": {"scope": "inner"}}
+    deployments = [
+        {"type": "Microsoft.Resources/deployments", "name": str(number), "properties": one}
+        for number, one in enumerate([nested, other, {"templateLink": {"uri": "https://x"}}])
+    ]
+    entities, told = read({"variables": {"name": "ns/q"}, "resources": deployments})
+    assert ["q"] == list(entities)
+    assert 2 == len(told)
+    assert all("is left out: it has parameters of its own, or a link" in one for one in told)
