@@ -45,6 +45,7 @@ SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "32MB",
     "log_min_messages": "warning",
+    "password_encryption": "scram-sha-256",  # PostgreSQL 13 has another default
 }
 QUICK = {"fsync": "off", "full_page_writes": "off"}
 """For tests in which only processes are killed: what was written to files stays."""

@@ -157,7 +157,7 @@ def test_an_interrupted_commit_ends_soon_and_its_outcome_is_found_out(server):
         with other.transaction(), ThreadPoolExecutor(1) as thread:
             other.execute(f"SELECT * FROM {store.database.schema}.ownership FOR UPDATE")
             committing = thread.submit(store.commit, [stored([2])])
-            wait_for_commit(other)
+            wait_for_commit(server)
             begin_s = time.monotonic()
             store.interrupt()
             with pytest.raises(StoreUnavailable, match="while this process was the owner"):
@@ -193,13 +193,14 @@ def test_an_interrupted_store_does_not_wait_for_its_database(server):
         assert [1] == message_ids(store)
 
 
-def wait_for_commit(administrator) -> None:
-    """Waits until a commit waits for a row."""
+def wait_for_commit(server) -> None:
+    """Waits until a commit waits for a row. Within a transaction, the server would always answer the same."""
     waiting = (
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s AND wait_event_type = 'Lock'"
     )
-    while not administrator.execute(waiting, ["%begin_commit%"]).fetchone()[0]:
-        time.sleep(0.01)
+    with closing(server.connect()) as observer:
+        while not observer.execute(waiting, ["%begin_commit%"]).fetchone()[0]:
+            time.sleep(0.01)
 
 
 def test_a_database_that_is_read_only_is_waited_for(server):
