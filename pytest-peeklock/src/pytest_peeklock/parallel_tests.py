@@ -73,7 +73,7 @@ def run_forked(session: pytest.Session, process_count: int) -> None:
     children: dict[int, Child] = {}
     platform.processor()  # the SDK asks for it; found once here, it is known in all processes
     gc.collect()
-    gc.freeze()  # a collection would write to pages that the processes share
+    gc.freeze()  # a collection would write to pages that the processes share; the run ends soon
     try:
         for number in range(min(process_count, len(session.items))):
             child = Child(session.items[number::process_count])
@@ -90,7 +90,6 @@ def run_forked(session: pytest.Session, process_count: int) -> None:
     finally:
         for child in children.values():
             child.end(kill=True)
-        gc.unfreeze()
 
 
 def _receive(session: pytest.Session, children: dict[int, Child], results: int) -> None:

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_peeklock.broker_command import BrokerAddress, is_healthy
-from pytest_peeklock.client import Peeklock
-from pytest_peeklock.errors import BrokerNotReachable, BrokerNotStarted
+from pytest_peeklock.errors import BrokerNotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,10 +80,8 @@ class SharedBroker:
         self._starting.start()
 
     def _begin(self, find: Callable[[], LocalCommand | ContainerImage]) -> None:
-        with suppress(BrokerNotStarted, BrokerNotReachable):  # the first test that needs it says so
-            address = self.address(find)
-            # The broker loads what answers such requests with the first one.
-            Peeklock(address.url, connection_string=address.connection_string).get_clock()
+        with suppress(BrokerNotStarted):  # the first test that needs it says so
+            self.address(find)
 
     def wait_until_begun(self) -> None:
         """Waits until `begin` has ended. A process must not fork while another thread of it runs."""
