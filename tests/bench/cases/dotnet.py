@@ -6,6 +6,7 @@ rows.
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import subprocess
@@ -103,6 +104,7 @@ def through_dotnet(setting: Setting) -> Iterator[Row]:
             broker = stack.enter_context(setting.on(system).broker())
             clients[system] = _Client(program, broker, stack)
             clients[system].warm_up()
+        os.sync()  # the compiled program, for instance
         appends = []
         for _, order in in_turns(ROUNDS, SYSTEMS):
             appends.append(bare_append(setting.folder / "appended", setting.count(APPENDS)))

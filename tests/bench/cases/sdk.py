@@ -6,6 +6,7 @@ changes of the machine from minute to minute. So do appends to a file, the floor
 
 from __future__ import annotations
 
+import os
 import time
 from array import array
 from contextlib import ExitStack
@@ -81,6 +82,7 @@ def through_sdk(setting: Setting) -> Iterator[Row]:
             broker = stack.enter_context(setting.on(system).broker())
             clients[system] = _Client(system, broker, stack)
             clients[system].warm_up(cycles)
+        os.sync()
         appends = []
         for _, order in in_turns(ROUNDS, STORAGES):
             appends.append(bare_append(setting.folder / "appended", setting.count(APPENDS)))
