@@ -1,10 +1,11 @@
 """Group commit: effects wait until the records of their turn are durable.
 
 While a commit runs, the next turns wait, and then they are committed together. There is no await per message. A small
-turn without effects waits for the next one, because nobody waits for it. The size of a batch is limited, so that no
-turn waits long for the commit before its own. Batches are committed and released in order, one at a time, by the event
-loop itself or by the commit thread (`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases. If
-several processes share the store, it leaves only while this one certainly owns the store (`ownership_lease.py`).
+turn without effects waits for the next one, because nobody waits for it, and on a slow disk the next one would wait for
+its commit. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches are
+committed and released in order, one at a time, by the event loop itself or by the commit thread
+(`inline_commit_policy.py` decides which). An answer leaves only after its commit has returned, in both cases. If several
+processes share the store, it leaves only while this one certainly owns the store (`ownership_lease.py`).
 """
 
 from __future__ import annotations
@@ -98,18 +99,23 @@ class Committer:
                 return
             weight = turn.weight
             self._waiting.append((turn, weight))
-            if is_free and self._may_be_inline(turn):
-                self._waiting_weight += weight
-                if is_awaited or self._waiting_weight > SMALL_WEIGHT:
-                    self._commit_at_once(self._next_batch()[0])
-                elif self._timer is None:
+            self._waiting_weight += weight
+            if (
+                is_free
+                and not is_awaited
+                and self._waiting_weight <= SMALL_WEIGHT
+                and is_small(turn)
+            ):
+                if self._timer is None:
                     loop = asyncio.get_running_loop()
                     self._timer = loop.call_later(UNAWAITED_S, self._commit_unawaited)
+                return
+            if is_free and self._may_be_inline(turn):
+                self._commit_at_once(self._next_batch()[0])
                 return
         except Exception as error:  # noqa: BLE001 -- a later turn may not be stored without this one
             self._fail(error)
             return
-        self._waiting_weight += weight
         if not self._is_inside_submit:
             self._start()
 

@@ -388,6 +388,24 @@ async def test_a_turn_that_nobody_waits_for_is_committed_with_the_next():
     committer.close()
 
 
+async def test_the_thread_commits_a_turn_that_nobody_waits_for_with_the_next():
+    """Otherwise the next one would have to wait for two commits, of which each takes long."""
+    store = FakeStore(checks=False)
+    store.commits_inline = False
+    released: list[Turn] = []
+    committer = Committer(store, released.append, _raise, _ignore, time.perf_counter)
+    committer.submit(_turn(MessagesDeleted([1], [])))
+    committer.submit(_answered_turn(MessagesDeleted([2], [])))
+    assert (store.commits, committer.has_released(1)) == (0, False)
+    await committer.settle()
+    assert (store.commits, committer.idle, committer.has_released(2)) == (1, True, True)
+    assert [record for turn in released for record in turn.records] == [
+        MessagesDeleted([1], []),
+        MessagesDeleted([2], []),
+    ]
+    committer.close()
+
+
 async def test_an_answer_without_records_is_not_released_before_what_nobody_waits_for():
     """It may be about a state that a crash would undo."""
     store = FakeStore(checks=False)
