@@ -60,3 +60,20 @@ def test_a_lock_does_not_expire_while_the_clock_is_frozen(api, sdk):
         api.post("/clock/resume")
     [message] = receiver.receive_messages(max_wait_time=5)
     receiver.complete_message(message)
+
+
+def test_a_clock_cannot_be_moved_to_a_time_that_cannot_be_written(api):
+    """By one century after the other. The clock of a namespace, because the broker's cannot be moved back."""
+    created = api.post("/namespaces", topology={})["name"]
+    advance = f"/namespaces/{created}/clock/advance"
+    for _ in range(78):
+        assert api.post(advance, seconds=100 * 365 * 86_400)["now"] is not None
+    answer = api.refused("POST", advance, {"seconds": 100 * 365 * 86_400})
+    assert (400, "seconds") == (answer.status, answer.error["field"])
+    assert api.get(f"/namespaces/{created}/clock")["now"].startswith("98")
+    api.request("DELETE", f"/namespaces/{created}")
+
+
+def test_a_request_that_takes_nothing_says_so(api):
+    answer = api.refused("POST", "/clock/freeze", {"hard": True})
+    assert "There is no field 'hard' here." == answer.error["message"]

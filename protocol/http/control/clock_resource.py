@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from protocol.http.control.routes import Answer, Call
     from protocol.http.control_services import ClockState
 
+CLOCK_MAX_MS = 250_250_000_000_000
+"""In the year 9900. Later times, such as the end of a lock, could not be written."""
+
 
 class ClockAnswer(AnswerModel):
     """The clock."""
@@ -61,14 +64,23 @@ async def show(call: Call) -> Answer:
 
 async def advance(call: Call) -> Answer:
     """Moves the clock ahead."""
-    body: AdvanceClock = call.body
-    return write_clock(call.services.clock.advance(body.amount_ms))
+    clock = call.services.clock
+    return write_clock(clock.advance(amount_ahead(call.body, clock.state().now_ms)))
 
 
 async def set_time(call: Call) -> Answer:
     """Moves the clock ahead to a time."""
     clock = call.services.clock
     return write_clock(clock.advance(amount_until(call.body, clock.state().now_ms)))
+
+
+def amount_ahead(body: AdvanceClock, now_ms: int) -> int:
+    """Returns by how much a clock that shows `now_ms` has to be moved. Raises `ControlError`."""
+    if now_ms + body.amount_ms > CLOCK_MAX_MS:
+        raise control_errors.bad_field(
+            "seconds", f"The clock cannot be moved beyond {write_time(CLOCK_MAX_MS)}."
+        )
+    return body.amount_ms
 
 
 def amount_until(body: SetClock, now_ms: int) -> int:

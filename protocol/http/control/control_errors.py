@@ -87,7 +87,8 @@ def of_validation(found: Sequence[Mapping[str, Any]], known_fields: Sequence[str
     field = field.removeprefix(".")
     kind = first["type"]
     if kind == "extra_forbidden":
-        others = f"; known are {', '.join(known_fields)}" if len(location) == 1 else ""
+        is_outer = len(location) == 1 and bool(known_fields)
+        others = f"; known are {', '.join(known_fields)}" if is_outer else ""
         return ControlError(
             400, "unknown_field", f"There is no field '{field}' here{others}.", field
         )

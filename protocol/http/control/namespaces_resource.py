@@ -20,6 +20,7 @@ from protocol.http.control.clock_resource import (
     ClockAnswer,
     NoBody,
     SetClock,
+    amount_ahead,
     amount_until,
     write_clock,
 )
@@ -154,10 +155,9 @@ async def show_clock(call: Call) -> Answer:
 
 async def advance_clock(call: Call) -> Answer:
     """Moves the clock of a namespace ahead."""
-    body: AdvanceClock = call.body
-    return write_clock(
-        call.services.namespace_control.advance_clock(call.namespace, body.amount_ms)
-    )
+    control = call.services.namespace_control
+    amount_ms = amount_ahead(call.body, control.clock(call.namespace).now_ms)
+    return write_clock(control.advance_clock(call.namespace, amount_ms))
 
 
 async def set_clock(call: Call) -> Answer:
