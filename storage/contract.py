@@ -144,6 +144,10 @@ class SharedStore(Store, Protocol):
     def heartbeat(self) -> None:
         """Shows other processes that the owner is alive. Raises `OwnershipLost`."""
 
+    def duplicate_session_socket(self) -> int | None:
+        """Returns a file descriptor that is readable when the database has ended the session of the owner, or None if
+        there is none. The caller closes it. Called on the event loop, and not beside the other methods."""
+
     def read_lease(self) -> Lease:
         """Returns who owns the store. Needs no ownership."""
 

@@ -116,6 +116,11 @@ class SchemaOwnership:
             if not self._has_lock:
                 self._try_lock()
 
+    def duplicate_session_socket(self) -> int | None:
+        """See `SharedStore.duplicate_session_socket`."""
+        with self._guard:
+            return None if self._session is None else os.dup(self._session.socket)
+
     def read_lease(self) -> Lease:
         """See `SharedStore.read_lease`."""
         with self._guard:

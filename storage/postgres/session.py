@@ -80,6 +80,11 @@ class Session:
             self.close()
             raise
 
+    @property
+    def socket(self) -> int:
+        """The file descriptor of its connection."""
+        return self._pgconn.socket
+
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()

@@ -123,6 +123,10 @@ class PostgresStore:
         """See `SharedStore.heartbeat`."""
         self._ownership.heartbeat()
 
+    def duplicate_session_socket(self) -> int | None:
+        """See `SharedStore.duplicate_session_socket`."""
+        return self._ownership.duplicate_session_socket()
+
     def read_lease(self) -> Lease:
         """See `SharedStore.read_lease`."""
         return self._ownership.read_lease()

@@ -90,6 +90,9 @@ class SharedFakeStore:
         if database.lock_holder is None:
             database.lock_holder = self
 
+    def duplicate_session_socket(self) -> int | None:
+        return None
+
     def read_lease(self) -> Lease:
         database = self._connected()
         return Lease(database.epoch, database.heartbeat, database.owner_text)

@@ -10,8 +10,9 @@ time.
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -20,7 +21,7 @@ import structlog
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from storage.contract import Lease, SharedStore
 
@@ -165,12 +166,30 @@ class OwnershipLease:
 
     async def _pause(self, seconds: float) -> None:
         """Waits for the next heartbeat, or until somebody needs one."""
-        try:
+        with self._watched_session(), suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._asked.wait()
-        except TimeoutError:
-            pass
         self._asked.clear()
+
+    @contextmanager
+    def _watched_session(self) -> Iterator[None]:
+        """Asks for a heartbeat as soon as the database ends the session: from then on a standby can be the owner."""
+        descriptor = self._store.duplicate_session_socket()
+        if descriptor is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+
+        def session_ended() -> None:
+            loop.remove_reader(descriptor)
+            self._asked.set()
+
+        loop.add_reader(descriptor, session_ended)
+        try:
+            yield
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 
 import pytest
 
@@ -255,3 +257,38 @@ async def test_of_two_standbys_one_takes_over() -> None:
     assert new.ownership.is_certain
     for task in (waiting, other):
         task.cancel()
+
+
+class WatchedStore(SharedFakeStore):
+    """A store whose session has a real socket."""
+
+    def __init__(self, database: SharedDatabase, name: str) -> None:
+        super().__init__(database, name)
+        self.session, self.server = socket.socketpair()
+
+    def duplicate_session_socket(self) -> int | None:
+        return os.dup(self.session.fileno())
+
+
+def test_an_owner_whose_session_was_ended_asks_at_once_who_owns_the_store() -> None:
+    """A standby can have taken the lock that ended with the session. The owner does not wait for its next heartbeat,
+    which is ten minutes away."""
+
+    async def run() -> None:
+        database = SharedDatabase()
+        owner, store = Process(database, "first"), WatchedStore(database, "first")
+        owner.ownership = OwnershipLease(store, 3000.0, asyncio.get_running_loop().time, owner)
+        await owner.ownership.acquire()
+        database.end_sessions()
+        assert SharedFakeStore(database, "second").try_acquire()
+        assert [] == owner.events
+        beating = owner.ownership._beating
+        assert beating is not None
+        store.server.close()
+        await asyncio.wait_for(asyncio.wait([beating]), 10)
+        assert ["OwnershipLost"] == owner.events
+        assert not owner.ownership.is_certain
+        owner.ownership.close()
+        store.session.close()
+
+    asyncio.run(run())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -36,6 +38,22 @@ def new_store(postgres_server) -> Iterator[NewStore]:
     yield new
     for store in opened:
         store.close()
+
+
+def test_the_end_of_the_session_is_seen_at_its_socket(new_store: NewStore, postgres_server):
+    """So the owner need not wait until its next heartbeat. Afterwards there is a new session."""
+    store = new_store()
+    assert store.try_acquire()
+    for _ in range(2):
+        descriptor = store.duplicate_session_socket()
+        assert descriptor is not None
+        try:
+            assert [] == select.select([descriptor], [], [], 0)[0]
+            postgres_server.end_sessions()
+            assert [descriptor] == select.select([descriptor], [], [], 10)[0]
+        finally:
+            os.close(descriptor)
+        store.heartbeat()
 
 
 def test_opening_is_not_owning(new_store: NewStore):
