@@ -54,7 +54,7 @@ class VirtualLoop(asyncio.base_events.BaseEventLoop):
         self._selector = self
         self._thread_delays_s = thread_delays_s
         """How long until what a thread was given has been done, and until that is known."""
-        self._threads_free_s: dict[Any, float] = {}
+        self._given_to_threads: dict[Any, list[tuple[float, asyncio.Future[Any]]]] = {}
         self.sockets: dict[int, Socket] = {}
         self.complaints: list[str] = []
         """Exceptions that nobody handled."""
@@ -89,13 +89,20 @@ class VirtualLoop(asyncio.base_events.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run it later, after everything that this executor was given before."""
+        """Run it later, after everything that this executor was given before and that was not cancelled since."""
         done = self.create_future()
         until_run_s, until_known_s = self._thread_delays_s()
-        run_at_s = max(self._now_s, self._threads_free_s.get(executor, 0.0)) + until_run_s
-        self._threads_free_s[executor] = run_at_s + until_known_s
+        given = [
+            (end_s, one)
+            for end_s, one in self._given_to_threads.get(executor, ())
+            if end_s > self._now_s and not one.cancelled()
+        ]
+        run_at_s = max([self._now_s, *(end_s for end_s, _ in given)]) + until_run_s
+        self._given_to_threads[executor] = [*given, (run_at_s + until_known_s, done)]
 
         def run() -> None:
+            if done.cancelled():
+                return
             try:
                 result = func(*args)
             except Exception as error:  # noqa: BLE001 -- handed on, as by a thread
@@ -109,7 +116,8 @@ class VirtualLoop(asyncio.base_events.BaseEventLoop):
     @property
     def threads_busy_s(self) -> float:
         """How long until the threads have done everything that they were given."""
-        return max(self._threads_free_s.values(), default=0.0) - self._now_s
+        ends_s = [end_s for given in self._given_to_threads.values() for end_s, _ in given]
+        return max(ends_s, default=0.0) - self._now_s
 
     # ---- sockets --------------------------------------------------------------------------------
 

@@ -390,6 +390,7 @@ class DurableCore:
         try:
             await self._settle()  # what is being written becomes durable
             self.turns.drop(RESTARTING_TEXT)
+            self._payload_reads.cancel()
             await self._standby.load(self._restore)
             if self._disk_space.begin_again():
                 self.turns.tick()

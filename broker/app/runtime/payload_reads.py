@@ -35,6 +35,8 @@ class PayloadReads:
         self._thread = thread
         self._loaded = loaded
         self._failed = failed
+        self._begun: set[asyncio.Future[Payloads]] = set()
+        """Reads of `begin` that have not ended."""
 
     async def read(self, payload_ids: Sequence[int]) -> Payloads:
         """Returns bodies and annotations. Reports a failure of the store, and raises `ServerBusy`."""
@@ -53,13 +55,24 @@ class PayloadReads:
         if not self._store.blocking:
             self._loaded(self._store.read_payloads(payload_ids))
             return
-        self._read_in_thread(payload_ids).add_done_callback(self._finish)
+        reading = self._read_in_thread(payload_ids)
+        self._begun.add(reading)
+        reading.add_done_callback(self._finish)
+
+    def cancel(self) -> None:
+        """Drops the reads of `begin` that the thread has not begun. Their namespaces are replaced, and reading these
+        from the store must not wait for them."""
+        for reading in tuple(self._begun):
+            reading.cancel()
 
     def _read_in_thread(self, payload_ids: Sequence[int]) -> asyncio.Future[Payloads]:
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._thread, self._store.read_payloads, payload_ids)
 
     def _finish(self, done: asyncio.Future[Payloads]) -> None:
+        self._begun.discard(done)
+        if done.cancelled():
+            return
         error = done.exception()
         if error is None:
             self._loaded(done.result())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -93,3 +94,29 @@ async def test_a_read_for_the_core_that_fails_is_reported_as_a_failure_of_the_st
     assert isinstance(failure, StorageError)
     assert str(error) == str(failure)
     assert [] == reads.loaded
+
+
+def test_reads_that_have_not_begun_can_be_dropped(thread: ThreadPoolExecutor) -> None:
+    """What is read after them need not wait. The result of the read that the thread is doing is dropped, too."""
+
+    async def run() -> None:
+        reads = Reads(thread)
+        is_reading, may_end = threading.Event(), threading.Event()
+        read_payloads = reads.store.read_payloads
+
+        def slow(payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+            is_reading.set()
+            assert may_end.wait(10)
+            return read_payloads(payload_ids)
+
+        reads.store.read_payloads = slow  # type: ignore[method-assign]
+        for _ in range(3):
+            reads.begin([1])
+        await asyncio.to_thread(is_reading.wait, 10)
+        reads.cancel()
+        reads.store.read_payloads = read_payloads  # type: ignore[method-assign]
+        may_end.set()
+        assert BODIES == await reads.read([1])
+        assert ([], []) == (reads.loaded, reads.failures)
+
+    asyncio.run(run())
