@@ -60,8 +60,8 @@ class PayloadReads:
         reading.add_done_callback(self._finish)
 
     def cancel(self) -> None:
-        """Drops the reads of `begin` that the thread has not begun. Their namespaces are replaced, and reading these
-        from the store must not wait for them."""
+        """Drops the reads of `begin`, because their namespaces are replaced. The thread skips those that it has not begun,
+        so that the new namespaces are read at once."""
         for reading in tuple(self._begun):
             reading.cancel()
 
