@@ -119,7 +119,7 @@ class Namespace:
         self._eviction = Eviction(context)
         self._directory = directory
         self._admission = admission
-        self._activations = ScheduledActivation(directory, admission, context.backlog)
+        self._activations = ScheduledActivation(directory, admission, context)
         self._is_turn_of_backlog = False
         """Whether the next tick works on the backlog first, and not on scheduled messages. They take turns, because
         each may take as much as a tick can do."""
@@ -423,11 +423,11 @@ class Namespace:
         loaded = self._context.payloads.loaded(command.payloads)
         for queue, messages in by_queue(loaded).items():
             queue.delivery.touch_for(messages)
-            late: dict[int, list[Message]] = {}
+            if queue.is_closed or self._directory.entity_of(queue).kind != "topic":
+                continue
+            late: dict[int, list[Message]] = {}  # only a topic needs bodies for activation
             for message in messages:
                 at_ms = message.scheduled_enqueue_time_ms
-                if queue.is_closed:
-                    break
                 if message.state is MessageState.SCHEDULED and at_ms <= now_ms:
                     late.setdefault(at_ms, []).append(message)
             for at_ms in sorted(late):

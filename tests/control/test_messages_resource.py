@@ -388,6 +388,40 @@ def test_bodies_that_only_the_store_has_are_read_from_it(tmp_path):
             assert str(message).startswith("0 ")
 
 
+def test_packed_scheduled_messages_are_shown_cancelled_and_delivered(tmp_path):
+    """Also after a restart. With little memory for bodies, blocks of scheduled messages are packed."""
+    storage = f"sqlite:///{tmp_path / 'paged.db'}"
+    with BrokerProcess(
+        config=CONFIG,
+        storage=storage,
+        environment={"PEEKLOCK_PAYLOAD_MEMORY": "1KiB"},
+        testing_api=True,
+    ) as broker:
+        from azure.servicebus import ServiceBusClient
+
+        due = datetime.now(UTC) + timedelta(hours=1)
+        with ServiceBusClient.from_connection_string(broker.connection_string) as sdk:
+            scheduled = sdk.get_queue_sender("orders").schedule_messages(
+                [ServiceBusMessage(f"{n}") for n in range(500)], due
+            )
+        broker.restart()
+        api = ControlClient(broker.http_port)
+        shown = api.get("/messages", entity="orders", state="scheduled", limit=1000)["messages"]
+        assert scheduled == [one["sequence_number"] for one in shown]
+        assert [] == api.get("/messages", entity="orders", state="active")["messages"]
+        with ServiceBusClient.from_connection_string(broker.connection_string) as sdk:
+            sdk.get_queue_sender("orders").cancel_scheduled_messages(scheduled[200])
+            receiver = sdk.get_queue_receiver("orders", receive_mode="receiveanddelete")
+            assert ["300"] == [
+                str(one) for one in receiver.peek_messages(1, sequence_number=scheduled[300])
+            ]
+            broker.advance_clock(3_600_000)
+            received: list[str] = []
+            while len(received) < 499:
+                received += map(str, receiver.receive_messages(499, max_wait_time=10))
+            assert [f"{n}" for n in range(500) if n != 200] == received
+
+
 def test_messages_are_found_by_a_text(api, sdk):
     """In the body, an id, a property or the reason of a dead letter, whatever the case of its letters."""
     api.post("/purge", entity="orders")

@@ -10,6 +10,7 @@ import pytest
 
 from broker.core.contract.commands import AttachSender, DeleteEntity, Settle
 from broker.core.contract.settlement_values import ABANDON
+from broker.core.messages.message_rows import rows_of
 from broker.core.messages.packed_rows import PackedRows, pack_rows
 from broker.core.namespace import Namespace
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
@@ -198,3 +199,45 @@ def test_a_topic_continues_its_numbers_after_packed_copies():
     later = restarted(before)
     assert packed_count(later, "t/subscriptions/s") > 0
     assert COUNT - 1 == queue_of(later, "t").last_sequence_number
+
+
+@pytest.mark.parametrize("section_rows", [0, 7, 50, BLOCK_SIZE, COUNT])
+@pytest.mark.parametrize("apart_ms", [0, 1])
+def test_scheduled_messages_are_packed_from_the_start(section_rows, apart_ms):
+    """Each becomes active at its time, also if that was before the start."""
+    before = CoreDialogue()
+    later_ms = before.now_ms + 60_000
+    crowd = [message(text, at_ms=later_ms + apart_ms * int(text)) for text in SENT]
+    before.serve(send(*crowd))
+    later = restarted(before, section_rows)
+    assert 3 * BLOCK_SIZE == packed_count(later)
+    queue = queue_of(later)
+    assert (COUNT, COUNT) == (queue.count, queue.scheduled_count)
+    assert later_ms == later.namespace.next_deadline_ms()
+    later.serve(Advance(60_000 + COUNT // 2))
+    assert (COUNT if apart_ms == 0 else COUNT // 2 + 1) == COUNT - queue.scheduled_count
+    later.serve(Advance(COUNT))
+    later.run(attach_receiver(R, "q"))
+    assert SENT == texts(later.receive(credit(COUNT)))
+    assert dict.fromkeys(range(COUNT + 1, 2 * COUNT + 1)) == {
+        one.sequence_number: None for one in queue.locks.values()
+    }
+
+
+@pytest.mark.parametrize("section_rows", [10, 20, 30, COUNT])
+def test_scheduled_messages_beside_waiting_ones_are_restored(section_rows):
+    """In one block, and in one write of the store."""
+    before = CoreDialogue()
+    later_ms = before.now_ms + 60_000
+    for start in range(0, COUNT, 90):
+        at_ms = later_ms if start % 60 else 0
+        before.serve(send(*[message(text, at_ms=at_ms) for text in SENT[start : start + 90]]))
+    later = restarted(before, section_rows)
+    now, then = queue_of(later), queue_of(before)
+    assert (then.count, then.scheduled_count) == (now.count, now.scheduled_count)
+    rows = [[rows_of([one]) for one in queue.index.walk()] for queue in (then, now)]
+    assert rows[0] == rows[1]
+    later.serve(Advance(60_000))
+    assert 0 == now.scheduled_count
+    later.run(attach_receiver(R, "q"))
+    assert sorted(SENT) == sorted(texts(later.receive(credit(COUNT))))

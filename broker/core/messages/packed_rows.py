@@ -18,6 +18,7 @@ from itertools import chain, pairwise, repeat
 from struct import Struct, error
 from typing import TYPE_CHECKING
 
+from broker.core.contract.message import MessageState
 from broker.core.contract.records import MessageRow
 from broker.core.messages.packed_columns import (
     Column,
@@ -56,7 +57,7 @@ _THREE_ZEROS = equal_column(0) * 3
     _ENQUEUED_TIME,
     _TIME_TO_LIVE,
     _EXPIRES_AT,
-    _,
+    _SCHEDULED_ENQUEUE_TIME,
     _,
     _STATE,
     _,
@@ -275,12 +276,10 @@ class PackedRows:
 
     def waiting_runs(self) -> list[tuple[int, int, int]]:
         """Returns the runs of consecutive sequence numbers: the first number, and from which position to which. Returns
-        none if the messages are not active or have sessions."""
-        if (
-            self._rows is not None
-            or not self._columns[_STATE].is_zero_or_none
-            or not self._session_ids.is_none
-        ):
+        none if the messages are not all active or all scheduled, or have sessions."""
+        if self._rows is not None or not self._session_ids.is_none:
+            return []
+        if not self._columns[_STATE].is_zero_or_none and not self.are_scheduled:
             return []
         column = self._columns[_SEQUENCE_NUMBER]
         if column.is_consecutive:
@@ -289,6 +288,20 @@ class PackedRows:
         breaks = [at for at in range(1, self.count) if numbers[at] != numbers[at - 1] + 1]
         bounds = pairwise([0, *breaks, self.count])
         return [(numbers[start], start, stop) for start, stop in bounds]
+
+    @property
+    def are_scheduled(self) -> bool:
+        """Whether all messages are scheduled."""
+        state = self._columns[_STATE]
+        return state.is_equal and state.first == MessageState.SCHEDULED
+
+    def scheduled_ms(self, start: int, stop: int) -> tuple[int, int]:
+        """When the first and the last of some scheduled messages become active."""
+        column = self._columns[_SCHEDULED_ENQUEUE_TIME]
+        if column.is_equal:
+            return column.first, column.first
+        times_ms = list(_integers(column, start, stop))
+        return min(times_ms), max(times_ms)
 
     @property
     def earliest_ms(self) -> int:

@@ -17,11 +17,12 @@ from broker.core.contract.message import MessageState
 from broker.core.queues.locks import group_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
+    from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.queue import Queue
     from broker.core.queues.session import Session
     from broker.core.queues.sessions import Sessions
@@ -32,6 +33,12 @@ _STATES = {
     MessageState.DEFERRED: DEFERRED,
     MessageState.SCHEDULED: SCHEDULED,
 }
+_PACKED_TO_SKIP: dict[str | None, Callable[[PackedMessages], bool]] = {
+    ACTIVE: lambda packed: packed.is_scheduled,
+    DEFERRED: lambda _: True,
+    SCHEDULED: lambda packed: not packed.is_scheduled,
+}
+"""Packed blocks that have no message in a state. Packed messages are active or scheduled."""
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 _ID = attrgetter("id")
 
@@ -125,8 +132,7 @@ def _candidates(queue: Queue, operation: control.ReadMessages) -> Iterable[Messa
             return ()
         case "scheduled" if not queue.scheduled_count:
             return ()
-    # Packed messages are active.
-    return queue.index.look(first, with_packed=operation.state in {None, ACTIVE})
+    return queue.index.look(first, _PACKED_TO_SKIP.get(operation.state))
 
 
 def _looked_up(queue: Queue, number: int) -> Message:

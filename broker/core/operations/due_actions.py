@@ -94,7 +94,9 @@ class DueActions:
             self._links.forget(wait.receiver)
             wait.sessions.time_out(wait.receiver, turn)
 
-    def _activate(self, messages: dict[Message, None], now_ms: int, turn: Turn) -> None:
+    def _activate(
+        self, messages: dict[Message | PackedMessages, None], now_ms: int, turn: Turn
+    ) -> None:
         self._activations.add(messages, now_ms, turn)
 
     def _expire(

@@ -240,7 +240,9 @@ def _walk(queue: Queue, command: ask.Peek | DeleteMessages) -> Iterator[Message]
         return queue.delivery.walk_session(command.session_id, from_number)
     if isinstance(command, DeleteMessages):
         before_ms = command.before_ms
-        return queue.index.walk(skips=lambda packed: packed.enqueued_time_ms >= before_ms)
+        return queue.index.walk(
+            skips=lambda packed: packed.is_scheduled or packed.enqueued_time_ms >= before_ms
+        )
     return queue.index.walk(command.from_sequence_number)
 
 

@@ -1,4 +1,4 @@
-"""Packs blocks of waiting messages, and replaces them by messages again.
+"""Packs blocks of waiting or scheduled messages, and replaces them by messages again.
 
 `packed_messages.py` is the packed form. Here the index, the ready messages, the deadlines and the bodies of a queue
 change together, so that each message is in all of them once, packed or not.
@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.core.queues.message_deadlines import forget_expiry, watch_expiry
+from broker.core.queues.message_deadlines import (
+    are_due,
+    forget_expiry,
+    forget_schedules,
+    watch_expiry,
+    watch_schedule,
+)
 from broker.core.queues.packed_messages import pack
 
 if TYPE_CHECKING:
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def pack_block(queue: Queue, last_number: int) -> None:
-    """Packs the block of messages that ends with this number, if all of them only wait."""
+    """Packs the block of messages that ends with this number, if all of them only wait, or all are scheduled."""
     messages = queue.index.full_block(last_number)
     payloads, deadlines = queue.context.payloads, queue.context.deadlines
     if messages is None or queue.overdue_ms:
@@ -25,7 +31,14 @@ def pack_block(queue: Queue, last_number: int) -> None:
     if payloads.are_awaited(messages) or payloads.are_wanted(messages):
         return
     packed = pack(queue, messages)
-    if packed is None or not queue.dispatcher.ready.pack(messages, packed):
+    if packed is None:
+        return
+    if packed.is_scheduled:
+        if are_due(deadlines, messages):
+            return
+        forget_schedules(deadlines, messages)
+        watch_schedule(deadlines, (packed,))
+    elif not queue.dispatcher.ready.pack(messages, packed):
         return
     queue.index.pack(packed)
     payloads.add_messages(-packed.count)
@@ -43,7 +56,11 @@ def unpack_block(packed: PackedMessages) -> None:
     queue, messages = packed.queue, packed.unpack()
     deadlines = queue.context.deadlines
     queue.index.unpack(packed, messages)
-    queue.dispatcher.ready.unpack(packed, messages)
+    if packed.is_scheduled:
+        forget_schedules(deadlines, (packed,))
+        watch_schedule(deadlines, messages)
+    else:
+        queue.dispatcher.ready.unpack(packed, messages)
     queue.context.payloads.add_messages(packed.count)
     if packed.expires_at_ms:
         forget_expiry(deadlines, (packed,))

@@ -74,6 +74,10 @@ class Deadlines:
             self._moments = list(self._buckets)
             heapify(self._moments)
 
+    def has(self, kind: Due, at_ms: int, item: object) -> bool:
+        """Returns whether an item is due at a time."""
+        return item in self._buckets.get(at_ms, {}).get(kind, ())
+
     def earliest_ms(self) -> int | None:
         """Returns the earliest time with an item, or None."""
         moments = self._moments

@@ -1,7 +1,7 @@
 """The deadlines of waiting messages: when they expire and when they become active.
 
 A deadline is added for many messages at once, because most messages of a batch have the same. Packed
-messages have one deadline, at their earliest expiry.
+messages have one deadline, at their earliest expiry or at their earliest scheduled time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def forget_expiry(deadlines: Deadlines, messages: Sequence[Message | PackedMessa
         deadlines.discard(Due.TIME_TO_LIVE, at_ms, alike)
 
 
-def watch_schedule(deadlines: Deadlines, messages: Sequence[Message]) -> None:
+def watch_schedule(deadlines: Deadlines, messages: Sequence[Message | PackedMessages]) -> None:
     """Adds the deadlines at which scheduled messages become active."""
     for at_ms, alike in _group_by(messages, _SCHEDULED_TIME).items():
         deadlines.add(Due.SCHEDULED, at_ms, alike)
@@ -44,6 +44,18 @@ def watch_schedule(deadlines: Deadlines, messages: Sequence[Message]) -> None:
 def forget_schedule(deadlines: Deadlines, message: Message) -> None:
     """Removes the deadline at which a scheduled message becomes active."""
     deadlines.discard(Due.SCHEDULED, message.scheduled_enqueue_time_ms, (message,))
+
+
+def forget_schedules(deadlines: Deadlines, messages: Sequence[Message | PackedMessages]) -> None:
+    """Removes the deadlines at which scheduled messages become active."""
+    for at_ms, alike in _group_by(messages, _SCHEDULED_TIME).items():
+        deadlines.discard(Due.SCHEDULED, at_ms, alike)
+
+
+def are_due(deadlines: Deadlines, messages: Sequence[Message]) -> bool:
+    """Whether the deadline of one of these scheduled messages has passed. Then it waits for its activation."""
+    first = min(messages, key=_SCHEDULED_TIME)
+    return not deadlines.has(Due.SCHEDULED, first.scheduled_enqueue_time_ms, first)
 
 
 def _group_by(

@@ -168,13 +168,15 @@ class MessageIndex:
             packed = self.packed.get(key)
             yield _messages(self.blocks[key]) if packed is None else packed.unpack()
 
-    def look(self, from_number: int = 0, *, with_packed: bool = True) -> Iterator[Message]:
+    def look(
+        self, from_number: int = 0, skips: Callable[[PackedMessages], bool] | None = None
+    ) -> Iterator[Message]:
         """Returns all messages as `walk` does, and leaves packed blocks packed: their messages are
-        copies. Without `with_packed`, packed blocks are left out."""
+        copies."""
         keys = self._keys
         for position in range(bisect_left(keys, from_number >> self.block_bits), len(keys)):
             packed = self.packed.get(keys[position])
-            if packed is not None and not with_packed:
+            if packed is not None and skips is not None and skips(packed):
                 continue
             block = self.blocks[keys[position]] if packed is None else packed.unpack()
             for message in block:

@@ -6,7 +6,7 @@ What is due at one moment may concern several queues. Each queue gets its messag
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.core.queues.queue import queue_of
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.core.contract.message import Message
+    from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.queue import Queue
 
+Queued = TypeVar("Queued", "Message", "Message | PackedMessages")
 _SEQUENCE_NUMBER = attrgetter("sequence_number")
 
 
-def by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
+def by_queue(messages: Iterable[Queued]) -> dict[Queue, list[Queued]]:
     """Returns messages by their queue, in the order of their numbers. Messages in no queue, or in a
     closed queue, are left out."""
     every = list(messages)
@@ -30,7 +32,7 @@ def by_queue(messages: Iterable[Message]) -> dict[Queue, list[Message]]:
             return {}
         alike.sort(key=_SEQUENCE_NUMBER)
         return {queue: alike}
-    queues: dict[Queue, list[Message]] = {}
+    queues: dict[Queue, list[Queued]] = {}
     for message in every:
         queue = queue_of(message)
         if queue is not None and not queue.is_closed:

@@ -1,4 +1,4 @@
-"""Packed messages: blocks of waiting messages as columns of numbers, a few bytes for each message.
+"""Packed messages: blocks of waiting or scheduled messages as columns of numbers, a few bytes for each message.
 
 A `Message` takes about three hundred bytes, and a queue may have millions that wait. Most fields of
 consecutive messages are equal or rise evenly, so a block is kept in the form of stores (`packed_rows.py`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.core.contract.message import MessageState
 from broker.core.messages.message_rows import messages_from, rows_of
 from broker.core.messages.packed_rows import PackedRows, pack_rows
 
@@ -23,17 +24,20 @@ Piece = tuple[bytes, int, int, int]
 
 
 class PackedMessages:
-    """Messages with consecutive sequence numbers that wait for their first delivery.
+    """Messages with consecutive sequence numbers that wait for their first delivery, or for their scheduled times.
 
-    `ReadyMessages` has it at the place of each of its messages, as a message without a body.
+    `ReadyMessages` has it at the place of each of its messages, as a message without a body. If they are scheduled, only
+    the deadlines and the index have it.
     """
 
     __slots__ = (
         "_pieces",
+        "are_due_together",
         "count",
         "enqueued_time_ms",
         "expires_at_ms",
         "queue",
+        "scheduled_enqueue_time_ms",
         "sequence_number",
     )
 
@@ -47,6 +51,7 @@ class PackedMessages:
         pieces: Sequence[Piece],
         enqueued_time_ms: int,
         expires_at_ms: int,
+        scheduled_ms: tuple[int, int] | None = None,
     ) -> None:
         self.queue = queue
         self.sequence_number = sequence_number
@@ -56,7 +61,23 @@ class PackedMessages:
         """None was enqueued earlier."""
         self.expires_at_ms = expires_at_ms
         """None expires earlier; 0 for never."""
+        earliest_ms, latest_ms = scheduled_ms or (0, 0)
+        self.scheduled_enqueue_time_ms = earliest_ms
+        """None becomes active earlier; 0 if they are active."""
+        self.are_due_together = earliest_ms == latest_ms
+        """Whether all of them have the same scheduled time."""
         self._pieces = pieces
+
+    @property
+    def id(self) -> int:
+        """The id of the first message."""
+        data, position, start, _ = self._pieces[0]
+        return PackedRows(data, position).rows(start, start + 1)[0].id
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether they wait for their scheduled times."""
+        return self.scheduled_enqueue_time_ms > 0
 
     def unpack(self) -> list[Message]:
         """Returns the messages."""
@@ -70,12 +91,15 @@ class PackedMessages:
 
 
 def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
-    """Returns the packed form of waiting messages with consecutive numbers. Returns None if one of
-    them is locked or belongs to a session, or only some of them expire."""
+    """Returns the packed form of messages with consecutive numbers that all wait, or are all scheduled. Returns
+    None if one of them is locked or belongs to a session, or only some of them expire."""
+    state = messages[0].state
+    if state is MessageState.DEFERRED:
+        return None
     for message in messages:
         if (
             message.lock_token is not None
-            or message.state
+            or message.state is not state
             or message.session_id is not None
             or message.locked_until_ms
         ):
@@ -91,4 +115,11 @@ def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
         ((pack_rows(rows), 0, 0, len(rows)),),
         min([row.enqueued_time_ms for row in rows]),
         earliest_expiry_ms,
+        _scheduled_ms(messages) if state is MessageState.SCHEDULED else None,
     )
+
+
+def _scheduled_ms(messages: Sequence[Message]) -> tuple[int, int]:
+    """Returns when the first and the last of scheduled messages become active."""
+    times_ms = [message.scheduled_enqueue_time_ms for message in messages]
+    return min(times_ms), max(times_ms)

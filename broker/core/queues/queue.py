@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
     from broker.core.queues.delivery_source import DeliverySource
     from broker.core.queues.namespace_context import NamespaceContext
+    from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.quota_usage import QuotaUsage
     from broker.core.queues.receiver import Receiver
 
@@ -330,7 +331,7 @@ class Queue:
             forget_schedule(self.context.deadlines, message)
 
 
-def queue_of(message: Message) -> Queue | None:
+def queue_of(message: Message | PackedMessages) -> Queue | None:
     """Returns the queue that a message is in, or None."""
     queue = message.queue
     assert queue is None or isinstance(queue, Queue)

@@ -1,6 +1,6 @@
 """Collects the stored messages of one queue at start, and adds them to the queue.
 
-Messages that only wait stay packed, in the bytes that the store has read: with millions of them, unpacking each would take
+Messages that only wait, and scheduled ones, stay packed, in the bytes that the store has read: with millions of them, unpacking each would take
 longer than everything else. Others become messages.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.message import MessageState
 from broker.core.messages.message_rows import messages_from
 from broker.core.queues.arrival import schedule
-from broker.core.queues.message_deadlines import watch_expiry
+from broker.core.queues.message_deadlines import watch_expiry, watch_schedule
 from broker.core.queues.packed_messages import PackedMessages
 
 if TYPE_CHECKING:
@@ -98,7 +98,10 @@ class RestoredMessages:
 
     def _add_piece(self, number: int, offset: int, piece: tuple[PackedRows, int, int]) -> None:
         assert self.queue is not None
-        if self._pieces and self._next_number != number:
+        if self._pieces and (
+            self._next_number != number
+            or self._pieces[0][0].are_scheduled != piece[0].are_scheduled
+        ):
             self.end_block()
         if offset and not self._pieces:
             self._unpack([piece])  # the block does not begin with its first number
@@ -136,6 +139,7 @@ class RestoredMessages:
                 tuple(kept),
                 min([rows.earliest_ms for rows, _, _ in pieces]),
                 earliest_expiry_ms,
+                _scheduled_ms(pieces) if pieces[0][0].are_scheduled else None,
             )
         )
 
@@ -193,6 +197,11 @@ def _fill(
             scheduled.append(message)
     schedule(queue, scheduled)
     deadlines = queue.context.deadlines
+    scheduled_blocks = [block for block in packed if block.is_scheduled]
+    if scheduled_blocks:
+        queue.scheduled_count += sum([block.count for block in scheduled_blocks])
+        watch_schedule(deadlines, scheduled_blocks)
+        packed = [block for block in packed if not block.is_scheduled]
     watch_expiry(deadlines, [message for message in active if message.expires_at_ms])
     watch_expiry(deadlines, [block for block in packed if block.expires_at_ms])
     queue.change_size(len(messages) + packed_count, size)
@@ -205,6 +214,12 @@ def _fill(
         queue.dispatcher.touch()
     else:
         queue.delivery.add_ready(active)
+
+
+def _scheduled_ms(pieces: Sequence[tuple[PackedRows, int, int]]) -> tuple[int, int]:
+    """Returns when the first and the last of scheduled messages become active."""
+    times_ms = [rows.scheduled_ms(start, stop) for rows, start, stop in pieces]
+    return min(times_ms)[0], max([latest_ms for _, latest_ms in times_ms])
 
 
 def _live_runs(
