@@ -54,10 +54,6 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _TIMESPAN = "com.microsoft:timespan"
 _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
-_ONLY_GROUP_ID = b"\x40" * 9 + b"\xa1"
-"""Nulls for the fields between message id and group id, and a short string."""
-
-
 _TRACE_PARENT = re.compile("[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 HEAD_MAX_BYTES = 4_096
@@ -71,12 +67,11 @@ class Reader:
 
     def session_id(self, body: bytes) -> str | None:
         """`group-id`, or None."""
-        if body[:4] == b"\x00\x53\x73\xc0" and body[6:7] == b"\xa1" and body[5] > GROUP_ID:
-            # Most messages have a message id and then only nulls up to the group id.
-            position = 8 + body[7] if len(body) > 7 else 0
-            if body[position : position + 10] == _ONLY_GROUP_ID:
-                return _short_text(body, position + 9)
         return _text_field(body, GROUP_ID)
+
+    def session_ids(self, bodies: list[bytes | None]) -> list[str | None]:
+        """The `group-id` of each body if it is a short string, as nearly always; None otherwise."""
+        return compiled.read_session_ids(bodies)
 
     def message_id(self, body: bytes) -> str | None:
         """The id as text: SDKs forward a received id as another AMQP type (see `_text`)."""

@@ -431,9 +431,50 @@ static PyObject *read_heads(PyObject *module, PyObject *args) {
     return heads;
 }
 
+/* --- session ids ---------------------------------------------------------------------------- */
+
+#define GROUP_ID 10 /* its position in the list of properties */
+
+/* Returns the group id of a stored body as text, or None if it is absent or not a short string. */
+static PyObject *session_id_of(PyObject *body) {
+    Compound list;
+    if (!PyBytes_CheckExact(body))
+        Py_RETURN_NONE;
+    const uint8_t *p = (uint8_t *)PyBytes_AS_STRING(body), *end = p + PyBytes_GET_SIZE(body);
+    if (!is_section(p, end, 0x73) || !read_compound(p + 3, end, 0xc0, &list) || list.count <= GROUP_ID)
+        Py_RETURN_NONE;
+    p = list.first;
+    for (int i = 0; i < GROUP_ID && p != NULL; i++)
+        p = p < list.end && *p == 0x40 ? p + 1 : simple_end(p, list.end);
+    if (p == NULL || p >= list.end || *p != 0xa1 || (end = simple_end(p, list.end)) == NULL)
+        Py_RETURN_NONE;
+    PyObject *text = PyUnicode_DecodeUTF8((char *)p + 2, end - p - 2, NULL);
+    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    return text;
+}
+
+/* read_session_ids(bodies): returns the group ids of stored bodies, with None for those that are absent or have another
+   form than a short string. */
+static PyObject *read_session_ids(PyObject *module, PyObject *bodies) {
+    if (!PyList_CheckExact(bodies))
+        return PyErr_Format(PyExc_TypeError, "bodies are a list");
+    PyObject *ids = PyList_New(PyList_GET_SIZE(bodies));
+    for (Py_ssize_t i = 0; ids != NULL && i < PyList_GET_SIZE(ids); i++) {
+        PyObject *id = session_id_of(PyList_GET_ITEM(bodies, i));
+        PyList_SET_ITEM(ids, i, id);
+        if (id == NULL)
+            Py_CLEAR(ids);
+    }
+    return ids;
+}
+
 PyMethodDef message_methods[] = {{"set_message_type", set_message_type, METH_VARARGS, NULL},
                                  {"read_messages", read_messages, METH_O, NULL},
                                  {"give_ids", give_ids, METH_VARARGS, NULL},
                                  {"write_heads", write_heads, METH_VARARGS, NULL},
                                  {"read_heads", read_heads, METH_VARARGS, NULL},
+                                 {"read_session_ids", read_session_ids, METH_O, NULL},
                                  {NULL, NULL, 0, NULL}};

@@ -157,10 +157,18 @@ class BlockBatch:
         """Finds the slots that die. Called after the last record."""
         if not self._dead_ids and not self._dead_payload_ids:
             return
+        same_ids = self._dead_payload_ids == self._dead_ids
         self._dead_ids = _sorted_once(self._dead_ids)
-        self._dead_payload_ids = _sorted_once(self._dead_payload_ids)
+        self._dead_payload_ids = (
+            self._dead_ids if same_ids else _sorted_once(self._dead_payload_ids)
+        )
         index = self._index
-        rows, _ = index.rows.find(self._dead_ids)
+        rows, missing_ids = index.rows.find(self._dead_ids)
+        if same_ids and not missing_ids:
+            found = [(index.block(handle), bits) for handle, bits in rows.items()]
+            if all(one.same_ids and not bits & one.dead_payloads for one, bits in found):
+                self._dead = {block: (bits, bits) for block, bits in found}
+                return
         payloads, self._missing_payload_ids = index.payloads.find(self._dead_payload_ids)
         for handle in {**rows, **payloads}:
             self._dead[index.block(handle)] = rows.get(handle, 0), payloads.get(handle, 0)

@@ -74,7 +74,7 @@ class EncodedBlock(NamedTuple):
     ids: Sequence[int]
     """Of the messages, by slot."""
     payload_ids: Sequence[int]
-    """Of the bodies, by slot."""
+    """Of the bodies, by slot. If they are the ids of the messages, it is the same object."""
     payload_sizes: Sizes
 
 
@@ -98,6 +98,8 @@ def encode_block(rows: Sequence[MessageRow], payloads: Sequence[PayloadRow]) -> 
     if any(annotations_sizes):
         bodies = [part for _, body, annotation in payloads for part in (body, annotation)]
         sizes = tuple(map(sum, zip(sizes, annotations_sizes, strict=True)))
+    if same_ids:
+        payload_ids = ids
     return EncodedBlock(b"".join(packed), b"".join(bodies), ids, payload_ids, _sizes(sizes))
 
 

@@ -6,9 +6,10 @@ Kept in memory, and built from the stored blocks at start. It is changed only af
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import compress
 from typing import TYPE_CHECKING
 
-from broker.core.messages.packed_columns import unset_positions
+from broker.core.messages.packed_columns import flags_of, unset_positions
 from storage.blocks.block_format import EncodedBlock, StoredBlock
 from storage.blocks.locations import Locations
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 SMALL_BYTES = 32 << 10
 SMALL_ROWS = 256
 """A block in which less than both is alive is small."""
+
+_FEW_SLOTS = 16
+"""Up to so many slots are looked at one by one."""
 
 StoredRow = tuple[int, bytes, int, bytes | None, bytes | None]
 """A stored block: its number, its first byte string, the length of the second one, and the bits of its dead rows and of
@@ -41,6 +45,7 @@ class Block:
         "payload_sizes",
         "row_count",
         "rows_bytes",
+        "same_ids",
         "size_bytes",
     )
 
@@ -51,6 +56,8 @@ class Block:
         """The number of the block in `Locations`, used again after the block is dropped."""
         self.row_count = self.live_rows = len(block.ids)
         self.payload_count = self.live_payloads = len(block.payload_ids)
+        self.same_ids = block.payload_ids is block.ids
+        """Whether each message and its body have the same slot."""
         self.payload_sizes: Sizes = block.payload_sizes
         self.rows_bytes = len(block.entries)
         self.live_payload_bytes = payload_bytes
@@ -93,8 +100,14 @@ class Block:
         length = payloads.bit_length() - first
         if payloads.bit_count() == length:
             return sum(sizes[first : first + length])
-        dead = unset_positions(payloads ^ ((1 << self.payload_count) - 1), self.payload_count)
-        return sum([sizes[slot] for slot in dead])
+        if payloads.bit_count() > _FEW_SLOTS:
+            return sum(compress(sizes, flags_of(payloads, self.payload_count)))
+        size_bytes = 0
+        while payloads:
+            slot = payloads.bit_length() - 1
+            size_bytes += sizes[slot]
+            payloads ^= 1 << slot
+        return size_bytes
 
 
 class BlockIndex:

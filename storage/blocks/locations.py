@@ -154,9 +154,12 @@ class Locations:
     ) -> None:
         blocks, slots = part.blocks, part.slots
         for number in ids:
-            block = blocks[number & _MASK]
-            if block:
-                found[block] = found.get(block, 0) | 1 << slots[number & _MASK]
+            at = number & _MASK
+            block = blocks[at]
+            if block in found:
+                found[block] |= 1 << slots[at]
+            elif block:
+                found[block] = 1 << slots[at]
             else:
                 missing.append(number)
 
@@ -173,8 +176,9 @@ class Locations:
                 blocks[first : first + count] = _NO_BLOCKS[:count]
             else:
                 for number in ids[start:stop]:
-                    if blocks[number & _MASK]:
-                        blocks[number & _MASK] = 0
+                    at = number & _MASK
+                    if blocks[at]:
+                        blocks[at] = 0
                         part.count -= 1
             if not part.count:
                 del self._parts[key]

@@ -108,6 +108,12 @@ class PlainReader:
     def session_id(self, body: bytes) -> str | None:
         return self.fields(body).get("session")
 
+    def session_ids(self, bodies: list[bytes | None]) -> list[str | None]:
+        return [
+            None if body is None or body.startswith(b"undecodable") else self.session_id(body)
+            for body in bodies
+        ]
+
     def message_id(self, body: bytes) -> str | None:
         return self.fields(body).get("id")
 

@@ -179,6 +179,9 @@ class MessageReader(Protocol):
     def session_id(self, body: bytes) -> str | None:
         """Returns `group-id`, or None."""
 
+    def session_ids(self, bodies: list[bytes | None]) -> list[str | None]:
+        """Returns the session ids that can be read quickly. None means that `session_id` has to read it."""
+
     def message_id(self, body: bytes) -> str | None:
         """Returns the message id as text for every AMQP type, or None."""
 

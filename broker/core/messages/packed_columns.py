@@ -26,7 +26,7 @@ from __future__ import annotations
 from array import array
 from itertools import accumulate, compress, islice, pairwise, repeat
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +39,8 @@ _TYPECODES = {1: "B", 2: "H", 4: "I", 8: "q"}
 _FITS_INTEGER = range(-(1 << 63), 1 << 63)
 _IS_BIG_ENDIAN = array("H", [1]).tobytes()[0] == 0
 _KINDS = tuple(bytes((kind,)) for kind in range(7))
+_DIGITS = bytes.maketrans(b"01", b"\0\1")
+_SHORT_LENGTHS = tuple(_LENGTH.pack(length) for length in range(256))
 
 
 def packed_column(values: tuple[int | None, ...]) -> bytes:
@@ -82,8 +84,8 @@ def _packed_numbers(values: tuple[int, ...]) -> bytes:
     ):
         return _KINDS[_EVEN] + _TWO_INTEGERS.pack(first, step)
     least = min(values)
+    greatest = max(values) - least
     kind, base, items = _OFFSETS, least, [value - least for value in values]
-    greatest = max(items)
     if greatest >= 1 << 8:
         steps = [0, *[after - before for before, after in pairwise(values)]]
         if min(steps) >= 0 and max(steps) < greatest:
@@ -97,6 +99,8 @@ def _packed_numbers(values: tuple[int, ...]) -> bytes:
 
 
 def _array_bytes(width: int, items: Sequence[int]) -> bytes:
+    if width == 1:
+        return bytes(items)
     packed = array(_TYPECODES[width], items)
     if _IS_BIG_ENDIAN:
         packed.byteswap()
@@ -211,19 +215,41 @@ class Column:
         return [base + item for item in items] if base else items
 
 
-def packed_texts(values: Sequence[bytes | None]) -> bytes:
-    """Returns texts as bytes."""
+def packed_texts(values: Sequence[str] | Sequence[str | None]) -> bytes:
+    """Returns texts as bytes. Raises `UnicodeEncodeError`."""
     different = dict.fromkeys(values)
     different.pop(None, None)
-    if not different:
+    texts = [text.encode() for text in different]  # type: ignore[union-attr]
+    return _packed_byte_strings(values, different, texts)
+
+
+def packed_byte_strings(values: Sequence[bytes | None]) -> bytes:
+    """Returns byte strings as bytes, in the same form as texts."""
+    different = dict.fromkeys(values)
+    different.pop(None, None)
+    return _packed_byte_strings(values, different, list(different))  # type: ignore[arg-type]
+
+
+def _packed_byte_strings(
+    values: Sequence[str | bytes | None],
+    different: dict[Any, None],
+    strings: Sequence[bytes],
+) -> bytes:
+    """`different` are the different values, and `strings` their bytes."""
+    if not strings:
         return b"\0"
-    parts = [b"\1", _LENGTH.pack(len(different))]
-    for text in different:
-        assert text is not None
-        parts += (_LENGTH.pack(len(text)), text)
-    numbers: dict[bytes | None, int] = {text: number for number, text in enumerate(different, 1)}
-    numbers[None] = 0
-    return b"".join([*parts, packed_column(tuple([numbers[text] for text in values]))])
+    parts = [b"\1", _LENGTH.pack(len(strings))]
+    if max(map(len, strings)) < len(_SHORT_LENGTHS):
+        parts += [part for string in strings for part in (_SHORT_LENGTHS[len(string)], string)]
+    else:
+        parts += [part for string in strings for part in (_LENGTH.pack(len(string)), string)]
+    if len(strings) == len(values) > 1:
+        parts.append(consecutive_column(1))
+    else:
+        numbers = {value: number for number, value in enumerate(different, 1)}
+        numbers[None] = 0
+        parts.append(packed_column(tuple([numbers[value] for value in values])))
+    return b"".join(parts)
 
 
 class TextColumn:
@@ -265,4 +291,9 @@ def unset_positions(bits: int, count: int) -> Iterator[int]:
     """Returns the positions below `count` whose bit is not set."""
     if not bits:
         return iter(range(count))
-    return compress(range(count), map(int, f"{bits ^ ((1 << count) - 1):0{count}b}"[::-1]))
+    return compress(range(count), flags_of(bits ^ ((1 << count) - 1), count))
+
+
+def flags_of(bits: int, count: int) -> bytes:
+    """Returns the first bits as bytes, each 0 or 1."""
+    return f"{bits:0{count}b}"[::-1].encode().translate(_DIGITS)

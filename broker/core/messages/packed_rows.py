@@ -25,6 +25,7 @@ from broker.core.messages.packed_columns import (
     TextColumn,
     consecutive_column,
     equal_column,
+    packed_byte_strings,
     packed_column,
     packed_texts,
     unset_positions,
@@ -77,8 +78,8 @@ def pack_rows(rows: Sequence[MessageRow]) -> bytes:
         [
             _HEAD.pack(_COLUMNS, len(rows)),
             *map(packed_column, numbers),
-            packed_texts([None if text is None else text.encode() for text in session_ids]),
-            packed_texts(changes),
+            packed_texts(session_ids),
+            packed_byte_strings(changes),
         ]
     )
 
@@ -94,16 +95,12 @@ def pack_sent_rows(pieces: Sequence[SentPiece]) -> bytes:
     ids = _numbers([(rows.first_id, start, stop) for rows, start, stop in pieces])
     numbers = [(rows.first_sequence_number, start, stop) for rows, start, stop in pieces]
     enqueued = [(rows.first_enqueue_sequence_number, start, stop) for rows, start, stop in pieces]
+    session_ids = _NO_TEXTS
     if any(rows.session_ids is not None for rows, _, _ in pieces):
-        session_ids = packed_texts(
-            [
-                None if text is None else text.encode()
-                for rows, start, stop in pieces
-                for text in (rows.session_ids or [None] * len(rows))[start:stop]
-            ]
-        )
-    else:
-        session_ids = _NO_TEXTS
+        texts: list[str | None] = []
+        for rows, start, stop in pieces:
+            texts += (rows.session_ids or [None] * len(rows))[start:stop]
+        session_ids = packed_texts(texts)
     return b"".join(
         [
             _HEAD.pack(_COLUMNS, count),

@@ -120,15 +120,11 @@ class Admission:
         self, entity: Entity, messages: Sequence[Message]
     ) -> dict[int, BrokerError]:
         """A fast path for queues with sessions and without duplicate detection."""
-        read = self._context.reader.session_id
+        session_ids = self._context.reader.session_ids([message.body for message in messages])
         max_characters = self._context.limits.session_id_max_characters
         refused: dict[int, BrokerError] = {}
         for position, message in enumerate(messages):
-            try:
-                session_id = message.session_id = read(message.body or b"")
-            except UndecodableMessage as error:
-                refused[position] = error
-                continue
+            session_id = message.session_id = session_ids[position]
             if session_id is None or message.annotations or len(session_id) > max_characters:
                 refusal = self._identify(entity, message)
                 if refusal is not None:

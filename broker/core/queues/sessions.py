@@ -98,11 +98,11 @@ class Sessions:
         """See `DeliverySource.enter`."""
         by_id = self._by_id
         for message in messages:
-            session_id = message.session_id
-            assert session_id is not None
-            session = by_id.get(session_id) or self.get(session_id)
+            session = by_id.get(message.session_id)
             if session is None:
-                session = self._open(session_id)
+                session_id = message.session_id
+                assert session_id is not None
+                session = self.get(session_id) or self._open(session_id)
             message.session_id = session.id  # all messages share one string
             session.messages[message.sequence_number] = message
 
@@ -138,17 +138,16 @@ class Sessions:
         if self._is_forwarding:
             self._queue.dispatcher.add_ready(messages)
             return
-        by_session: dict[str | None, list[Message]] = {}
+        by_id, available, touched = self._by_id, self._available, self._queue.context.touched
         for message in messages:
-            session_id = message.session_id
-            if session_id in by_session:
-                by_session[session_id].append(message)
-            else:
-                by_session[session_id] = [message]
-        for session_id, ready in by_session.items():
-            session = self._by_id[session_id]
-            session.ready.add(ready)
-            self._offer(session)
+            session = by_id[message.session_id]
+            session.ready.add_one(message)
+            if session.holder is not None:
+                touched[session] = None
+            elif session not in available:
+                available[session] = None
+        if self._waiting and available:
+            touched[self] = None
 
     def put_back(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.put_back`."""

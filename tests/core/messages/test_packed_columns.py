@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from broker.core.messages.packed_columns import (
     Column,
     TextColumn,
+    packed_byte_strings,
     packed_column,
     packed_texts,
     unset_positions,
 )
 
+byte_strings = st.binary(max_size=5) | st.integers(254, 258).map(bytes)
+"""Short ones, and some whose length is or is not one byte."""
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
@@ -75,16 +78,24 @@ def test_a_number_of_more_than_64_bits_is_refused(values):
 
 
 @settings(deadline=None)
-@given(st.lists(st.none() | st.binary(max_size=5), min_size=1, max_size=40), st.data())
-def test_a_column_of_texts_holds_its_values(texts, data):
-    """None and empty texts are different."""
-    packed = packed_texts(texts)
+@given(st.lists(st.none() | byte_strings, min_size=1, max_size=40), st.data())
+def test_a_column_of_byte_strings_holds_its_values(texts, data):
+    """None and empty ones are different."""
+    packed = packed_byte_strings(texts)
     column = TextColumn(b"x" + packed, 1, len(texts))
     assert texts == list(column.values(0, len(texts)))
     assert 1 + len(packed) == column.end
     assert (set(texts) == {None}) == column.is_none
     start = data.draw(st.integers(0, len(texts)))
     assert texts[start:] == list(column.values(start, len(texts)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.text(max_size=5), min_size=1, max_size=40))
+def test_texts_are_stored_as_their_bytes(texts):
+    """One form for both, so that both are read in the same way."""
+    encoded = [None if text is None else text.encode() for text in texts]
+    assert packed_byte_strings(encoded) == packed_texts(texts)
 
 
 @settings(deadline=None)

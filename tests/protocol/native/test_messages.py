@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import Message
+from protocol.codec.message_reader import Reader
 from protocol.codec.section_reader import read_any
 from protocol.codec.section_writer import encode_any
 from protocol.native import compiled
@@ -253,3 +254,28 @@ def test_an_id_is_given_once(data):
     body = message.body
     assert number == compiled.give_ids([message], b"0123456789abcdef", number)
     assert body == message.body
+
+
+@example([b"\x40"] * 10 + [b"\xa1\x02ab"])
+@example([b"\xa1\x02id"] + [b"\x40"] * 9 + [b"\xa1\x02\xc3\xa4", b"\x43"])
+@example([b"\x40"] * 10 + [b"\xa1\x01\xff"])
+@given(st.lists(simple_values, max_size=13))
+def test_session_ids_are_those_that_the_codec_reads(fields):
+    """Or None, and then the codec reads them. Nothing is read behind the end of a body that is cut off."""
+    content = b"".join(fields)
+    body = b"\x00\x53\x73\xc0" + bytes([len(content) + 1, len(fields)]) + content
+    (found,) = compiled.read_session_ids([body])
+    if found is not None:
+        assert found == Reader().session_id(body)
+    for end in range(len(body)):
+        assert [None] == compiled.read_session_ids([body[:end]])
+
+
+def test_session_ids_are_read_from_a_list_of_bodies():
+    """A message without a body has none."""
+    fields = b"\xa1\x02id" + b"\x40" * 9 + b"\xa1\x03a\xc3\xa4"
+    body = b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 11]) + fields
+    assert ["a\u00e4", None] == compiled.read_session_ids([body, body.replace(b"\xc3", b"\xff")])
+    assert [None, None] == compiled.read_session_ids([None, b""])
+    with pytest.raises(TypeError):
+        compiled.read_session_ids((b"",))  # type: ignore[arg-type]
