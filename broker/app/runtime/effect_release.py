@@ -52,6 +52,9 @@ class EffectRelease:
 
     def release(self, effects: Sequence[Effect]) -> None:
         """Gives effects to their peers, after the waiting effects of the same connection. Some may have to wait."""
+        if len(effects) == 1 and not self._waiting:
+            self._send_to_peer(effects[0])
+            return
         ends_s = self._stopwatch_s() + RELEASE_S
         is_over = False
         for effect in effects:

@@ -85,6 +85,7 @@ class TurnLoop:
         self._rule_compiler = rule_compiler
         self._namespaces = namespaces
         self._clock = clock
+        self._stopwatch_s = clock.stopwatch_s
         self._failed = failed
         self._committer: Committer | None = None
         self._inbox: deque[tuple[Namespace, Command]] = deque()
@@ -100,7 +101,7 @@ class TurnLoop:
         self._touched: dict[Flushable, None] = {}
         """A dict keeps the order, so that a simulation can repeat a run."""
         self._loop = asyncio.get_running_loop()
-        self._effects = EffectRelease(clock.stopwatch_s, read_payloads, peer_failed)
+        self._effects = EffectRelease(self._stopwatch_s, read_payloads, peer_failed)
         self._all_released = asyncio.Event()
         self._all_released.set()
         self._scheduled = False
@@ -195,13 +196,17 @@ class TurnLoop:
     def release(self, effects: list[Effect]) -> None:
         """Gives durable effects to their peers, in the order of each connection, and flushes each connection
         once. If there are many effects, some follow in the next passes of the event loop."""
-        self._effects.release(effects)
+        is_scheduled, self._scheduled = self._scheduled, True  # see below
+        try:
+            self._effects.release(effects)
+        finally:
+            self._scheduled = is_scheduled
         if not self._effects.is_done and self._all_released.is_set():
             self._all_released.clear()
             self._loop.call_soon(self._release_more)
-        self._flush()
-        if self._unfinished:
-            self._schedule()  # the store has capacity again
+        self._flush()  # what the effects have touched, so that it needs no pass of its own
+        if self._inbox or self._unfinished:
+            self._schedule()  # effects may submit commands, and the store has capacity again
 
     @property
     def is_behind(self) -> bool:
@@ -256,8 +261,8 @@ class TurnLoop:
         if (self._inbox or self._unfinished) and not self._suspended:
             try:
                 active: dict[Namespace, None] = {}
-                began_s = self._clock.stopwatch_s()
-                self._submit_turn(self._turn(active))
+                began_s = self._stopwatch_s()
+                self._submit_turn(self._turn(active, began_s))
                 if self._may_continue_unfinished and self._has_time_for_parts(began_s):
                     self._submit_parts(active)
                 self._set_timer(active)
@@ -270,9 +275,9 @@ class TurnLoop:
                 self._schedule()
         self._flush()
 
-    def _turn(self, active: dict[Namespace, None]) -> Turn:
+    def _turn(self, active: dict[Namespace, None], began_s: float) -> Turn:
         """Runs commands. Adds the namespaces in which some ran."""
-        ends_s = self._clock.stopwatch_s() + TURN_S
+        ends_s = began_s + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
         inbox, held = self._inbox, self.held.by_namespace
@@ -287,12 +292,12 @@ class TurnLoop:
                 continue
             if parts := namespace.parts(command):
                 if not self._unfinished:
-                    self._part_due_s = self._clock.stopwatch_s() + PART_INTERVAL_S
+                    self._part_due_s = self._stopwatch_s() + PART_INTERVAL_S
                 self._unfinished[parts[0].peer] = deque((namespace, part) for part in parts)
                 continue
             namespace.apply(command, now_ms, turn)
             active[namespace] = None
-            if self._clock.stopwatch_s() > ends_s:
+            if inbox and self._stopwatch_s() > ends_s:
                 break
         for namespace in active:
             namespace.dispatch(now_ms, turn)
@@ -309,13 +314,13 @@ class TurnLoop:
     def _has_time_for_parts(self, began_s: float) -> bool:
         """Whether parts may follow a turn that began then. After a longer turn, sockets are read and written first,
         unless the parts have waited for `PART_INTERVAL_S`."""
-        now_s = self._clock.stopwatch_s()
+        now_s = self._stopwatch_s()
         return now_s - began_s < SHORT_TURN_S or now_s >= self._part_due_s
 
     def _submit_parts(self, active: dict[Namespace, None]) -> None:
         """Does parts of unfinished commands. They have a turn of their own, so that commands of other clients do not
         wait until the many records of a part are stored. Adds the namespaces in which parts were done."""
-        ends_s = self._clock.stopwatch_s() + TURN_S
+        ends_s = self._stopwatch_s() + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
         continued: dict[Namespace, None] = {}
@@ -376,7 +381,7 @@ class TurnLoop:
         the store has enough to do. Then the next part waits until the store is no longer loaded, or for
         `PART_INTERVAL_S`."""
         while self._unfinished and (
-            not self._store_is_loaded or self._clock.stopwatch_s() >= self._part_due_s
+            not self._store_is_loaded or self._stopwatch_s() >= self._part_due_s
         ):
             peer, waiting = next(iter(self._unfinished.items()))
             namespace, command = waiting.popleft()
@@ -386,12 +391,12 @@ class TurnLoop:
             del self._unfinished[peer]
             is_end = isinstance(command, Detach)
             if not (is_end and self._waits(namespace, command, now_ms, turn)):
-                self._part_due_s = self._clock.stopwatch_s() + PART_INTERVAL_S
+                self._part_due_s = self._stopwatch_s() + PART_INTERVAL_S
                 namespace.apply(command, now_ms, turn)
                 active[namespace] = None
             if waiting:
                 self._unfinished[peer] = waiting  # after the other peers
-            if self._clock.stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
+            if self._stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
                 return
 
     def _flush(self) -> None:

@@ -162,7 +162,7 @@ class StoppedWatch(Clock):
 
     watch_s = 0.0
 
-    def stopwatch_s(self) -> float:  # type: ignore[override]
+    def stopwatch_s(self) -> float:
         return self.watch_s
 
 
@@ -314,7 +314,7 @@ async def test_a_turn_ends_when_its_time_is_over_and_the_rest_follows_in_order()
     class SlowClock(Clock):
         watch_s = 0.0
 
-        def stopwatch_s(self) -> float:  # type: ignore[override]
+        def stopwatch_s(self) -> float:
             self.watch_s += TURN_S
             return self.watch_s
 
@@ -341,3 +341,50 @@ async def test_commands_for_memory_that_was_given_up_are_not_run():
         await current.had_enough.wait()
     turns.stop()
     assert 0 == given_up.ticks
+
+
+class AnsweredPeer:
+    """A peer whose answers are written by a connection. Its second answer makes it submit a command."""
+
+    def __init__(self, turns: TurnLoop, namespace: object) -> None:
+        self.flushed = 0
+        self.answers = 0
+        self._turns = turns
+        self._namespace: Any = namespace
+
+    def receive(self, effect: object) -> None:
+        del effect
+        self.answers += 1
+        self._turns.touch(self)
+        if self.answers == 2:
+            self._turns.submit(self._namespace, Tick())
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+    def abort(self) -> None: ...
+
+
+class Answer:
+    """An effect for a peer."""
+
+    def __init__(self, peer: AnsweredPeer) -> None:
+        self.to = peer
+
+
+async def test_what_effects_have_touched_is_flushed_without_another_pass():
+    """A pass of the event loop without work costs as much as a part of an answer."""
+    turns, namespace, _ = _wide_loop()
+    peer: Any = AnsweredPeer(turns, namespace)
+    turns.release([Answer(peer)])  # type: ignore[list-item]
+    assert (1, False) == (peer.flushed, turns._scheduled)
+
+
+async def test_commands_that_effects_submit_run_in_the_next_pass():
+    """Nothing else would schedule that pass."""
+    turns, namespace, _ = _wide_loop()
+    peer: Any = AnsweredPeer(turns, namespace)
+    turns.release([Answer(peer), Answer(peer)])  # type: ignore[list-item]
+    assert [] == namespace.done
+    await _passes()
+    assert ([("-", "Tick")], 1) == (namespace.done, peer.flushed)
