@@ -9,10 +9,10 @@
 
 Proton proton;
 
-/* set_proton(addresses, delivery_event): takes the addresses of Proton's functions by name. */
+/* set_proton(addresses): takes the addresses of Proton's functions by name. */
 static PyObject *set_proton(PyObject *module, PyObject *args) {
     PyObject *addresses, *address;
-    if (!PyArg_ParseTuple(args, "O!i", &PyDict_Type, &addresses, &proton.delivery_event))
+    if (!PyArg_ParseTuple(args, "O!", &PyDict_Type, &addresses))
         return NULL;
 #define TAKE_ADDRESS(result, name, arguments)                                                                         \
     address = PyDict_GetItemString(addresses, "pn_" #name);                                                           \
@@ -21,6 +21,35 @@ static PyObject *set_proton(PyObject *module, PyObject *args) {
         return PyErr_Format(PyExc_ValueError, "pn_%s has no address", #name);
     PROTON_FUNCTIONS(TAKE_ADDRESS)
     Py_RETURN_NONE;
+}
+
+/* set_events(delivery, flow, handled): takes the types of events: deliveries, link flows, and all that the engine acts on. */
+static PyObject *set_events(PyObject *module, PyObject *args) {
+    const uint8_t *handled;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "iiy#", &proton.delivery_event, &proton.flow_event, &handled, &count))
+        return NULL;
+    memset(proton.is_handled, 0, sizeof proton.is_handled);
+    while (count-- > 0)
+        proton.is_handled[*handled++] = 1;
+    Py_RETURN_NONE;
+}
+
+/* skip_events(collector, skips_flows): removes the events that are first in the queue and that the engine does not act
+   on, or only on link flows that nobody waits for. Returns whether there is another event. */
+static PyObject *skip_events(PyObject *module, PyObject *args) {
+    unsigned long long address;
+    int skips_flows;
+    void *event;
+    if (!PyArg_ParseTuple(args, "Kp", &address, &skips_flows))
+        return NULL;
+    while ((event = proton.collector_peek((void *)(uintptr_t)address)) != NULL) {
+        int type = proton.event_type(event);
+        if (type < 0 || type > UINT8_MAX || (proton.is_handled[type] && !(skips_flows && type == proton.flow_event)))
+            Py_RETURN_TRUE;
+        proton.collector_pop((void *)(uintptr_t)address);
+    }
+    Py_RETURN_FALSE;
 }
 
 /* Reads an unsigned integer in one of its three encodings. Returns 0 if it is another value. */
@@ -269,6 +298,8 @@ static PyObject *take_dispositions(PyObject *module, PyObject *args) {
 
 PyMethodDef frame_methods[] = {
     {"set_proton", set_proton, METH_VARARGS, NULL},
+    {"set_events", set_events, METH_VARARGS, NULL},
+    {"skip_events", skip_events, METH_VARARGS, NULL},
     {"send", send, METH_VARARGS, NULL},
     {"pump", pump, METH_VARARGS, NULL},
     {"push", push, METH_VARARGS, NULL},

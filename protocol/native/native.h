@@ -46,7 +46,8 @@ typedef struct {
 
 typedef struct {
     PROTON_FUNCTIONS(PROTON_FIELD)
-    int delivery_event; /* PN_DELIVERY */
+    int delivery_event, flow_event; /* PN_DELIVERY, PN_LINK_FLOW */
+    uint8_t is_handled[256];        /* by type of event: whether the engine acts on it */
 } Proton;
 
 extern Proton proton;

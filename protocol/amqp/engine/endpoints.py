@@ -24,6 +24,7 @@ class Endpoints:
         "links",
         "senders",
         "sessions",
+        "waiting_for_window",
     )
 
     def __init__(self) -> None:
@@ -34,6 +35,9 @@ class Endpoints:
         self.senders: dict[int, Deliveries] = {}
         """Deliveries of links on which the broker sends and the client settles, by channel and handle in the broker's
         frames (`channel << 32 | handle`)."""
+        self.waiting_for_window: set[EngineLink] = set()
+        """Links whose deliveries Proton has queued because the session window is full. Their handler is called when
+        they are sent."""
         self._links_by_deliveries: dict[Deliveries, EngineLink] = {}
         self._links_by_incoming: dict[IncomingLink, EngineLink] = {}
         self._sessions_by_incoming: dict[IncomingSession, EngineSession] = {}
@@ -69,6 +73,7 @@ class Endpoints:
         if self.senders.get(key) is link.deliveries:  # or else Proton has used the handle again
             del self.senders[key]
         del link.session.links[link]
+        self.waiting_for_window.discard(link)
 
     def clear(self) -> None:
         """Removes everything, because the connection is lost."""
@@ -76,6 +81,7 @@ class Endpoints:
             session.links.clear()
         self.links.clear()
         self.senders.clear()
+        self.waiting_for_window.clear()
         self.sessions.clear()
         self._links_by_deliveries.clear()
         self._links_by_incoming.clear()

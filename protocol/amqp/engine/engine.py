@@ -116,6 +116,9 @@ class Engine:
             idle_timeout_ms=idle_timeout_ms,
         )
         self._transport_address = address_of(self._proton.transport)
+        self._collector_address = address_of(self._proton.collector)
+        self._skipped_input = False
+        """The client has sent frames that Proton has not got. Proton must know that the client is not idle."""
         self._dispatch = ProtonEvents(
             self._proton,
             handler,
@@ -132,18 +135,18 @@ class Engine:
 
     def feed(self, data: bytes) -> None:
         """Takes bytes that follow the SASL layer, from the AMQP header on."""
-        is_idle = False
+        lifecycle = self._lifecycle
         for piece in self._scan.split(data):
-            if self._lifecycle.is_lost or self._lifecycle.is_failed:
+            if lifecycle.is_lost or lifecycle.is_failed:
                 return
             if isinstance(piece, InputBytes):
                 self._push(piece.data)
                 self._handle_events(batch=piece.batch)
+            elif isinstance(piece, Outcomes):
+                self._skipped_input = True
+                self._report_outcomes(piece)
             else:
                 self._perform(piece)
-                is_idle = isinstance(piece, Outcomes)
-        if is_idle and not self._lifecycle.is_lost:
-            self._push(EMPTY_FRAME)  # Proton must know that the client is not idle
 
     def _report_outcomes(self, action: Outcomes) -> None:
         try:
@@ -157,8 +160,6 @@ class Engine:
         dispatch = self._dispatch
         if isinstance(action, FlowEcho):
             self._flows.echo(action)
-        elif isinstance(action, Outcomes):
-            self._report_outcomes(action)
         elif isinstance(action, EndSession):
             session = self._endpoints.session_of(action.session)
             if session is not None:
@@ -187,20 +188,30 @@ class Engine:
     def take_output(self) -> bytes:
         """Returns all bytes that are to be written."""
         self._collect_output()
+        if self._flows.is_due:
+            self._answer_flows()
+        if not self._lifecycle.is_lost and self._dispatch.has_ended:
+            self._free_ended()
+        output = self._output
+        if not output:
+            data = b""
+        else:
+            data = output[0] if len(output) == 1 else b"".join(output)
+            output.clear()
+        sessions = self._sessions
+        if sessions.watches_output:
+            data = with_client_ids(data, sessions)
+        if sessions.settled_later:
+            sessions.output_taken()
+        return data
+
+    def _answer_flows(self) -> None:
+        """Writes the answers to flows, and handles the flows that waited for them."""
         while self._flows.is_due and not self._lifecycle.is_lost:
             self._flows.write(self._pump)
             if self._dispatch.running or not self._flows.resume(self._take_frame):
                 break
             self._collect_output()
-        self._free_ended()
-        output = self._output
-        data = output[0] if len(output) == 1 else b"".join(output)
-        output.clear()
-        if self._sessions.watches_output:
-            data = with_client_ids(data, self._sessions)
-        if self._sessions.settled_later:
-            self._sessions.output_taken()
-        return data
 
     def _take_frame(self, frame: bytes) -> bool:
         """Pushes a frame that was deferred. Returns False if the connection was lost meanwhile."""
@@ -212,7 +223,10 @@ class Engine:
         """Moves all output of Proton to the output, and handles the events that this causes."""
         while not self._lifecycle.is_lost:
             self._pump()
-            if self._dispatch.running or not lib.pn_collector_peek(self._proton.collector):
+            if self._dispatch.running:
+                break
+            skips_flows = not self._endpoints.waiting_for_window
+            if not compiled.skip_events(self._collector_address, skips_flows):
                 break
             self._handle_events(local=True)
 
@@ -221,6 +235,9 @@ class Engine:
         if self._lifecycle.is_lost:
             return 0
         transport = self._proton.transport
+        if self._skipped_input:
+            self._skipped_input = False
+            self._push(EMPTY_FRAME)
         deadline_ms: int = lib.pn_transport_tick(transport, now_ms)
         remote_idle_timeout_ms: int = lib.pn_transport_get_remote_idle_timeout(transport)
         self._handle_events(local=True)
@@ -267,10 +284,10 @@ class Engine:
         """Frees links and sessions that both sides have ended. Everything else has been written, so Proton now
         writes only dispositions of their deliveries, which are dropped: the client must not get them."""
         written = len(self._output)
-        if not self._lifecycle.is_lost and self._dispatch.free_ended():
-            self._pump()
-            output = b"".join(self._output[written:])
-            self._output[written:] = [without_bare_settlements(output)]
+        self._dispatch.free_ended()
+        self._pump()
+        output = b"".join(self._output[written:])
+        self._output[written:] = [without_bare_settlements(output)]
 
     # --- links ---------------------------------------------------------------------------------
 
@@ -359,7 +376,7 @@ class Engine:
             return 0
         count: int = lib.pn_link_queued(link.pointer)
         if count:
-            link.waits_for_window = True
+            self._endpoints.waiting_for_window.add(link)
         return count
 
     def draining(self, link: EngineLink) -> bool:

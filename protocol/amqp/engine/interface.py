@@ -73,6 +73,7 @@ class EngineLink:
     __slots__ = (
         "address",
         "channel",
+        "closed",
         "container_id",
         "context",
         "deliveries",
@@ -81,6 +82,7 @@ class EngineLink:
         "held_bytes",
         "host",
         "incoming",
+        "is_attached",
         "is_receiver",
         "max_message_size_bytes",
         "may_send_settled",
@@ -94,7 +96,6 @@ class EngineLink:
         "session",
         "state",
         "unconfirmed",
-        "waits_for_window",
     )
 
     def __init__(
@@ -114,7 +115,7 @@ class EngineLink:
         """Number of deliveries that were passed to Proton."""
         self.received = 0
         """Number of deliveries of which at least one transfer has arrived."""
-        self.state = LinkState.REQUESTED
+        self._enter(LinkState.REQUESTED)
         self.deliveries = (
             Deliveries() if attach.is_receiver else Deliveries(session.incoming.sent_deliveries)
         )
@@ -129,9 +130,6 @@ class EngineLink:
         """The delivery of which some transfers have come and more are to come."""
         self.may_send_settled = attach.snd_settle_mode != lib.PN_SND_UNSETTLED
         """The client may send settled transfers. It says so when it attaches, and it does not change."""
-        self.waits_for_window = False
-        """Proton has queued deliveries because the session window is full, and the link's handler is to be
-        called when they are sent. Not a state: it changes with every window while the link is attached."""
         self.drained = 0
         """Credit that was returned by draining. Together with the sent deliveries it is the delivery count."""
         self.channel = self.handle = 0
@@ -148,22 +146,19 @@ class EngineLink:
         self.address = "$coordinator" if attach.target_is_coordinator else address or ""
         """The address as the client wrote it, for the log."""
 
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be done on the link."""
-        state = self.state
-        return state is not LinkState.ATTACHED and state is not LinkState.REQUESTED
-
-    @property
-    def is_attached(self) -> bool:
+    def _enter(self, state: LinkState) -> None:
+        # Attributes and no properties, because they are looked at several times for each message.
+        self.state = state
+        self.is_attached = state is LinkState.ATTACHED
         """Whether the link was granted and has not ended."""
-        return self.state is LinkState.ATTACHED
+        self.closed = state not in (LinkState.REQUESTED, LinkState.ATTACHED)
+        """Whether nothing more can be done on the link."""
 
     def apply(self, event: LinkEvent) -> None:
         """Changes the state and logs it. Raises `IllegalTransition` if the table does not allow the event."""
         before = self.state
-        self.state = next_link_state(event, before)
-        if self.state is LinkState.ATTACHED:
+        self._enter(next_link_state(event, before))
+        if self.is_attached:
             log_attached(self)
         elif before is LinkState.ATTACHED:
             log_detached(self)

@@ -29,6 +29,7 @@ from protocol.amqp.engine.outcomes import (
 from protocol.amqp.engine.states import ConnectionEvent, LinkEvent, LinkState
 from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,19 +162,20 @@ class ProtonEvents:
             link.free()
         self._endpoints.clear()
 
-    def free_ended(self) -> bool:
-        """Frees links and sessions that both sides have ended, after the answer was written. Returns False if there
-        are none. Proton then writes dispositions that settle the open deliveries of a link; the caller must
-        drop these."""
-        if not (self._dead_links or self._dead_sessions):
-            return False
+    @property
+    def has_ended(self) -> bool:
+        """Whether there are links or sessions that both sides have ended and that are not freed yet."""
+        return bool(self._dead_links or self._dead_sessions)
+
+    def free_ended(self) -> None:
+        """Frees links and sessions that both sides have ended, after the answer was written. Proton then writes
+        dispositions that settle the open deliveries of a link; the caller must drop these."""
         for pointer in self._dead_links:
             lib.pn_link_free(pointer)
         for pointer in self._dead_sessions:
             lib.pn_session_free(pointer)
         self._dead_links.clear()
         self._dead_sessions.clear()
-        return True
 
     def _flowed(self, pointer: Any, *, local: bool) -> None:
         link = self._links.get(pointer)
@@ -181,9 +183,10 @@ class ProtonEvents:
             return
         if local:
             # Proton reports a flow whenever it has written a transfer. Only a link that waits needs it.
-            if not link.waits_for_window or lib.pn_link_queued(pointer) > 0:
+            waiting = self._endpoints.waiting_for_window
+            if link not in waiting or lib.pn_link_queued(pointer) > 0:
                 return
-            link.waits_for_window = False
+            waiting.remove(link)
         self._handler.on_flow(link)
 
     # --- connection and sessions -----------------------------------------------------------------
@@ -374,10 +377,15 @@ class ProtonEvents:
         lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
         lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
     }
+    compiled.set_events(
+        lib.PN_DELIVERY, lib.PN_LINK_FLOW, bytes((lib.PN_DELIVERY, lib.PN_LINK_FLOW, *_ACTIONS))
+    )
 
 
 def _joined(groups: list[OutcomeGroup]) -> list[OutcomeGroup]:
     """Returns the groups of outcomes with equal neighbours joined: each disposition made one of its own."""
+    if len(groups) < 2:
+        return groups
     joined = groups[:1]
     for group in groups[1:]:
         deliveries, numbers, code, settled = joined[-1]

@@ -45,4 +45,4 @@ def addresses() -> dict[str, int]:
     return {name: address_of(ffi.addressof(lib, name)) for name in _NAMES}
 
 
-compiled.set_proton(addresses(), lib.PN_DELIVERY)
+compiled.set_proton(addresses())

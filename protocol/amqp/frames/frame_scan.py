@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         IncomingSessions,
     )
     from protocol.amqp.frames.stream_pieces import InputPiece
+    from protocol.native.compiled import OutcomeGroup
 
 BATCH_NEEDLE = b"\x70\x80\x01\x37\x00"
 """Message format 0x80013700 as a uint: a value this large has only this encoding."""
@@ -100,6 +101,10 @@ class ScanState(Enum):
     """A frame had an impossible size. Proton refuses it, and where other frames begin is not known."""
 
 
+_PROTOCOL_HEADER, _FRAMES, _UNFRAMED = ScanState
+"""A member of an enum is not looked up for each message: that takes longer than calling a function."""
+
+
 class FrameScan:
     """Cuts the input of one connection into pieces."""
 
@@ -111,13 +116,13 @@ class FrameScan:
         self._held_bytes = 0
         self._needed_bytes = _PROTOCOL_HEADER_BYTES
         """How many bytes of it must be there before it is inspected again."""
-        self._state = ScanState.PROTOCOL_HEADER
+        self._state = _PROTOCOL_HEADER
         self._layout: Layout | None = None
         """The layout of the link of the last transfer."""
 
     def split(self, data: bytes) -> list[InputPiece]:
         """Returns the bytes to push and the actions between them, in order."""
-        if self._state is ScanState.UNFRAMED:
+        if self._state is _UNFRAMED:
             # Proton has got a frame that it refuses, and where frames begin is not known any more.
             return [InputBytes(data)]
         held_bytes = self._held_bytes + len(data)
@@ -131,8 +136,22 @@ class FrameScan:
             self._held.clear()
             self._held_bytes = 0
         self._needed_bytes = FRAME_HEADER_BYTES
+        # Messages that come alone nearly always come in reads of one kind of frame.
+        position = 0
+        outcomes = None
+        if self._layout is not None:
+            position = self._skip_expected(self._layout, data, 0)
+            if position == len(data):
+                return [InputBytes(data)]
+        elif self._sessions.by_channel:
+            position, groups = self._take_dispositions(data, 0)
+            outcomes = Outcomes(groups)
+            if position == len(data):
+                return [outcomes]
         pieces = InputRewriter(data)
-        end = self._scan(data, pieces)
+        if outcomes is not None and position:
+            pieces.add_outcomes(0, position, outcomes)
+        end = self._scan(data, pieces, position)
         if end < len(data):
             self._held.append(data[end:])
             self._held_bytes = len(data) - end
@@ -143,31 +162,26 @@ class FrameScan:
         """The beginning of a frame of which the rest has not arrived."""
         return b"".join(self._held)
 
-    def _scan(self, data: bytes, pieces: InputRewriter) -> int:
-        """Inspects every complete frame. Returns where they end."""
+    def _scan(self, data: bytes, pieces: InputRewriter, position: int) -> int:
+        """Inspects every complete frame from `position` on. Returns where they end."""
         largest = self._max_frame_size_bytes
-        sessions = self._sessions
-        position = 0
-        if self._state is ScanState.PROTOCOL_HEADER:
-            self._state = ScanState.FRAMES
+        if self._state is _PROTOCOL_HEADER:
+            self._state = _FRAMES
             position = _PROTOCOL_HEADER_BYTES
         last_header = len(data) - FRAME_HEADER_BYTES
         while position <= last_header:
             if self._layout is not None:
                 position = self._skip_expected(self._layout, data, position)
-            if sessions.outcomes_plain:
-                end, groups = compiled.take_dispositions(
-                    data, position, largest, sessions.by_channel
-                )
-                if end > position:
-                    pieces.add_outcomes(position, end, Outcomes(groups))
-                    position = end
-                    continue
+            end, groups = self._take_dispositions(data, position)
+            if end > position:
+                pieces.add_outcomes(position, end, Outcomes(groups))
+                position = end
+                continue
             if position > last_header:
                 break
             size, _, _, channel = _read_header(data, position)
             if size < FRAME_HEADER_BYTES or size > largest:
-                self._state = ScanState.UNFRAMED
+                self._state = _UNFRAMED
                 return len(data)
             end = position + size
             if end > len(data):
@@ -178,6 +192,15 @@ class FrameScan:
             else:
                 position = self._inspect(pieces, position, end, channel)
         return position
+
+    def _take_dispositions(self, data: bytes, position: int) -> tuple[int, list[OutcomeGroup]]:
+        """Takes dispositions that need no inspection. Returns where they end, and their outcomes."""
+        sessions = self._sessions
+        if sessions.discarding or sessions.ended_with_deliveries:
+            return position, []
+        return compiled.take_dispositions(
+            data, position, self._max_frame_size_bytes, sessions.by_channel
+        )
 
     def _skip_expected(self, layout: Layout, data: bytes, position: int) -> int:
         """Skips transfers that need no change: encoded as the last one, with the next id. Returns where they end."""

@@ -152,12 +152,6 @@ class IncomingSessions:
             link.open_numbers = set()
 
     @property
-    def outcomes_plain(self) -> bool:
-        """Whether the client's outcomes need no inspection: no session is discarded, and no link was detached with
-        deliveries on it."""
-        return not (self.discarding or self.ended_with_deliveries)
-
-    @property
     def watches_output(self) -> bool:
         """Whether Proton's output must be inspected."""
         return bool(self.renumbered or self.unanswered)

@@ -64,10 +64,8 @@ class CloseConnection(NamedTuple):
     violation: ProtocolViolation
 
 
-InputAction = (
-    EndSession | ReplacedLink | FlowEcho | LostTransactionPart | Outcomes | CloseConnection
-)
-InputPiece = InputBytes | InputAction
+InputAction = EndSession | ReplacedLink | FlowEcho | LostTransactionPart | CloseConnection
+InputPiece = InputBytes | Outcomes | InputAction
 
 
 class InputRewriter:
@@ -109,7 +107,7 @@ class InputRewriter:
         self._pieces.append(InputBytes(frame or self.data[position:end], batch=True))
         self._start = end
 
-    def act(self, position: int, action: InputAction) -> None:
+    def act(self, position: int, action: InputAction | Outcomes) -> None:
         """Adds an action before the data at `position`."""
         self.cut(position)
         self._pieces.append(action)

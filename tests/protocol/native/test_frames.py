@@ -13,10 +13,19 @@ from protocol.native.compiled import (
     Deliveries,
     SentSession,
     pump,
+    skip_events,
     skip_transfers,
     take_dispositions,
 )
-from tests.protocol.native.written import Written, transfer
+from tests.protocol.native.written import (
+    DELIVERY,
+    FLOW,
+    HANDLED,
+    UNHANDLED,
+    Queued,
+    Written,
+    transfer,
+)
 from tests.support.amqp_frames import accepted, begin_frame, described, disposition, flow, frames
 from tests.support.amqp_frames import transfer as client_transfer
 
@@ -50,6 +59,17 @@ def test_transfers_of_registered_links_are_unsettled(piece_bytes):
     assert same == [frame.fields for frame in frames(output) if frame.name != "transfer"]
     assert len(output) == len(changed)
     assert [0, 2] == link.find([0, 1, 2], False)
+
+
+@pytest.mark.parametrize("skips_flows", [False, True])
+@given(events=st.lists(st.sampled_from([DELIVERY, FLOW, HANDLED, *UNHANDLED])))
+def test_events_that_nobody_handles_are_skipped(skips_flows, events):
+    """Up to the first that somebody handles. Nobody may wait for flows of links."""
+    stays = [DELIVERY, HANDLED] if skips_flows else [DELIVERY, FLOW, HANDLED]
+    first = next((place for place, one in enumerate(events) if one in stays), len(events))
+    with Queued(events) as queue:
+        assert (first < len(events)) is skip_events(queue.address, skips_flows)
+        assert events[first:] == queue.events
 
 
 def test_output_without_registered_links_is_not_read():
