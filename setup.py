@@ -32,7 +32,8 @@ setup(
         Extension(
             f"{FOLDER}.protocol.native.compiled",
             sources=[
-                f"{NATIVE}/{name}.c" for name in ("module", "messages", "deliveries", "frames")
+                f"{NATIVE}/{name}.c"
+                for name in ("module", "messages", "deliveries", "frames", "sockets")
             ],
             depends=[f"{NATIVE}/native.h"],
             # Without debug information, which names folders of the build: the same source gives the same wheel.

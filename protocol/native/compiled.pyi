@@ -81,3 +81,7 @@ def skip_transfers(
 def take_dispositions(
     data: bytes, position: int, max_frame_bytes: int, sessions: Mapping[int, object], /
 ) -> tuple[int, list[OutcomeGroup]]: ...
+
+# --- sockets.c
+
+def acknowledge(descriptor: int, /) -> None: ...

@@ -8,6 +8,7 @@ PyMODINIT_FUNC PyInit_compiled(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL &&
         (PyModule_AddFunctions(module, message_methods) < 0 || PyModule_AddFunctions(module, frame_methods) < 0 ||
+         PyModule_AddFunctions(module, socket_methods) < 0 ||
          PyModule_AddType(module, &SentSessionType) < 0 || PyModule_AddType(module, &DeliveriesType) < 0))
         Py_CLEAR(module);
     return module;

@@ -79,6 +79,6 @@ int record_written(Deliveries *link, uint32_t id);
 int take_range(SentSession *session, uint32_t first, uint32_t last, int settled, long state, PyObject *groups);
 
 /* The functions of each file, as a table that ends with an empty entry. */
-extern PyMethodDef message_methods[], frame_methods[];
+extern PyMethodDef message_methods[], frame_methods[], socket_methods[];
 
 #endif

@@ -170,8 +170,9 @@ class BrokerWire:
     def get_extra_info(self, name: str) -> object:
         return self if name == "socket" else None
 
-    def setsockopt(self, *_: object) -> None:
-        """Of the socket that this is as well."""
+    def fileno(self) -> int:
+        """Of the socket that this is as well. It has no descriptor."""
+        return -1
 
     def write(self, data: bytes) -> None:
         down = self._connection.down

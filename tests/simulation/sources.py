@@ -39,7 +39,7 @@ class VirtualClock(Clock):
         self._step_s = step_s
         self._looks = count()
 
-    def stopwatch_s(self) -> float:  # type: ignore[override]
+    def stopwatch_s(self) -> float:
         return next(self._looks) * self._step_s
 
     def real_ms(self) -> int:  # type: ignore[override]

@@ -18,6 +18,7 @@ import structlog
 
 from broker.app.network.client_addresses import address_text
 from broker.app.runtime.clock import timer_delay_s
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,6 +106,9 @@ class AmqpTransport(asyncio.Protocol):
         self._stream: ByteStream | None = None
         self._socket: socket.socket | None = None
         """None for a WebSocket."""
+        self._descriptor: int | None = None
+        """The descriptor of the socket, which is open while the stream is not closing. None with TLS: that ends after
+        its socket."""
         self._handshaking = True
         self._read_bytes = 0
         """Bytes that were read since the last flush."""
@@ -128,6 +132,8 @@ class AmqpTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio for a new socket."""
         self._socket = transport.get_extra_info("socket")
+        if self._socket is not None and transport.get_extra_info("sslcontext") is None:
+            self._descriptor = self._socket.fileno()
         address = transport.get_extra_info("peername")
         peer_name = address_text(*address[:2]) if address else ""
         self.begin(transport, peer_name)  # type: ignore[arg-type]
@@ -258,17 +264,23 @@ class AmqpTransport(asyncio.Protocol):
                 self._owner.note_unread_bytes(self, stream.get_write_buffer_size())
             else:
                 connection.output_written()
-        elif self._socket is not None:
-            # There is no output to carry the TCP acknowledgement, so send it at once. Clients with
-            # Nagle's algorithm, such as those of Node, write nothing more before it arrives, and the
-            # kernel would delay it by 40 ms.
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        elif self._read_bytes:
+            self._acknowledge()
         had_its_share = self._read_bytes >= READ_PER_TURN_BYTES
         self._read_bytes = 0
         if connection.finished:
             self._finish(connection, stream)
         elif had_its_share:
             self._resume_reading()
+
+    def _acknowledge(self) -> None:
+        """Sends the TCP acknowledgement of what was read at once, because there is no output to carry it. Clients with
+        Nagle's algorithm, such as those of Node, write nothing more before it arrives, and the kernel would delay it by
+        40 ms."""
+        if self._descriptor is not None:
+            compiled.acknowledge(self._descriptor)
+        elif self._socket is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _finish(self, connection: Connection, stream: ByteStream) -> None:
         """Closes the socket once everything is written. If the client may still send, read for a moment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -230,3 +231,47 @@ async def test_connections_with_many_links_end_one_after_the_other():
         await asyncio.sleep(0)
         counts.append(len(ended))
     assert [1, 2, 3, 3] == counts
+
+
+class TcpStream(Watched):
+    """A stream over a real TCP socket, whose connection has no output."""
+
+    finished = False
+
+    def __init__(self, accepted: socket.socket, sslcontext: object = None) -> None:
+        super().__init__()
+        self._extra = {"socket": accepted, "sslcontext": sslcontext}
+
+    def get_extra_info(self, name: str) -> object:
+        return self._extra.get(name)
+
+
+@pytest.mark.parametrize("sslcontext", [None, object()])
+async def test_what_has_no_answer_is_acknowledged_once(sslcontext):
+    """The client may wait for that, and nothing else would send it for 40 ms."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+    with client, accepted:
+        watched = TcpStream(accepted, sslcontext)
+        made = AmqpTransport(
+            cast("TransportOwner", watched),
+            lambda _transport, _peer: cast("Connection", watched),
+            60.0,
+            SharedReading(),
+        )
+        made.connection_made(cast("asyncio.BaseTransport", watched))
+
+        def is_at_once() -> bool:
+            return bool(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        made.flush()
+        assert not is_at_once(), "nothing was read"
+        made.data_received(b"disposition")
+        made.flush()
+        assert is_at_once()
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        made.flush()
+        assert not is_at_once(), "that was acknowledged before"
+        made.connection_lost(None)
