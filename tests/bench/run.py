@@ -53,6 +53,13 @@ def _victim(figures: dict[str, float]) -> str:
     return " / ".join(f"{figures[f'victim_{name}_ms']:.1f}" for name in ("p50", "p99", "max"))
 
 
+def _control(figures: dict[str, float]) -> str:
+    """What the client of an idle broker waited meanwhile, and how slow a sync of the disk was before."""
+    if "control_p99_ms" not in figures:
+        return ""
+    return f"{figures['control_p99_ms']:.1f}, {figures['disk_p99_ms']:.1f}"
+
+
 COLUMNS = (
     ("msgs/s", 9, lambda figures: _number(figures, "messages_per_s", 0)),
     ("broker us", 11, lambda figures: _number(figures, "broker_cpu_us", 1)),
@@ -69,6 +76,7 @@ COLUMNS = (
     ("speed x", 9, lambda figures: _number(figures, "speed_ratio", 2)),
     ("CPU x", 7, lambda figures: _number(figures, "cpu_ratio", 2)),
     ("victim p50/99/max ms", 24, _victim),
+    ("control, disk p99 ms", 22, _control),
 )
 """Heading, width, and how the figures of a row become text."""
 
@@ -160,8 +168,8 @@ def main(arguments: Sequence[str]) -> int:
 
     machine = observe.machine()
     print(
-        f"{machine['cores']} cores, {machine['processor']}, Python {machine['python']}, "
-        f"SQLite {machine['sqlite']}, load {machine['load_average']:.2f}\n"
+        f"{machine['cores']} cores, {machine['processor']}, Python {machine['python']} "
+        f"({machine['python_build']}), SQLite {machine['sqlite']}, load {machine['load_average']:.2f}\n"
     )
     print(heading())
     wanted = {MORE: options.more, LARGE: options.large, TEN_MILLION: options.ten_million}

@@ -27,6 +27,8 @@ def cell(row: Row) -> str:
     if "victim_p50_ms" in figures:
         values = (figures[f"victim_{name}_ms"] for name in ("p50", "p99", "max"))
         parts.append(" / ".join(f"{value:.1f}" for value in values) + " ms")
+        if "control_p99_ms" in figures:
+            parts.append(f"control {figures['control_p99_ms']:.1f} ms")
     elif "start_s" in figures:
         parts.append(f"{figures['start_s']:.2f} s")
         if "start_cpu_s" in figures:

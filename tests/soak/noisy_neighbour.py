@@ -128,8 +128,10 @@ def _live(port: int, broker_process_id: int, pipe: Connection) -> None:
     pipe.send(rounds)
 
 
-def feel(name: str, storage: str | None = None) -> Felt:
-    """Runs one abuse beside a victim."""
+def feel(
+    name: str, storage: str | None = None, settle: Callable[[], object] = lambda: None
+) -> Felt:
+    """Runs one abuse beside a victim. Calls `settle` after the abuse is prepared: the disk may still write that."""
     abuse = ALL_ABUSES[name]
     config = {
         "UserConfig": {
@@ -147,6 +149,7 @@ def feel(name: str, storage: str | None = None) -> Felt:
         with BrokerProcess(config=config, storage=url) as broker:
             prepared = abuse.prepare(broker)
             with control_neighbour(Path(folder)) as control:
+                settle()
                 return _feel(name, broker, control, lambda: abuse.act(broker, prepared))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.bench.cases.single import bare_append
+from tests.bench.quiet_disk import QuietDisk
 from tests.bench.rows import Row
 from tests.bench.systems import SQLITE
 from tests.soak.mass_abuses import LARGE_BYTES
@@ -37,16 +38,22 @@ NEIGHBOURS = {
 def neighbours(setting: Setting) -> Iterator[Row]:
     """Each on a new broker with a file. A large message is one commit, and the next commits wait for the disk: so the
     time to write one is measured as well."""
+    disk = QuietDisk(setting.folder)
+    disk.wait()
     yield bare_append(setting.folder / "appended", LARGE_APPENDS, LARGE_BYTES, LARGE_APPEND)
     (setting.folder / "appended").unlink()
     for name, case in NEIGHBOURS.items():
         file = setting.folder / f"{name}.db"
-        felt = feel(name, f"sqlite:///{file}")
+        felt = feel(name, f"sqlite:///{file}", disk.wait)
         figures = {
+            "disk_p99_ms": disk.last.p99_ms,
+            "disk_waited_s": disk.last.waited_s,
             "victim_p50_ms": felt.waits.p50_ms,
             "victim_p99_ms": felt.waits.p99_ms,
             "victim_max_ms": felt.waits.max_ms,
+            "control_p50_ms": felt.control.p50_ms,
             "control_p99_ms": felt.control.p99_ms,
+            "control_max_ms": felt.control.max_ms,
             "seconds": felt.seconds,
             "resident_mb": felt.megabytes,
         }

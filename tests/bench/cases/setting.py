@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tests.bench.plain_environment import plain_python
 from tests.bench.rows import Row
 from tests.bench.systems import MEMORY, POSTGRESQL
 from tests.support.server import BrokerProcess
@@ -73,7 +74,9 @@ class Setting:
         if self.storage == POSTGRESQL:
             url = postgres_server().url()
         entities = dict(config or {"queues": QUEUES})
-        return BrokerProcess(config=entities, storage=url, testing_api=movable_clock)
+        return BrokerProcess(
+            config=entities, storage=url, testing_api=movable_clock, python=plain_python()
+        )
 
 
 @dataclass(frozen=True, slots=True)
