@@ -210,7 +210,9 @@ static PyObject *read_one(PyObject *data) {
         return NULL;
     for (int i = 0; i < slot_count; i++)
         SLOT(message, slot_offsets[i]) = Py_XNewRef(slot_defaults[i]);
-    if (!set_field(message, BODY, PyBytes_FromStringAndSize((char *)found.bare, end - found.bare)) ||
+    PyObject *body = found.bare == start ? Py_NewRef(data) /* large ones are not copied */
+                                         : PyBytes_FromStringAndSize((char *)found.bare, end - found.bare);
+    if (!set_field(message, BODY, body) ||
         !set_field(message, SIZE, PyLong_FromSsize_t(end - start)) ||
         (found.header != 0 && !set_field(message, HEADER, PyLong_FromLong(found.header))) ||
         (found.time_to_live_ms != 0 &&

@@ -28,6 +28,8 @@ LARGEST_STATEMENT_ROWS = 512
 LARGEST_STATEMENT_BYTES = 1 << 20
 """Limit of the bodies in one statement: they are in memory twice while it runs."""
 COPIED_MAX_BYTES = 64 << 10
+PIECE_BYTES = 1 << 20
+"""A larger body is written in pieces of this size."""
 MOST_RANGES = 4
 """Limit of ranges. Deleting a range costs half of deleting its ids, but needs a statement of its own."""
 
@@ -54,6 +56,7 @@ class SqlBatch(RecordBatch):
         may_rewrite: bool = True,
     ) -> None:
         super().__init__(index, may_rewrite=may_rewrite)
+        self._connection = connection
         self._execute = connection.execute
         self._statements = statements
 
@@ -83,8 +86,26 @@ class SqlBatch(RecordBatch):
         self._write_rows("set_dead_slots", changes.dead)
 
     def _write_payloads(self, payloads: Sequence[PayloadRow]) -> None:
-        for start in range(0, len(payloads), LARGEST_STATEMENT_ROWS):
-            self._write_payload_chunk(payloads[start : start + LARGEST_STATEMENT_ROWS])
+        small = [one for one in payloads if len(one.body) <= PIECE_BYTES]
+        for start in range(0, len(small), LARGEST_STATEMENT_ROWS):
+            self._write_payload_chunk(small[start : start + LARGEST_STATEMENT_ROWS])
+        for payload in payloads:
+            if len(payload.body) > PIECE_BYTES:
+                self._write_in_pieces(payload)
+
+    def _write_in_pieces(self, payload: PayloadRow) -> None:
+        """Writes a large body. The value of a statement is copied several times, and to get new memory for a copy takes
+        longer than to copy. So the row gets as many zeros, and then the body in pieces. The pages have to stay in the
+        cache until they have their content: otherwise they would go to the log twice."""
+        number, body, annotations = payload
+        self._execute("PRAGMA cache_spill = OFF")
+        try:
+            self._execute(self._statements.one("insert_zeros"), (number, annotations, len(body)))
+            with self._connection.blobopen("payloads", "body", number) as blob:
+                for start in range(0, len(body), PIECE_BYTES):
+                    blob.write(memoryview(body)[start : start + PIECE_BYTES])
+        finally:
+            self._execute("PRAGMA cache_spill = ON")
 
     def _write_payload_chunk(self, payloads: Sequence[PayloadRow]) -> None:
         count = len(payloads)

@@ -77,7 +77,8 @@ _PRAGMAS = (
     "auto_vacuum = NONE",
     "synchronous = FULL",
     "fullfsync = ON",  # macOS, where fsync alone does not flush the cache of the drive
-    f"wal_autocheckpoint = {LONGEST_LOG_BYTES // PAGE_BYTES}",  # `checkpoints.py` is sooner
+    # `checkpoints.py` is sooner. A commit of the largest message must not copy the log itself.
+    f"wal_autocheckpoint = {4 * LONGEST_LOG_BYTES // PAGE_BYTES}",
     "cache_size = -16384",
     "temp_store = MEMORY",  # so that no temporary folder is needed
     "secure_delete = OFF",  # some builds overwrite deleted content with zeros

@@ -163,7 +163,7 @@ class IncomingTransfers:
         kind = KINDS[settled, partial.batch]
         if self._sessions.transactional:
             kind = _in_transaction(delivery, kind)
-        self._handler.on_transfers(link, [number], [b"".join(partial.chunks)], kind)
+        self._handler.on_transfers(link, [number], [partial.content()], kind)
         return None
 
     def _refuse_oversize(self, link: EngineLink, delivery: Any, partial: PartialDelivery) -> None:
@@ -172,7 +172,7 @@ class IncomingTransfers:
         lib.pn_link_advance(link.pointer)
         number = link.deliveries.add(address_of(delivery))
         settled = bool(lib.pn_delivery_settled(delivery))
-        beginning = b"".join(partial.chunks)
+        beginning = partial.content()
         self._report_lost_part(delivery)
         self._handler.on_oversize(link, number, partial.size_bytes, settled, beginning)
         # Unless the handler has settled it: it detached the link or ended the session instead.

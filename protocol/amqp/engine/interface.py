@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cproton_ffi import lib
@@ -196,13 +197,14 @@ class EngineLink:
 
 
 class PartialDelivery:
-    """A delivery of which some transfers have arrived."""
+    """A delivery of which some transfers have arrived. They are joined one by one: to join the parts of a large message
+    at the end would stop all clients for as long as a copy of it takes."""
 
-    __slots__ = ("batch", "chunks", "kept_bytes", "size_bytes")
+    __slots__ = ("_kept", "batch", "kept_bytes", "size_bytes")
 
     def __init__(self, *, batch: bool) -> None:
         self.batch = batch
-        self.chunks: list[bytes] = []
+        self._kept = BytesIO()
         self.size_bytes = 0
         self.kept_bytes = 0
 
@@ -212,11 +214,15 @@ class PartialDelivery:
         self.size_bytes += len(chunk)
         if is_over:
             return
-        self.chunks.append(chunk)
+        self._kept.write(chunk)
         self.kept_bytes = self.size_bytes
         if self.size_bytes > limit_bytes:
-            self.chunks = [b"".join(self.chunks)[:OVERSIZE_KEPT_BYTES]]
-            self.kept_bytes = len(self.chunks[0])
+            self.kept_bytes = min(self.size_bytes, OVERSIZE_KEPT_BYTES)
+            self._kept = BytesIO(self._kept.getvalue()[: self.kept_bytes])
+
+    def content(self) -> bytes:
+        """Returns what is kept, without a copy."""
+        return self._kept.getvalue()
 
 
 class EngineHandler(Protocol):

@@ -33,6 +33,9 @@ INSERT OR FAIL INTO payloads (id, body, annotations)
 SELECT * FROM (VALUES {many (?, ?, ?)})
 LIMIT ?
 
+-- name: insert_zeros
+INSERT OR FAIL INTO payloads (id, annotations, body) VALUES (?, ?, zeroblob(?))
+
 -- name: delete_payloads
 DELETE FROM payloads WHERE id IN ({many ?})
 

@@ -14,8 +14,14 @@ import pytest
 import storage.blocks.compaction
 import storage.sqlite.checkpoints
 import storage.sqlite.store
-from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
+from broker.core.contract.records import (
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    PayloadRow,
+)
 from storage.contract import StorageError, StorageFull, StoreUnusable
+from storage.sqlite.batch import SqlBatch
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, message_ids, payload, row, stored
 
@@ -335,6 +341,54 @@ def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
             sqlite.maintain()
     assert max(sizes[1:]) < 300_000  # the first one has what was written to create the tables
     assert 59 == len(message_ids(sqlite))
+
+
+PIECE = 1 << 20
+
+
+@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7])
+def test_a_large_body_is_stored_as_it_is(sqlite, size):
+    """Whether it is written at once or in pieces, also beside others in one commit."""
+    body = (bytes(range(251)) * (size // 251 + 1))[:size]
+    rows = [row(number) for number in (1, 2, 3)]
+    payloads = [payload(1, body), payload(2, b"small"), PayloadRow(3, body[::-1], b"notes")]
+    sqlite.commit([MessagesStored(rows, payloads)])
+    sqlite.close()
+    sqlite.open()
+    expected = {1: (body, b""), 2: (b"small", b""), 3: (body[::-1], b"notes")}
+    assert expected == sqlite.read_payloads([1, 2, 3])
+    sqlite.commit([MessagesDeleted([1, 3], [1, 3])])
+    assert {2: (b"small", b"")} == sqlite.read_payloads([1, 2, 3])
+
+
+def test_a_large_body_whose_commit_fails_is_not_stored(sqlite, monkeypatch):
+    """Not even a piece of it. The next commit is as before."""
+    body = bytes(PIECE + 1)
+    finish = SqlBatch.finish
+
+    def fail_late(batch) -> None:
+        finish(batch)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlBatch, "finish", fail_late)
+        with pytest.raises(StorageError):
+            sqlite.commit([MessagesStored([row(1)], [payload(1, body)])])
+    assert {} == sqlite.read_payloads([1])
+    sqlite.commit([MessagesStored([row(1)], [payload(1, body)])])
+    assert {1: (body, b"")} == sqlite.read_payloads([1])
+
+
+def test_the_commit_of_a_large_body_does_not_copy_the_log(sqlite):
+    """Its clients, and those behind it, would wait for the copy. Maintenance copies the log."""
+    sqlite.commit([stored([1])])
+    sqlite.maintain()
+    before = sqlite.path.stat().st_size
+    sqlite.commit([MessagesStored([row(2)], [payload(2, bytes(80 * PIECE))])])
+    assert before == sqlite.path.stat().st_size
+    assert sqlite.maintenance_is_due
+    sqlite.maintain()
+    assert sqlite.path.stat().st_size > 80 * PIECE
 
 
 def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
