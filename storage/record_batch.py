@@ -30,7 +30,7 @@ from broker.core.contract.sent_rows import SentRows
 from storage.blocks.block_batch import BlockBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from broker.core.contract.records import MessageRow, Record
@@ -49,44 +49,17 @@ class RecordBatch(ABC):
         self._may_rewrite = may_rewrite
         """Whether there is space for blocks that are written again."""
         self._sequence_numbers: dict[tuple[int, int], int] = {}
-        self._rewritten: Sequence[int] | None = None
-        """Numbers of the blocks that are written again. None until `changes` has chosen them."""
-        self._changes: BlockChanges | None = None
 
     def write(self, records: Sequence[Record]) -> None:
         """Writes the records to the tables."""
-        self.take(records)
-        self.finish()
-
-    def take(self, records: Sequence[Record]) -> None:
-        """Takes the records in their order. Writes those that are not about messages."""
         for kind, group in groupby(records, type):
             self._TAKERS[kind](self, group)
-
-    def changes(self) -> BlockChanges | None:
-        """Returns what the messages change, or None if old blocks have to be read, because they are written again.
-        Called after the last record."""
-        if self._rewritten is None:
-            self._blocks.find_dead()
-            self._rewritten = self._blocks.blocks_to_rewrite() if self._may_rewrite else ()
-            if not self._rewritten:
-                self._changes = self._blocks.changes()
-        return self._changes
-
-    def finish(self) -> None:
-        """Writes what was taken."""
-        changes = self.changes()
-        if changes is None:
-            for block in self._read_blocks(self._rewritten or ()):
+        self._blocks.find_dead()
+        if self._may_rewrite:
+            for block in self._read_blocks(self._blocks.blocks_to_rewrite()):
                 self._blocks.rewrite(*block)
-            changes = self._blocks.changes()
-        self._write_blocks(changes)
+        self._write_blocks(self._blocks.changes())
         self._write_sequence_numbers()
-
-    @property
-    def sequence_numbers(self) -> Mapping[tuple[int, int], int]:
-        """The highest sequence number of each queue in the records, by entity id and sub-queue."""
-        return self._sequence_numbers
 
     def apply(self) -> None:
         """Changes the index of the blocks. Called after the transaction was committed."""

@@ -16,12 +16,11 @@ from storage.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from broker.core.contract.records import PayloadRow
     from storage.blocks.block_batch import BlockChanges
     from storage.blocks.block_index import BlockIndex
-    from storage.sqlite.recent_commits import RecentChanges
     from storage.statements import Statements
 
 LARGEST_STATEMENT_ROWS = 512
@@ -60,10 +59,12 @@ class SqlBatch(RecordBatch):
         self._execute = connection.execute
         self._statements = statements
 
-    def move(self, recent: RecentChanges) -> None:
-        """Writes the changes of recent commits. Called before the records of this commit are written."""
-        self._write_blocks(recent.as_block_changes())
-        rows = [(*queue, number) for queue, number in recent.sequence_numbers.items()]
+    def write_changes(
+        self, changes: BlockChanges, sequence_numbers: Mapping[tuple[int, int], int]
+    ) -> None:
+        """Writes changes that are not made of records."""
+        self._write_blocks(changes)
+        rows = [(*queue, number) for queue, number in sequence_numbers.items()]
         self._write_rows("raise_sequence_numbers", rows)
 
     # --- blocks --------------------------------------------------------------------------------

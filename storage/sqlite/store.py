@@ -1,11 +1,13 @@
 """The SQLite store: opens, writes and reads one file.
 
-`batch.py` writes the statements of a commit. A commit is one transaction in the write-ahead log, which is synced before
-it returns. If the process is killed at any moment, the file can be opened again.
+`journaled_commits.py` says which commits go to the journal first, and which to the tables at once. Either is synced before
+a commit returns. `batch.py` writes the statements of a transaction. If the process is killed at any moment, the file can
+be opened again.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -15,15 +17,12 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.records import (
     EntityStored,
-    MessagesDeleted,
     MessagesStored,
-    MessagesUpdated,
     NamespaceStored,
     RuleRow,
-    SequenceNumbersSkipped,
     SessionStateSet,
 )
-from storage.blocks.single_messages import single_messages
+from storage.blocks.block_index import BlockIndex
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.migration_scripts import read_migrations
@@ -32,19 +31,19 @@ from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.checkpoints import Checkpoints
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
+from storage.sqlite.journaled_commits import JournaledCommits
 from storage.sqlite.migrations import migrate, schema_version
-from storage.sqlite.recent_commits import RecentCommits, SequenceNumbers
+from storage.sqlite.recent_commits import read_recent_changes
 from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
 from storage.statements import Statements, sql_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
-    from storage.blocks.block_batch import BlockChanges
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -66,11 +65,6 @@ DRAINED_BYTES = 64 << 20
 FREE_PLENTY_BYTES = 256 << 20
 """With more than this free on the disk, the free space inside the file is not measured."""
 PAGE_BYTES = 4096
-
-_MESSAGE_KINDS: frozenset[type[Record]] = frozenset(
-    {MessagesStored, MessagesUpdated, MessagesDeleted, SequenceNumbersSkipped}
-)
-"""Records that change only blocks and sequence numbers."""
 
 _PRAGMAS = (
     f"page_size = {PAGE_BYTES}",
@@ -117,7 +111,9 @@ class SqliteStore:
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
         self._migrations = read_migrations(folder / "migrations")
         self._blocks = StoredBlocks()
-        self._recent = RecentCommits(self._statements)
+        self._journaled = JournaledCommits(
+            self.path.with_name(self.path.name + "-commits"), self._write_tables
+        )
         self._may_rewrite = True
         """Whether there is space for blocks that are written again."""
         self._writer: sqlite3.Connection | None = None
@@ -155,9 +151,13 @@ class SqliteStore:
                 self._shrink_if_drained(writer)
                 self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
                 self._reader = self._connect(_READING_PRAGMAS)
-                self._blocks.index(self._source(self._reader))
                 self._log.open_index()
                 self._checkpoints.open()
+                self._move_recent(writer)
+                self._journaled.open(*writer.execute(self._statements.one("journal")).fetchone())
+            self._move_pending()
+            with self._explained:
+                self._blocks.index(self._source(self._reader))
             self._reserve.reserve()
         except StorageError as error:
             self.close()
@@ -171,28 +171,36 @@ class SqliteStore:
                 self._reader = None
         self._checkpoints.close()
         if self._writer is not None:
-            self._move_recent(self._writer)
-            with suppress(sqlite3.Error):  # the content of the log is durable in any case
+            with suppress(StorageError):  # the content of the journal is durable in any case
+                self._move_pending()
+            with suppress(sqlite3.Error):  # and so is that of the log
                 self._writer.execute(f"PRAGMA busy_timeout = {CLOSE_WAIT_MS}")
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._writer.close()
             self._writer = None
-        self._recent.forget()
+        self._journaled.close()
         self._blocks.forget()
         self._log.close_index()
         self._file_ids = None  # a new log file is created at the next open
         self._file_lock.release()
 
     def _move_recent(self, writer: sqlite3.Connection) -> None:
-        """Moves recent commits to the tables, which is optional: they are durable, and are found where they are."""
-        try:
-            self._recent.changes(writer)
-            if self._recent.has_some:
-                index = self._blocks.index(self._source(writer))
-                batch = SqlBatch(writer, self._statements, index, may_rewrite=False)
-                self._write_to_tables(writer, batch, ())
-        except (sqlite3.Error, StorageError):
-            self._undo(writer)
+        """Moves what a broker of version 5 has left in a table that is not used any more."""
+        recent = read_recent_changes(writer.execute(self._statements.one("recent_parts")))
+        if recent is not None:
+            writer.execute("BEGIN IMMEDIATE")
+            batch = SqlBatch(writer, self._statements, BlockIndex())
+            batch.write_changes(recent.as_block_changes(), recent.sequence_numbers)
+            writer.execute(self._statements.one("delete_recent_parts"))
+            writer.execute("COMMIT")
+
+    def _move_pending(self) -> None:
+        """Moves all commits of the journal to the tables. If the disk is full, the reserve is used."""
+        if self._journaled.has_pending:
+            try:
+                self._commit_once(())
+            except StorageFull:
+                self._commit_once(())
 
     @property
     def has_room(self) -> bool:
@@ -265,20 +273,42 @@ class SqliteStore:
 
     def _commit_once(self, records: Sequence[Record]) -> None:
         writer = self._open_connection(self._writer)
-        self._checkpoints.restart_log(writer)
         with self._explained:
             try:
-                change_index = self._write(writer, records)
+                if not (self._has_plenty and records and self._write_to_journal(writer, records)):
+                    self._journaled.move_all(records)
             except BaseException as error:
-                self._recent.forget()
+                self._journaled.forget()
                 self._blocks.forget()
-                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                if _is_disk_full(error):
                     self._may_rewrite = False
                     self._reserve.release()  # copying the log needs space, too
                 self._undo(writer)
                 self._log.discard_uncommitted()
                 raise
-        self._blocks.apply(change_index)
+        self._examine_sometimes(writer)
+
+    def _write_to_journal(self, writer: sqlite3.Connection, records: Sequence[Record]) -> bool:
+        """Writes a commit to the journal. Returns False if it has to be written to the tables. Not called if space is
+        scarce: what it deletes still occupies the tables."""
+        index = self._blocks.known_index or self._blocks.index(self._source(writer))
+        return self._journaled.write(records, index)
+
+    def _write_tables(self, records: Sequence[Record], moved_number: int | None) -> None:
+        """Writes records, and the number of the last journal entry that moves with them, in one transaction."""
+        writer = self._open_connection(self._writer)
+        self._checkpoints.restart_log(writer)
+        index = self._blocks.index(self._source(writer))
+        batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
+        writer.execute("BEGIN IMMEDIATE")
+        batch.write(records)
+        if moved_number is not None:
+            writer.execute(self._statements.one("set_moved_number"), (moved_number,))
+        writer.execute("COMMIT")
+        self._blocks.apply(batch.apply)
+
+    def _examine_sometimes(self, writer: sqlite3.Connection) -> None:
+        """Examines the files and the disk, if the last time was long ago or much was written."""
         now_s = time.monotonic()
         frames = self._log.uncopied_frames
         if now_s >= self._examine_from_s or frames >= self._examine_from_frames:
@@ -288,80 +318,6 @@ class SqliteStore:
                 self._measure_space(writer)
             self._examine_from_s = now_s + EXAMINE_INTERVAL_S
             self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
-
-    def _write(self, writer: sqlite3.Connection, records: Sequence[Record]) -> Callable[[], None]:
-        """Writes the records durably. Returns the function that changes the index."""
-        self._recent.changes(writer)  # they are known from here on
-        index = self._blocks.known_index or self._blocks.index(self._source(writer))
-        if self._has_plenty:
-            single = single_messages(index, records)
-            if single is not None and self._write_as_recent(
-                writer, single.changes, single.sequence_numbers, single.freed_bytes
-            ):
-                return single.apply
-        batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
-        if not _MESSAGE_KINDS.issuperset(map(type, records)):
-            self._write_to_tables(writer, batch, records)
-            return batch.apply
-        batch.take(records)
-        changes = batch.changes()
-        if changes is None or not (
-            self._has_plenty
-            and self._write_as_recent(
-                writer,
-                changes,
-                batch.sequence_numbers,
-                sum([index.by_number[one].size_bytes for one in changes.deleted_blocks]),
-            )
-        ):
-            self._write_to_tables(writer, batch, ())
-        return batch.apply
-
-    def _write_as_recent(
-        self,
-        writer: sqlite3.Connection,
-        changes: BlockChanges,
-        numbers: Mapping[tuple[int, int], int],
-        freed_bytes: int,
-    ) -> bool:
-        """Writes a small commit of messages as a row of its own (`recent_commits.py`). Returns False, and writes
-        nothing, if it has to be written to the tables. Not called if space is scarce: what it deletes still occupies
-        the tables."""
-        if not any(changes) and not numbers:
-            return True
-        recent = self._recent
-        parts = recent.parts(changes, numbers, freed_bytes)
-        if parts is None:
-            return False
-        if len(parts) == 1 and not self._log.is_short(PAGE_BYTES):
-            writer.execute(recent.set_part, parts[0])  # a transaction by itself
-        else:
-            self._begin(writer)
-            for part in parts:
-                writer.execute(recent.set_part, part)
-            writer.execute("COMMIT")
-        recent.written(changes, numbers, freed_bytes, len(parts))
-        return True
-
-    def _write_to_tables(
-        self, writer: sqlite3.Connection, batch: SqlBatch, records: Sequence[Record]
-    ) -> None:
-        """Writes recent commits to the tables, and then the batch, with more records."""
-        self._begin(writer)
-        has_recent = self._recent.has_some
-        if has_recent:
-            batch.move(self._recent.changes(writer))
-            writer.execute(self._recent.set_part, self._recent.next_generation())
-        batch.take(records)
-        batch.finish()
-        writer.execute("COMMIT")
-        if has_recent:
-            self._recent.moved()
-
-    def _begin(self, writer: sqlite3.Connection) -> None:
-        writer.execute("BEGIN IMMEDIATE")
-        if self._has_plenty and self._log.is_short(PAGE_BYTES):
-            self._log.extend(PAGE_BYTES)
 
     @property
     def maintenance_is_due(self) -> bool:
@@ -391,9 +347,9 @@ class SqliteStore:
             return  # the files cannot be examined now, but the commit is durable
         if self._file_ids is None:
             self._file_ids = ids
-        if ids is None or ids != self._file_ids:
+        if ids is None or ids != self._file_ids or not self._journaled.journal.is_in_place:
             raise StoreUnusable(
-                f"{self.path} or its -wal file was deleted or replaced while the broker ran; "
+                f"{self.path} or its -wal or -commits file was deleted or replaced while the broker ran; "
                 "put the files back, or choose another file, and start again"
             )
 
@@ -418,6 +374,7 @@ class SqliteStore:
     def load(self) -> Snapshot:
         """Returns everything that was committed. Messages and message ids are read lazily."""
         self._open_connection(self._reader)
+        self._move_pending()
         one = self._statements.one
         with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
             return Snapshot(
@@ -433,12 +390,9 @@ class SqliteStore:
                 message_ids=self._rows("message_ids"),
             )
 
-    def _sequence_numbers(self, reader: sqlite3.Connection) -> SequenceNumbers:
+    def _sequence_numbers(self, reader: sqlite3.Connection) -> dict[tuple[int, int], int]:
         rows = reader.execute(self._statements.one("sequence_numbers"))
-        highest = {(entity_id, sub_queue): last for entity_id, sub_queue, last in rows}
-        for queue, last in self._recent.changes(reader).sequence_numbers.items():
-            highest[queue] = max(last, highest.get(queue, 0))
-        return highest
+        return {(entity_id, sub_queue): last for entity_id, sub_queue, last in rows}
 
     def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
         with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
@@ -450,12 +404,15 @@ class SqliteStore:
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """Returns body and annotations of the payloads that exist, by id."""
-        with self._reader_lock, self._explained:
-            reader = self._open_connection(self._reader)
-            return self._blocks.read_payloads(self._source(reader), payload_ids)
+        found, stored = self._journaled.read_payloads(payload_ids)
+        if stored:
+            with self._reader_lock, self._explained:
+                reader = self._open_connection(self._reader)
+                found.update(self._blocks.read_payloads(self._source(reader), stored))
+        return found
 
     def _source(self, connection: sqlite3.Connection) -> SqliteBlockSource:
-        return SqliteBlockSource(connection, self._statements, self._recent)
+        return SqliteBlockSource(connection, self._statements)
 
     # --- failures ------------------------------------------------------------------------------
 
@@ -485,8 +442,18 @@ class _Explanation:
                 _CAUSES.get(code) or _CAUSES.get(code & 0xFF) or (StorageError, "failed")
             )
             raise cause(f"{self._path} {sentence} ({error})") from error
+        if isinstance(error, OSError):  # of the journal
+            code = sqlite3.SQLITE_FULL if _is_disk_full(error) else sqlite3.SQLITE_IOERR
+            cause, sentence = _CAUSES[code]
+            raise cause(f"{self._path} {sentence} ({error})") from error
         if isinstance(error, OverflowError | UnicodeEncodeError):
             raise StorageError(f"{self._path} cannot hold a value ({error})") from error
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

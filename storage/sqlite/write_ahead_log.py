@@ -1,8 +1,7 @@
 """The -wal file beside a SQLite database: its length, what of it is not in the database yet, and what was not synced.
 
-SQLite writes the frames. This module writes zeros behind them: overwriting is half the work of appending, because the
-file system need not change its metadata. To SQLite, zeros are the end of the log. The layout of the file and of its
-index, the -shm file, is documented (https://sqlite.org/walformat.html).
+SQLite writes the file. The layout of it and of its index, the -shm file, is documented
+(https://sqlite.org/walformat.html).
 """
 
 from __future__ import annotations
@@ -28,13 +27,6 @@ _LAST_FRAME = struct.Struct("=16xI76xI")
 """The last committed frame, and behind two copies of the header the last frame that is in the database file."""
 _LARGEST_PAGE_BYTES = 65_536
 
-SMALL_COMMIT_FRAMES = 8
-"""After a commit of more pages, the log is not extended: the next one is probably as large, and would write over the
-zeros at once."""
-ROOM_FRAMES = 8
-"""The log is extended if less than this is left."""
-EXTENSION = bytes(128 << 10)
-
 
 def file_id(path: Path) -> FileId:
     """Returns the id of a file, which differs for another file of the same name."""
@@ -50,11 +42,6 @@ class WriteAheadLog:
         self._index_path = database.with_name(database.name + "-shm")
         self._index_file = -1
         self._index: mmap.mmap | None = None
-        self._file = -1
-        self._length_bytes = 0
-        """The file is at least this long."""
-        self._last_frame = 0
-        """The last frame at the last call of `is_short`."""
 
     def open_index(self) -> None:
         """Maps the index into memory. Called when SQLite has opened the database."""
@@ -62,8 +49,6 @@ class WriteAheadLog:
         self._index_file = os.open(self._index_path, os.O_RDONLY)
         size_bytes = mmap.PAGESIZE
         self._index = mmap.mmap(self._index_file, size_bytes, access=mmap.ACCESS_READ)
-        self._file = os.open(self.path, os.O_WRONLY)
-        self._length_bytes = self._last_frame = 0
 
     def close_index(self) -> None:
         """Called when SQLite has closed the database, and not before: closing any descriptor of a file ends all
@@ -71,10 +56,9 @@ class WriteAheadLog:
         if self._index is not None:
             self._index.close()
             self._index = None
-        for file in (self._index_file, self._file):
-            if file >= 0:
-                os.close(file)
-        self._index_file = self._file = -1
+        if self._index_file >= 0:
+            os.close(self._index_file)
+            self._index_file = -1
 
     @property
     def size_bytes(self) -> int:
@@ -90,32 +74,6 @@ class WriteAheadLog:
         last_copied_frame: int
         last_frame, last_copied_frame = _LAST_FRAME.unpack_from(self._index)
         return max(0, last_frame - last_copied_frame)
-
-    def is_short(self, page_bytes: int) -> bool:
-        """Returns whether small commits are about to make the log longer, so that `extend` should be called. Called
-        before each commit. Needs no system call."""
-        if self._index is None:
-            return False
-        last_frame: int
-        last_frame, _ = _LAST_FRAME.unpack_from(self._index)
-        written_frames = last_frame - self._last_frame
-        self._last_frame = last_frame
-        if written_frames < 0:
-            self._length_bytes = 0  # it was begun again, and perhaps truncated
-        needed_bytes = self._needed_bytes(page_bytes)
-        return needed_bytes > self._length_bytes and 0 <= written_frames <= SMALL_COMMIT_FRAMES
-
-    def extend(self, page_bytes: int) -> None:
-        """Writes zeros behind the log if it is short. Called within a transaction that writes, so that nobody else
-        makes the log longer or shorter meanwhile."""
-        with suppress(OSError):  # the commit can do without
-            self._length_bytes = os.fstat(self._file).st_size
-            if self._needed_bytes(page_bytes) > self._length_bytes:
-                self._length_bytes += os.pwrite(self._file, EXTENSION, self._length_bytes)
-
-    def _needed_bytes(self, page_bytes: int) -> int:
-        frame_bytes = _FRAME_HEADER_BYTES + page_bytes
-        return _LOG_HEADER_BYTES + (self._last_frame + ROOM_FRAMES) * frame_bytes
 
     def discard_uncommitted(self) -> None:
         """Truncates the frames of a failed transaction.

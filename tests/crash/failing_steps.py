@@ -34,8 +34,10 @@ from storage.postgres.store import PostgresStore
 from storage.record_batch import RecordBatch
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
+from storage.sqlite.commit_journal import CommitJournal
 from storage.sqlite.disk_reserve import DiskReserve
-from storage.sqlite.recent_commits import RecentChanges, RecentCommits
+from storage.sqlite.journaled_commits import JournaledCommits
+from storage.sqlite.pending_records import PendingRecords, SentMessages
 from storage.sqlite.store import SqliteStore
 from storage.sqlite.write_ahead_log import WriteAheadLog
 from storage.statements import Statements
@@ -54,8 +56,10 @@ SQLITE_CLASSES = (
     SqliteStore,
     SqlBatch,
     SqliteBlockSource,
-    RecentCommits,
-    RecentChanges,
+    JournaledCommits,
+    CommitJournal,
+    PendingRecords,
+    SentMessages,
     Statements,
     WriteAheadLog,
     DiskReserve,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage.postgres.store import PostgresStore
+from storage.sqlite.journaled_commits import JournaledCommits
 from storage.sqlite.store import SqliteStore
 from storage.urls import store_for
 from tests.support.owned_stores import open_as_owner
@@ -44,6 +45,12 @@ def sqlite(path: Path) -> Iterator[SqliteStore]:
     store.open()
     yield store
     store.close()
+
+
+@pytest.fixture
+def without_journal(monkeypatch):
+    """Every commit is written to the tables of a SQLite file at once."""
+    monkeypatch.setattr(JournaledCommits, "write", lambda *_: False)
 
 
 @pytest.fixture

@@ -79,6 +79,23 @@ class SentRows(Sequence[MessageRow]):
         """Returns the number of the last message."""
         return self.first_sequence_number + len(self.sizes) - 1
 
+    def part(self, start: int, stop: int) -> SentRows:
+        """Returns the rows from one position to another."""
+        sessions = self.session_ids
+        return SentRows(
+            self.first_id + start,
+            self.entity_id,
+            self.sub_queue,
+            self.first_sequence_number + start,
+            self.first_enqueue_sequence_number + start,
+            self.enqueued_time_ms,
+            self.time_to_live_ms,
+            self.expires_at_ms,
+            self.headers[start:stop],
+            self.sizes[start:stop],
+            None if sessions is None else sessions[start:stop],
+        )
+
     @overload
     def __getitem__(self, index: int) -> MessageRow: ...
     @overload
@@ -159,6 +176,15 @@ class SentPayloads(Sequence[PayloadRow]):
     def ids(self) -> range:
         """Returns the ids of the payloads."""
         return range(self.first_id, self.first_id + len(self.bodies))
+
+    def part(self, start: int, stop: int) -> SentPayloads:
+        """Returns the payloads from one position to another."""
+        annotations = self.annotations
+        return SentPayloads(
+            self.first_id + start,
+            self.bodies[start:stop],
+            None if annotations is None else annotations[start:stop],
+        )
 
     @overload
     def __getitem__(self, index: int) -> PayloadRow: ...

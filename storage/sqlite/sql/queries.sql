@@ -50,8 +50,11 @@ ON CONFLICT (entity_id, sub_queue)
 DO UPDATE SET sequence_number = excluded.sequence_number
 WHERE excluded.sequence_number > sequence_number
 
--- name: set_recent_part
-UPDATE recent_commits SET part = ? WHERE slot = ?
+-- name: set_moved_number
+UPDATE journal SET moved_number = ?
+
+-- name: delete_recent_parts
+DELETE FROM recent_commits
 
 -- name: set_session_states
 REPLACE INTO session_states (entity_id, session_id, state, updated_time_ms)
@@ -139,6 +142,9 @@ SELECT number, entries FROM blocks ORDER BY number
 
 -- name: recent_parts
 SELECT part FROM recent_commits ORDER BY slot
+
+-- name: journal
+SELECT store_id, moved_number FROM journal
 
 -- name: session_states
 SELECT entity_id, session_id, state, updated_time_ms

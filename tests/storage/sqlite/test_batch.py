@@ -10,14 +10,12 @@ from broker.core.contract.records import (
     MessagesStored,
     MessagesUpdated,
 )
-from storage.sqlite.recent_commits import RecentCommits
 from tests.storage.sample_records import everything, payload, row, stored
 
 
 @pytest.fixture(autouse=True)
-def _no_recent_commits(monkeypatch):
+def _tables(without_journal):
     """Small batches are written to the tables, too."""
-    monkeypatch.setattr(RecentCommits, "parts", lambda *_: None)
 
 
 def statements_of(store, records) -> list[str]:

@@ -28,7 +28,9 @@ LOG_FRAMES = 200
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_journal: None):
+    """Every commit is written to the log."""
+    del without_journal
     monkeypatch.setattr(storage.sqlite.checkpoints, "LOG_FRAMES", LOG_FRAMES)
     store = SqliteStore(tmp_path / "peeklock.db")
     store.open()
@@ -180,32 +182,6 @@ def test_the_files_are_examined_now_and_then_and_not_in_every_commit(
     store.path.rename(store.path.with_name("elsewhere.db"))
     with pytest.raises(StoreUnusable, match="deleted or replaced"):
         store.commit([stored([12])])
-
-
-def test_small_commits_overwrite_zeros_behind_the_log(store: SqliteStore):
-    """Appending costs twice as much: the file system has to change its metadata in each sync."""
-    lengths = set()
-    for number in range(1, 61):
-        store.commit([stored([number])])
-        lengths.add(_log_bytes(store))
-    assert len(lengths) <= 10
-    assert store.path.with_name(store.path.name + "-wal").read_bytes().endswith(bytes(PAGE_BYTES))
-
-
-def test_a_copy_with_zeros_behind_its_log_has_every_commit(store: SqliteStore, tmp_path: Path):
-    """Zeros are the end of the log, also after a crash."""
-    for number in range(1, 61):
-        store.commit([stored([number])])
-    copy = tmp_path / "copy.db"
-    for suffix in ("", "-wal"):
-        copy.with_name(copy.name + suffix).write_bytes(
-            store.path.with_name(store.path.name + suffix).read_bytes()
-        )
-    copied = SqliteStore(copy)
-    copied.open()
-    rows = [row for rows, dead in copied.load().packed_messages for row in rows.live_rows(dead)]
-    copied.close()
-    assert [row.id for row in rows] == list(range(1, 61))
 
 
 def test_a_reader_does_not_delay_the_end_for_long(store: SqliteStore):

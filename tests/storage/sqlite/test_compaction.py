@@ -10,7 +10,6 @@ import pytest
 from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.blocks import compaction
 from storage.blocks.block_format import BLOCK_MAX_BYTES
-from storage.sqlite.recent_commits import FREED_MAX_BYTES
 from storage.sqlite.store import PAGE_BYTES, SqliteStore, _pragma
 from tests.storage.sample_records import message_ids, messages, payload, row, stored
 
@@ -19,12 +18,10 @@ if TYPE_CHECKING:
 
 BODY = b"x" * 1_000
 SLACK_BYTES = 256 << 10
-RECENT_BYTES = 1 << 20
-"""The rows of recent commits."""
 
 
 @pytest.fixture(autouse=True)
-def _small_limits(monkeypatch):
+def _small_limits(monkeypatch, without_journal):
     monkeypatch.setattr(compaction, "DEAD_MAX_BYTES", SLACK_BYTES)
     monkeypatch.setattr(compaction, "SMALL_BLOCKS_MAX", 32)
 
@@ -43,7 +40,7 @@ def used_bytes(store: SqliteStore) -> int:
     writer = store._writer
     assert writer is not None
     pages = _pragma(writer, "page_count") - _pragma(writer, "freelist_count")
-    return pages * PAGE_BYTES - RECENT_BYTES
+    return pages * PAGE_BYTES
 
 
 def blocks(store: SqliteStore) -> int:
@@ -75,7 +72,7 @@ def test_the_space_is_twice_what_is_alive_plus_a_constant(sqlite, kept_every):
         complete(sqlite, gone)
         alive -= len(gone)
         limit = 2 * alive * len(BODY) * 1.1 + SLACK_BYTES + 2 * BLOCK_MAX_BYTES
-        assert used_bytes(sqlite) <= limit + FREED_MAX_BYTES
+        assert used_bytes(sqlite) <= limit
     kept = [number for number in range(1, count + 1) if number % kept_every == 0]
     assert kept == message_ids(sqlite)
     assert dict.fromkeys(kept, (BODY, b"")) == sqlite.read_payloads(range(1, count + 1))
@@ -88,7 +85,7 @@ def test_one_old_message_does_not_keep_its_neighbours(sqlite):
     for first in range(2, 5_001, 100):
         complete(sqlite, range(first, min(first + 100, 5_001)))
     assert [1] == message_ids(sqlite)
-    assert used_bytes(sqlite) <= 2 * SLACK_BYTES + BLOCK_MAX_BYTES + FREED_MAX_BYTES
+    assert used_bytes(sqlite) <= 2 * SLACK_BYTES + BLOCK_MAX_BYTES
 
 
 def test_messages_of_many_small_commits_are_brought_together(sqlite):

@@ -1,0 +1,240 @@
+"""The journal: a file beside the database to which most commits are written, before they move to the tables.
+
+Appending a commit to a file costs a third of a transaction of SQLite. The journal has two segments. When one is full, the
+commits of the other are in the tables, and it is written from its beginning. This module knows entries of bytes;
+`journal_entries.py` says what is in them, and `store.py` when they move.
+
+An entry:
+
+| content | |
+|---|---|
+| uint64 | its number; the next entry has the next number |
+| uint32 | length of the content |
+| uint32 | CRC-32 of the id of the store, of the two numbers above and of the content |
+| bytes | the content |
+
+What follows the last entry of a segment has an older number or no valid checksum. The database has the number of the last
+entry that is in the tables, and the id of the store, so that a journal of another database is not read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from storage.contract import StoreUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SEGMENT_BYTES = 4 << 20
+ENTRY_MAX_BYTES = 512 << 10
+"""A larger commit is written to the tables at once: it would be written twice."""
+_EXTENSION_BYTES = 128 << 10
+"""So many zeros are written ahead. Overwriting is half the work of appending, because the file system need not change
+its metadata."""
+_HEAD = struct.Struct("<QII")
+_NUMBERS = struct.Struct("<QI")
+
+
+class CommitJournal:
+    """The journal of one database. Used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+        self._store_checksum = 0
+        self._segment = 0
+        """The segment that is written."""
+        self._length_bytes = [0, 0]
+        """How much of each segment has entries that count."""
+        self._written_bytes = [0, 0]
+        """How much of each segment is part of the file. The rest of it is not allocated."""
+        self._last_numbers = [0, 0]
+        """The number of the last entry of each segment."""
+        self.last_number = 0
+        """The number of the last entry."""
+        self.is_broken = False
+        """An entry could not be written. It has a number of its own, because it may be in the file nevertheless. Nothing
+        more is written until all entries are in the tables."""
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(self, store_id: bytes, after: int) -> list[tuple[int, bytes]]:
+        """Returns number and content of the entries after a number, in their order. Raises `StoreUnusable` if one is
+        missing before another, and `OSError`."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        checksum = crc32(store_id)
+        segments = [
+            _entries(content, start, checksum, after)
+            for start in range(0, 2 * SEGMENT_BYTES, SEGMENT_BYTES)
+        ]
+        entries = sorted(entry for segment in segments for entry in segment)
+        for expected, (number, _) in enumerate(entries, after + 1):
+            if number != expected:
+                raise StoreUnusable(
+                    f"{self.path} is damaged: commit {expected} is missing; put a good copy of it and of the "
+                    "database back, or move it away to lose its commits"
+                )
+        return entries
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def begin(self, store_id: bytes, last_number: int) -> None:
+        """All entries are in the tables, up to this number. The next one is the first of a segment."""
+        self._store_checksum = crc32(store_id)
+        self.last_number = last_number
+        self.is_broken = False
+        self._segment = 0
+        self._length_bytes = [0, 0]
+        self._last_numbers = [0, 0]
+
+    def is_full_with(self, size_bytes: int) -> bool:
+        """Returns whether an entry of this size has to go to the other segment."""
+        return self._length_bytes[self._segment] + _HEAD.size + size_bytes > SEGMENT_BYTES
+
+    @property
+    def old_last_number(self) -> int:
+        """The number of the last entry in the segment that is not written now."""
+        return self._last_numbers[1 - self._segment]
+
+    def switch(self) -> None:
+        """Writes the other segment from its beginning. All its entries are in the tables."""
+        self._segment = 1 - self._segment
+        self._length_bytes[self._segment] = 0
+
+    def make_room(self, size_bytes: int) -> bool:
+        """Makes sure that an entry of this size can be written without more space on the disk. Returns whether that
+        succeeded. It is not durable before the next entry is."""
+        needed_bytes = self._length_bytes[self._segment] + _HEAD.size + size_bytes
+        if needed_bytes <= self._written_bytes[self._segment]:
+            return True
+        try:
+            if self._file < 0:
+                self._open()
+            self._extend(needed_bytes)
+        except OSError:
+            return False
+        return needed_bytes <= self._written_bytes[self._segment]
+
+    def append(self, content: bytes) -> int:
+        """Writes an entry durably, after `make_room`. Returns its number. Raises `OSError`: then it is not an entry."""
+        number = self.last_number + 1
+        numbers = _NUMBERS.pack(number, len(content))
+        checksum = crc32(content, crc32(numbers, self._store_checksum))
+        entry = _HEAD.pack(number, len(content), checksum) + content
+        position = self._segment * SEGMENT_BYTES + self._length_bytes[self._segment]
+        try:
+            if os.pwrite(self._file, entry, position) < len(entry):
+                _write(self._file, entry, position)
+            sync_data(self._file)
+        except BaseException:
+            self.is_broken = True
+            self._erase(position)
+            raise
+        self._length_bytes[self._segment] += len(entry)
+        self._last_numbers[self._segment] = self.last_number = number
+        return number
+
+    @property
+    def last_used_number(self) -> int:
+        """The number of the last entry, or of the one after it that could not be written."""
+        return self.last_number + self.is_broken
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file was not deleted or replaced while it is open."""
+        if self._file < 0:
+            return True
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._file), self.path.stat())
+        return False
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        self._written_bytes = [0, 0]
+
+    def delete(self) -> None:
+        """Closes and deletes the file. All its entries are in the tables."""
+        self.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def _open(self) -> None:
+        is_new = not self.path.exists()
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size_bytes = os.fstat(self._file).st_size
+        self._written_bytes = [
+            min(size_bytes, SEGMENT_BYTES),
+            max(0, min(size_bytes - SEGMENT_BYTES, SEGMENT_BYTES)),
+        ]
+        if is_new:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # the name of the file
+            finally:
+                os.close(folder)
+
+    def _extend(self, needed_bytes: int) -> None:
+        start = self._segment * SEGMENT_BYTES
+        written_bytes = self._written_bytes[self._segment]
+        end = min(max(needed_bytes, written_bytes + _EXTENSION_BYTES), SEGMENT_BYTES)
+        _write(self._file, bytes(end - written_bytes), start + written_bytes)
+        self._written_bytes[self._segment] = end
+
+    def _erase(self, position: int) -> None:
+        """Erases the head of an entry that is not durable. The next start would read it if the disk has it."""
+        with suppress(OSError):
+            os.pwrite(self._file, bytes(_HEAD.size), position)
+            sync_data(self._file)
+
+
+def _entries(
+    content: bytes, start: int, store_checksum: int, after: int
+) -> list[tuple[int, bytes]]:
+    """Returns the entries of a segment after a number. The first entry that is not valid ends the segment, and so does
+    one that does not follow the one before."""
+    found: list[tuple[int, bytes]] = []
+    position, end = start, min(start + SEGMENT_BYTES, len(content))
+    previous = 0
+    while position + _HEAD.size <= end:
+        number, length, checksum = _HEAD.unpack_from(content, position)
+        position += _HEAD.size
+        entry = content[position : position + length]
+        if not number or (previous and number != previous + 1) or position + length > end:
+            break
+        if checksum != crc32(entry, crc32(_NUMBERS.pack(number, length), store_checksum)):
+            break
+        if number > after:
+            found.append((number, entry))
+        previous = number
+        position += length
+    return found
+
+
+def _write(file: int, data: bytes, position: int) -> None:
+    """Writes all bytes. Raises `OSError`."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, position)
+        view = view[written:]
+        position += written
+
+
+def _sync_fully(file: int) -> None:
+    """On macOS, fsync alone does not flush the cache of the drive."""
+    fcntl.fcntl(file, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
+
+
+sync_data: Callable[[int], None] = getattr(os, "fdatasync", _sync_fully)

@@ -1,0 +1,189 @@
+"""Decides where a commit is written: to the journal first, or to the tables at once.
+
+A small commit is appended to the journal, and moves to the tables later, together with others. A commit that is large,
+deletes large bodies or has records that the journal does not take goes to the tables, in one transaction with all that
+is pending: so the tables are always a state that the store once had.
+
+The commits of a full segment of the journal move in parts, each before a new commit, so that nobody waits long.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import TYPE_CHECKING
+
+from broker.core.contract.records import MessagesDeleted
+from storage.contract import StoreUnusable
+from storage.sqlite.commit_journal import CommitJournal
+from storage.sqlite.journal_entries import decode_records, encode_records
+from storage.sqlite.pending_records import PendingRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from broker.core.contract.records import Record
+    from storage.blocks.block_index import BlockIndex
+
+PART_BYTES = 256 << 10
+"""How much moves before a commit: about a millisecond."""
+FREED_MAX_BYTES = 4 << 20
+"""What pending records delete still occupies the tables. If it is more than this, everything moves."""
+_ALL = sys.maxsize
+
+
+class JournaledCommits:
+    """The commits of one store that are in its journal."""
+
+    def __init__(
+        self, journal_path: Path, write_tables: Callable[[Sequence[Record], int | None], None]
+    ) -> None:
+        self.journal = CommitJournal(journal_path)
+        self._write_tables = write_tables
+        """Writes records to the tables, and the number of the last moved entry unless it is None, in one transaction,
+        durably."""
+        self._store_id = b""
+        self._moved_number = 0
+        """The tables have the entries up to this one."""
+        self._pending = PendingRecords()
+        self._is_stale = True
+        """`_pending` may be wrong: the journal was not read yet, or a commit failed."""
+
+    def open(self, store_id: bytes, moved_number: int) -> None:
+        """Begins with what the journal has after the last moved entry. Raises `StoreUnusable`."""
+        self._store_id = store_id
+        self._moved_number = moved_number
+        self._pending = self._read()
+        self._is_stale = False
+
+    def _read(self, up_to_number: int = _ALL) -> PendingRecords:
+        pending = PendingRecords()
+        last_number = self._moved_number
+        for number, content in self.journal.read(self._store_id, self._moved_number):
+            if number > up_to_number:
+                break
+            try:
+                pending.add(number, decode_records(content))
+            except (ValueError, IndexError, struct.error) as error:
+                raise StoreUnusable(
+                    f"{self.journal.path} is damaged or of a newer version ({error})"
+                ) from error
+            last_number = number
+        if up_to_number == _ALL:
+            self.journal.begin(self._store_id, last_number)
+        return pending
+
+    def close(self) -> None:
+        """Closes the journal. Deletes it if everything is in the tables, so that the database is complete."""
+        if self._moved_number == self.journal.last_used_number and not self._is_stale:
+            self.journal.delete()
+        else:
+            self.journal.close()
+
+    # --- committing ----------------------------------------------------------------------------
+
+    def write(self, records: Sequence[Record], index: BlockIndex) -> bool:
+        """Writes a commit durably to the journal. Returns False, and writes nothing of it, if it has to be written to
+        the tables. Raises `OSError`."""
+        journal, pending = self.journal, self._known()
+        if journal.is_broken or not pending.are_new(records, index.highest_id):
+            return False
+        freed_bytes = self._freed_bytes(records, index)
+        if freed_bytes is None or pending.freed_bytes + freed_bytes > FREED_MAX_BYTES:
+            return False
+        content = encode_records(records)
+        if content is None or not self._make_room(len(content)):
+            return False
+        number = journal.append(content)
+        pending.add(number, records)
+        pending.freed_bytes += freed_bytes
+        return True
+
+    def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int | None:
+        """Returns the size of the bodies in blocks that the records delete, or None if they delete others, which may
+        be large."""
+        freed_bytes = 0
+        for record in records:
+            if type(record) is not MessagesDeleted:
+                continue
+            pending = self._pending
+            stored = sorted([one for one in record.payload_ids if one not in pending])
+            if not stored:
+                continue
+            blocks, missing = index.payloads.find(stored)
+            if missing:
+                return None
+            for handle, slots in blocks.items():
+                block = index.block(handle)
+                freed_bytes += (
+                    block.live_payload_bytes * slots.bit_count() // max(1, block.live_payloads)
+                )
+        return freed_bytes
+
+    def _make_room(self, size_bytes: int) -> bool:
+        """Moves old commits as far as needed for an entry of this size. Returns whether there is room for it."""
+        journal = self.journal
+        old_number = journal.old_last_number
+        if journal.is_full_with(size_bytes):
+            if old_number > self._moved_number:
+                self._move(old_number, _ALL)
+            journal.switch()
+        elif old_number > self._moved_number and self._pending.has_any(old_number):
+            self._move(old_number, max(PART_BYTES, 2 * size_bytes))
+        return journal.make_room(size_bytes)
+
+    def _move(self, up_to_number: int, size_bytes: int) -> None:
+        part = self._pending.first_part(up_to_number, size_bytes)
+        self._write_tables(part.records, part.last_number)
+        self._moved_number = part.last_number
+        self._pending.moved(part)
+
+    def move_all(self, records: Sequence[Record] = ()) -> None:
+        """Writes all pending records and then these to the tables, in one transaction."""
+        pending = self._known()
+        number = self.journal.last_used_number
+        part = pending.first_part(number, _ALL)
+        if part.records or records or number > self._moved_number:
+            has_moved = number > self._moved_number
+            self._write_tables([*part.records, *records], number if has_moved else None)
+            self._moved_number = number
+            pending.moved(part)
+        self.journal.begin(self._store_id, number)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether something is not in the tables."""
+        return self._is_stale or self.journal.last_used_number > self._moved_number
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read_payloads(
+        self, payload_ids: Iterable[int]
+    ) -> tuple[dict[int, tuple[bytes, bytes]], list[int]]:
+        """Returns the body and the annotations of those payloads that are not in the tables, by id, and the ids of those
+        that may be there. May be called beside commits: a body that is not here any more is in the tables."""
+        pending = self._pending
+        found: dict[int, tuple[bytes, bytes]] = {}
+        elsewhere = []
+        for payload_id in payload_ids:
+            if pending.is_deleted(payload_id):
+                continue
+            payload = pending.payload(payload_id)
+            if payload is None:
+                elsewhere.append(payload_id)
+            else:
+                found[payload_id] = payload
+        return found, elsewhere
+
+    # --- failures ------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Reads the journal again before the next commit, because a commit failed. Bodies are read as before."""
+        self._is_stale = True
+
+    def _known(self) -> PendingRecords:
+        if self._is_stale:
+            self._pending = self._read(self.journal.last_number)
+            self._is_stale = False
+        return self._pending

@@ -1,0 +1,249 @@
+"""The records of the journal that are not in the tables yet, in their order.
+
+A message that was sent and completed meanwhile is dropped here, and never gets to the tables. That is most messages of a
+queue whose receivers keep up. Bodies that are not in the tables are read from here.
+
+One thread adds and drops records. Another may read bodies at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from broker.core.contract.records import (
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    SequenceNumbersSkipped,
+)
+from broker.core.contract.sent_rows import SentPayloads, SentRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from broker.core.contract.records import Record
+
+_RECORD_BYTES = 256
+"""What moving a record is counted as, beside the bodies in it."""
+
+
+class SentMessages:
+    """Messages that were sent together, and which of them were deleted since."""
+
+    __slots__ = ("alive_count", "dead", "key", "payloads", "rows", "size_bytes")
+
+    def __init__(self, key: int, rows: SentRows, payloads: SentPayloads) -> None:
+        self.key = key
+        self.rows = rows
+        self.payloads = payloads
+        self.alive_count = len(rows.sizes)
+        self.dead: set[int] = set()
+        """Positions of messages."""
+        self.size_bytes = _RECORD_BYTES + sum(map(len, payloads.bodies))
+
+    def payload(self, message_id: int) -> tuple[bytes, bytes]:
+        """Returns the body and the annotations of a message."""
+        payloads = self.payloads
+        position = message_id - payloads.first_id
+        annotations = payloads.annotations
+        return payloads.bodies[position], b"" if annotations is None else annotations[position]
+
+    def records(self) -> Iterator[MessagesStored]:
+        """Returns the messages that are alive: one record for those without a gap."""
+        if not self.dead:
+            yield MessagesStored(self.rows, self.payloads)
+            return
+        start = 0
+        for end in [*sorted(self.dead), len(self.rows.sizes)]:
+            if start < end:
+                yield MessagesStored(self.rows.part(start, end), self.payloads.part(start, end))
+            start = end + 1
+
+
+class PendingPart(NamedTuple):
+    """The oldest pending records, to be written to the tables."""
+
+    last_number: int
+    """The number of the journal entry after which the rest begins."""
+    keys: Sequence[int]
+    records: Sequence[Record]
+
+
+class PendingRecords:
+    """What a journal has and the tables have not."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[int, Record | SentMessages]] = {}
+        """The number of the journal entry and the record, by a rising key."""
+        self._next_key = 0
+        self._sent: dict[int, SentMessages] = {}
+        """Messages by id."""
+        self._kept: set[int] = set()
+        """Ids of those of them that other records refer to. They get to the tables before they are deleted."""
+        self._payloads: dict[int, tuple[bytes, bytes]] = {}
+        """Other bodies, by id."""
+        self._deleted_payloads: set[int] = set()
+        """Ids of bodies that are in the tables, or get there, and are deleted."""
+        self._sequence_numbers: dict[tuple[int, int], int] = {}
+        self.highest_id = 0
+        """No message and no body here has or had a higher id."""
+        self.freed_bytes = 0
+        """The size of the bodies in the tables that are to be deleted."""
+
+    def __contains__(self, payload_id: int) -> bool:
+        """Whether a body is here."""
+        return payload_id in self._sent or payload_id in self._payloads
+
+    def payload(self, payload_id: int) -> tuple[bytes, bytes] | None:
+        """Returns the body and the annotations of a payload, or None if it is not here."""
+        sent = self._sent.get(payload_id)
+        return self._payloads.get(payload_id) if sent is None else sent.payload(payload_id)
+
+    def is_deleted(self, payload_id: int) -> bool:
+        """Returns whether a body is deleted, although the tables may have it."""
+        return payload_id in self._deleted_payloads
+
+    def are_new(self, records: Sequence[Record], highest_id: int) -> bool:
+        """Returns whether records store nothing with an id that was used before. `highest_id` is the highest one in the
+        tables."""
+        highest_id = max(highest_id, self.highest_id)
+        for record in records:
+            if type(record) is not MessagesStored:
+                continue
+            for new in record:
+                if type(new) is SentRows or type(new) is SentPayloads:
+                    if new.first_id <= highest_id:
+                        return False
+                elif any(one[0] <= highest_id for one in new):
+                    return False
+        return True
+
+    # --- adding --------------------------------------------------------------------------------
+
+    def add(self, number: int, records: Sequence[Record]) -> None:
+        """Adds the records of a journal entry."""
+        for record in records:
+            self._ADDERS.get(type(record), PendingRecords._add_other)(self, number, record)
+
+    def _add_other(self, number: int, record: Record | SentMessages) -> None:
+        self._items[self._next_key] = number, record
+        self._next_key += 1
+
+    def _add_stored(self, number: int, record: MessagesStored) -> None:
+        rows, payloads = record
+        if (
+            type(rows) is SentRows
+            and type(payloads) is SentPayloads
+            and rows.first_id == payloads.first_id
+            and len(rows.sizes) == len(payloads.bodies)
+        ):
+            sent = SentMessages(self._next_key, rows, payloads)
+            self._add_other(number, sent)
+            ids = rows.ids
+            if len(ids) == 1:
+                self._sent[rows.first_id] = sent
+            else:
+                self._sent.update(dict.fromkeys(ids, sent))
+            self.highest_id = max(self.highest_id, ids[-1])
+            queue = rows.entity_id, rows.sub_queue
+            last = rows.last_sequence_number
+            if last > self._sequence_numbers.get(queue, 0):
+                self._sequence_numbers[queue] = last
+            return
+        self._add_other(number, record)
+        for payload_id, body, more in payloads:
+            self._payloads[payload_id] = body, more
+        ids_here = [one[0] for new in (rows, payloads) for one in new]
+        self.highest_id = max(self.highest_id, *ids_here, 0)
+
+    def _add_updated(self, number: int, record: MessagesUpdated) -> None:
+        self._keep(row.id for row in record.rows)
+        self._add_other(number, record)
+
+    def _add_deleted(self, number: int, record: MessagesDeleted) -> None:
+        ids, payload_ids = record
+        if self._sent and list(ids) == list(payload_ids):
+            ids = payload_ids = [one for one in ids if not self._drop_sent(one)]
+            if not ids:
+                return
+            record = MessagesDeleted(ids, payload_ids)
+        else:
+            self._keep(ids)
+            self._keep(payload_ids)
+        self._deleted_payloads.update(payload_ids)
+        self._add_other(number, record)
+
+    def _keep(self, ids: Iterable[int]) -> None:
+        sent = self._sent
+        if sent:
+            self._kept.update(one for one in ids if one in sent)
+
+    def _drop_sent(self, message_id: int) -> bool:
+        """Drops a message that is not in the tables. Returns False if it is there, or has to get there."""
+        sent = self._sent.get(message_id)
+        if sent is None or message_id in self._kept:
+            return False
+        del self._sent[message_id]
+        sent.alive_count -= 1
+        if sent.alive_count:
+            sent.dead.add(message_id - sent.rows.first_id)
+        else:
+            del self._items[sent.key]
+        return True
+
+    _ADDERS: ClassVar[dict[type[Record], Callable[[PendingRecords, int, Any], None]]] = {
+        MessagesStored: _add_stored,
+        MessagesUpdated: _add_updated,
+        MessagesDeleted: _add_deleted,
+    }
+
+    # --- moving --------------------------------------------------------------------------------
+
+    def has_any(self, up_to_number: int) -> bool:
+        """Returns whether there are records of entries up to this number."""
+        for number, _ in self._items.values():
+            return number <= up_to_number
+        return False
+
+    def first_part(self, up_to_number: int, size_bytes: int) -> PendingPart:
+        """Returns the oldest records, of no entry after that number, until they are this large. An entry is not
+        divided."""
+        keys: list[int] = []
+        records: list[Record] = []
+        if self._sequence_numbers:  # also of messages that were dropped
+            highest = [(*queue, number) for queue, number in self._sequence_numbers.items()]
+            records.append(SequenceNumbersSkipped(highest))
+        left_bytes = size_bytes
+        last_number = up_to_number
+        last_in_part = 0
+        for key, (number, item) in self._items.items():
+            if number > up_to_number or (left_bytes <= 0 and number != last_in_part):
+                last_number = min(up_to_number, number - 1)
+                break
+            keys.append(key)
+            last_in_part = number
+            if isinstance(item, SentMessages):
+                records += item.records()
+                left_bytes -= item.size_bytes
+            else:
+                records.append(item)
+                left_bytes -= _RECORD_BYTES
+        return PendingPart(last_number, keys, records)
+
+    def moved(self, part: PendingPart) -> None:
+        """Drops records that are in the tables now."""
+        for key in part.keys:
+            _, item = self._items.pop(key)
+            if isinstance(item, SentMessages):
+                for message_id in item.rows.ids:
+                    self._sent.pop(message_id, None)
+                    self._kept.discard(message_id)
+            elif type(item) is MessagesStored:
+                for payload_id, _, _ in item.payloads:
+                    self._payloads.pop(payload_id, None)
+            elif type(item) is MessagesDeleted:
+                self._deleted_payloads.difference_update(item.payload_ids)
+        if not self._items:
+            self.freed_bytes = self.highest_id = 0
+        self._sequence_numbers.clear()

@@ -1,0 +1,165 @@
+"""The file of the journal: what was appended is read, and nothing else is, whatever else the file has."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from storage.contract import StoreUnusable
+from storage.sqlite import commit_journal
+from storage.sqlite.commit_journal import CommitJournal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORE = b"0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch):
+    monkeypatch.setattr(commit_journal, "SEGMENT_BYTES", 1 << 12)
+    monkeypatch.setattr(commit_journal, "_EXTENSION_BYTES", 1 << 9)
+
+
+@pytest.fixture
+def journal(tmp_path: Path):
+    journal = CommitJournal(tmp_path / "peeklock.db-commits")
+    journal.begin(STORE, 0)
+    yield journal
+    journal.close()
+
+
+def append(journal: CommitJournal, content: bytes) -> int:
+    """As `JournaledCommits` does, with everything before the old segment moved."""
+    if journal.is_full_with(len(content)):
+        journal.switch()
+    assert journal.make_room(len(content))
+    return journal.append(content)
+
+
+def test_entries_are_read_in_their_order(journal):
+    """Over both segments; those that have moved are not read."""
+    contents = [b"%d" % number * 100 for number in range(1, 41)]
+    for number, content in enumerate(contents, 1):
+        assert number == append(journal, content)
+    old = journal.old_last_number
+    assert 0 < old < 40
+    for after in (0, 1, old - 1, old, old + 1, 39, 40):
+        if after >= 40 - 30:
+            found = journal.read(STORE, after)
+            assert list(enumerate(contents[after:], after + 1)) == found
+
+
+def test_a_segment_that_is_used_again_has_no_old_entries(journal):
+    """Those behind the new ones are complete, and older."""
+    for number in range(1, 200):
+        append(journal, b"x" * (number % 90))
+        expected = list(range(journal.old_last_number + 1, number + 1))
+        assert expected == [one for one, _ in journal.read(STORE, journal.old_last_number)]
+
+
+def test_an_entry_that_is_cut_off_anywhere_is_no_entry(journal, tmp_path):
+    """And neither is one with a different byte. The ones before it are."""
+    first, second = b"one" * 20, b"two" * 20
+    append(journal, first)
+    append(journal, second)
+    good = journal.path.read_bytes()
+    start = len(first) + 16
+    other = CommitJournal(tmp_path / "copy")
+    for position in range(start, start + 16 + len(second)):
+        torn = good[:position] + bytes(len(good) - position)
+        changed = good[:position] + bytes([good[position] ^ 1]) + good[position + 1 :]
+        for content in (torn, changed, good[:position]):
+            if content != good:
+                other.path.write_bytes(content)
+                assert [(1, first)] == other.read(STORE, 0)
+    other.path.write_bytes(good)
+    assert [(1, first), (2, second)] == other.read(STORE, 0)
+
+
+def test_a_journal_of_another_store_is_not_read(journal):
+    append(journal, b"content")
+    assert [] == journal.read(b"another store", 0)
+
+
+def test_a_missing_entry_is_reported(journal):
+    """The later segment was begun when the earlier one was complete, so the file is damaged."""
+    for _ in range(30):
+        append(journal, b"x" * 200)
+    data = bytearray(journal.path.read_bytes())
+    data[5000] ^= 1
+    data[100] ^= 1
+    journal.path.write_bytes(data)
+    with pytest.raises(StoreUnusable, match="is damaged: commit"):
+        journal.read(STORE, journal.old_last_number - 5)
+
+
+def test_no_file_has_no_entries(tmp_path):
+    assert [] == CommitJournal(tmp_path / "nothing").read(STORE, 7)
+
+
+def test_the_file_is_overwritten_and_not_extended_by_each_entry(journal):
+    """Extending costs twice as much: the file system has to change its metadata in each sync."""
+    lengths = set()
+    for _ in range(20):
+        append(journal, b"x" * 20)
+        lengths.add(journal.path.stat().st_size)
+    assert len(lengths) <= 2
+
+
+@pytest.mark.parametrize("failing", ["pwrite", "fdatasync"])
+def test_an_entry_that_fails_is_no_entry(journal, monkeypatch, failing):
+    """Also if the disk has it: its head is erased, and its number is not used again."""
+    append(journal, b"one")
+    real = getattr(os, failing) if failing == "pwrite" else commit_journal.sync_data
+    calls = 0
+
+    def fail_once(*arguments):
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OSError(errno.EIO, "injected")
+        return real(*arguments)
+
+    if failing == "pwrite":
+        monkeypatch.setattr(os, "pwrite", fail_once)
+    else:
+        monkeypatch.setattr(commit_journal, "sync_data", fail_once)
+    with pytest.raises(OSError, match="injected"):
+        journal.append(b"two")
+    assert [(1, b"one")] == journal.read(STORE, 0)
+    assert (1, 2, True) == (journal.last_number, journal.last_used_number, journal.is_broken)
+    journal.begin(STORE, journal.last_used_number)
+    assert 3 == append(journal, b"three")
+    assert [(3, b"three")] == journal.read(STORE, 2)
+
+
+def test_a_short_write_is_continued(journal, monkeypatch):
+    real = os.pwrite
+    assert journal.make_room(100)
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: real(file, data[:7], at))
+    journal.append(b"content" * 10)
+    assert [(1, b"content" * 10)] == journal.read(STORE, 0)
+
+
+def test_a_disk_without_room_has_no_entries(journal, monkeypatch):
+    """Zeros are written before the entry, so the entry itself needs no space."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "injected")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert not journal.make_room(100)
+
+
+def test_a_deleted_or_replaced_file_is_noticed(journal):
+    assert journal.is_in_place
+    append(journal, b"one")
+    assert journal.is_in_place
+    journal.path.rename(journal.path.with_name("elsewhere"))
+    assert not journal.is_in_place
+    journal.path.write_bytes(b"")
+    assert not journal.is_in_place

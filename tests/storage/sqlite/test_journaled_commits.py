@@ -1,0 +1,404 @@
+"""Most commits are in the journal first, and move to the tables later: nothing is lost or changed on the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import storage.sqlite.store
+from broker.core.contract.records import (
+    EntityDeleted,
+    MessageIdsForgotten,
+    MessageIdsSeen,
+    MessagesDeleted,
+    MessagesStored,
+    MessagesUpdated,
+    SequenceNumbersSkipped,
+    SessionStateSet,
+)
+from broker.core.contract.sent_rows import SentPayloads, SentRows
+from storage.blocks import compaction
+from storage.contract import StorageError, StorageFull, StoreUnusable
+from storage.memory import MemoryStore
+from storage.sqlite import commit_journal, journaled_commits
+from storage.sqlite.store import SqliteStore
+from tests.storage.sample_records import entity, everything, message_ids, payload, row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEGMENT_BYTES = 64 << 10
+"""In place of megabytes."""
+
+
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch):
+    monkeypatch.setattr(commit_journal, "SEGMENT_BYTES", SEGMENT_BYTES)
+    monkeypatch.setattr(commit_journal, "_EXTENSION_BYTES", 4 << 10)
+    monkeypatch.setattr(journaled_commits, "PART_BYTES", 4 << 10)
+    monkeypatch.setattr(journaled_commits, "FREED_MAX_BYTES", 64 << 10)
+
+
+@pytest.fixture
+def store(path: Path):
+    """A store that has measured the space on its disk."""
+    store = SqliteStore(path)
+    store.open()
+    store.commit([entity(1)])
+    yield store
+    store.close()
+
+
+def sent(*numbers: int, size: int = 1024) -> MessagesStored:
+    """As a client sends messages together."""
+    return sent_together([payload(one, b"%d" % (one % 10) * size) for one in numbers])
+
+
+def sent_together(bodies: Any) -> MessagesStored:
+    first, count = row(bodies[0].id), len(bodies)
+    rows = SentRows(
+        first.id,
+        first.entity_id,
+        first.sub_queue,
+        first.sequence_number,
+        first.enqueue_sequence_number,
+        first.enqueued_time_ms,
+        None,
+        0,
+        [0] * count,
+        [5] * count,
+        None,
+    )
+    payloads = SentPayloads(
+        first.id, [one.body for one in bodies], [one.annotations for one in bodies]
+    )
+    return MessagesStored(rows, payloads)
+
+
+def completed(*numbers: int) -> MessagesDeleted:
+    return MessagesDeleted(numbers, numbers)
+
+
+def stored_count(store: SqliteStore) -> int:
+    """How many messages the tables have, dead or alive."""
+    return len(list(store._blocks.index(store._source(store._reader)).rows))
+
+
+def block_count(store: SqliteStore) -> int:
+    assert store._writer is not None
+    return int(store._writer.execute("SELECT count(*) FROM blocks").fetchone()[0])
+
+
+def transactions_of(store: SqliteStore, records: list[Any]) -> int:
+    texts: list[str] = []
+    assert store._writer is not None
+    store._writer.set_trace_callback(texts.append)
+    store.commit(records)
+    store._writer.set_trace_callback(None)
+    return texts.count("COMMIT")
+
+
+def copied(store: SqliteStore, folder: Path) -> SqliteStore:
+    """A store on a copy of the files, as a kill at this moment leaves them. The next copy takes its place."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for suffix in ("", "-wal", "-commits"):
+        path = store.path.with_name(store.path.name + suffix)
+        if path.exists():
+            shutil.copy(path, folder / path.name)
+    copy = SqliteStore(folder / store.path.name)
+    copy.open()
+    return copy
+
+
+def test_a_small_commit_is_one_write_and_one_sync(store, monkeypatch):
+    """A message that is sent, and one that is completed. SQLite has nothing to do."""
+    store.commit([sent(1)])
+    calls: list[str] = []
+    write, sync = os.pwrite, commit_journal.sync_data
+
+    def counted_write(*given: Any) -> int:
+        calls.append("write")
+        return write(*given)
+
+    def counted_sync(file: int) -> None:
+        calls.append("sync")
+        sync(file)
+
+    monkeypatch.setattr(os, "pwrite", counted_write)
+    monkeypatch.setattr(commit_journal, "sync_data", counted_sync)
+    assert 0 == transactions_of(store, [sent(2, size=10)])
+    assert 0 == transactions_of(store, [completed(1)])
+    assert ["write", "sync", "write", "sync"] == calls
+
+
+def test_what_comes_and_goes_is_never_written_to_the_tables(store):
+    """Not even when the segments are used again and again. Its sequence numbers are kept."""
+    for number in range(1, 500):
+        store.commit([sent(number)])
+        store.commit([completed(number)])
+        assert 0 == block_count(store)
+    assert {(1, 0): 499} == store.load().sequence_numbers
+    assert [] == message_ids(store)
+
+
+def test_what_stays_moves_to_the_tables_in_parts(store):
+    """While the other segment is written. A commit moves a little, so that nobody waits."""
+    moved = [0]
+    for number in range(1, 200):
+        assert transactions_of(store, [sent(number)]) <= 2
+        moved.append(stored_count(store))
+        assert moved[-1] - moved[-2] <= 8
+    assert 2 * SEGMENT_BYTES // 1024 + 10 > 199 - moved[-1] > SEGMENT_BYTES // 1024 // 2
+    assert list(range(1, 200)) == message_ids(store)
+
+
+def test_parts_of_messages_that_were_sent_together_are_dropped(store, tmp_path):
+    """The rest of them move."""
+    store.commit([sent(*range(1, 11))])
+    store.commit([completed(2, 3, 10)])
+    store.commit([completed(5)])
+    expected = [1, 4, 6, 7, 8, 9]
+    assert expected == sorted(store.read_payloads(range(1, 20)))
+    copy = copied(store, tmp_path / "copy")
+    assert expected == message_ids(copy) == sorted(copy.read_payloads(range(1, 20)))
+    copy.close()
+    assert expected == message_ids(store)
+    assert len(expected) == stored_count(store)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kills_at_any_moment_leave_what_was_committed(store, tmp_path, monkeypatch, seed):
+    """Compared with plain dictionaries, over all kinds of records, moves, rewriting and openings."""
+    monkeypatch.setattr(compaction, "SMALL_BLOCKS_MAX", 40)
+    monkeypatch.setattr(compaction, "DEAD_MAX_BYTES", 20_000)
+    chance = random.Random(seed)
+    plain = MemoryStore()
+    plain.open()
+    plain.commit([entity(1)])
+    alive: list[int] = []
+    last = 0
+    for step in range(800):
+        records: list[Any] = []
+        for _ in range(chance.choice((1, 1, 1, 3))):
+            kind = chance.random()
+            if kind < 0.45 or not alive:
+                count = chance.choice((1, 1, 1, 2, 30))
+                ids = range(last + 1, last + 1 + count)
+                last = ids[-1]
+                alive += ids
+                size = chance.choice((0, 10, 1_000, 1_000, 5_000, 17_000 if count == 1 else 10))
+                bodies: Any = [
+                    payload(one, b"%d" % one * (size // 4), b"a" * (one % 3)) for one in ids
+                ]
+                if chance.random() < 0.7:
+                    records.append(sent_together(bodies))
+                else:
+                    records.append(MessagesStored([row(one) for one in ids], bodies))
+            elif kind < 0.85:
+                some = alive[-50:] if chance.random() < 0.7 else alive
+                gone = chance.sample(some, min(len(some), chance.choice((1, 1, 1, 2, 40))))
+                alive = [one for one in alive if one not in gone]
+                records.append(MessagesDeleted(gone, gone))
+            elif kind < 0.95:
+                changed = chance.sample(alive, min(len(alive), chance.choice((1, 1, 5))))
+                records.append(MessagesUpdated([row(one, delivery_count=step) for one in changed]))
+            elif kind < 0.96:
+                records.append(SequenceNumbersSkipped([(2, 0, step + 1)]))
+            elif kind < 0.98:
+                records.append(SessionStateSet(1, f"s{step % 3}", b"%d" % step, step))
+            elif kind < 0.99:
+                records.append(MessageIdsSeen(1, [(f"id{step}", step), ("again", step)]))
+                records.append(MessageIdsForgotten(1, step // 2))
+            else:
+                records.append(EntityDeleted(2))
+        store.commit(records)
+        plain.commit(records)
+        if chance.random() < 0.02:
+            wanted = chance.sample(range(1, last + 1), min(last, 20))
+            assert plain.read_payloads(wanted) == store.read_payloads(wanted)
+        if chance.random() < 0.005:
+            assert everything(plain) == everything(store)
+        if chance.random() < 0.02:
+            copy = copied(store, tmp_path / "copy")
+            assert everything(plain) == everything(copy)
+            copy.close()
+            assert not (tmp_path / "copy" / (store.path.name + "-commits")).exists()
+            copy.open()
+            assert everything(plain) == everything(copy)
+            copy.close()
+        if chance.random() < 0.003:
+            store.close()
+            store.open()
+    assert everything(plain) == everything(store)
+
+
+def fill(store: SqliteStore) -> None:
+    """Both segments, so that the next commits move something."""
+    for number in range(1, 101):
+        store.commit([sent(number)])
+
+
+@pytest.mark.parametrize("failing", ["BEGIN", "INSERT", "UPDATE", "COMMIT"])
+def test_a_move_that_fails_leaves_everything_as_it_was(store, tmp_path, failing):
+    """Its commit fails, and the next one moves the same again."""
+    fill(store)
+    for number in (101, 201, 301):
+        for one in range(number, number + 90):
+            store.commit([sent(one)])
+        expected = message_ids(copied(store, tmp_path / "copy"))
+        writer = store._writer
+        store._writer = FailingConnection(writer, failing)
+        for records in ([entity(5), sent(number + 95)], [sent(number + 95, size=20_000)]):
+            with pytest.raises(StorageError, match="injected"):
+                store.commit([*records, completed(number)])
+        store._writer = writer
+        assert expected == message_ids(copied(store, tmp_path / "copy"))
+        store.commit([completed(number + 1)])
+        expected.remove(number + 1)
+        assert expected == message_ids(copied(store, tmp_path / "copy"))
+    assert expected == message_ids(store)
+
+
+class FailingConnection:
+    """A connection on which statements that begin with a text fail."""
+
+    def __init__(self, connection: sqlite3.Connection, failing: str) -> None:
+        self._connection = connection
+        self._failing = failing
+
+    def execute(self, text: str, *values: Any) -> sqlite3.Cursor:
+        if text.startswith(self._failing):
+            raise sqlite3.OperationalError("injected")
+        return self._connection.execute(text, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize("failing", ["pwrite", "sync"])
+def test_a_commit_that_cannot_be_appended_leaves_everything_as_it_was(
+    store, tmp_path, monkeypatch, failing, error
+):
+    """The next one is written to the tables, with all that is in the journal. Then the journal is used again."""
+    store.commit([sent(1, 2, size=10)])
+    expected = StorageFull if error in {errno.ENOSPC, errno.EDQUOT} else StorageError
+
+    def fail(*_):
+        raise OSError(error, "injected")
+
+    with monkeypatch.context() as patched:
+        if failing == "pwrite":
+            patched.setattr(os, "pwrite", fail)
+        else:
+            patched.setattr(commit_journal, "sync_data", fail)
+        with pytest.raises(expected, match="injected"):
+            store.commit([sent(3, size=10), completed(1)])
+    assert {1, 2} == set(store.read_payloads([1, 2, 3]))
+    copy = copied(store, tmp_path / "copy")
+    if failing == "pwrite":
+        assert [1, 2] == message_ids(copy)
+    copy.close()
+    assert 1 == transactions_of(store, [completed(2)])
+    copy = copied(store, tmp_path / "copy")
+    assert [1] == message_ids(copy)
+    copy.close()
+    assert 0 == transactions_of(store, [sent(4, size=10)])
+    assert [1, 4] == message_ids(store)
+
+
+def test_closing_moves_everything_to_the_tables(store):
+    """The database file is complete without the journal, which is deleted."""
+    store.commit([sent(1)])
+    store.commit([completed(1), sent(2)])
+    assert store._journaled.journal.path.exists()
+    store.close()
+    assert not store._journaled.journal.path.exists()
+    store.open()
+    assert 1 == stored_count(store)
+    assert [2] == message_ids(store)
+
+
+def test_deletions_free_space_before_much_is_deleted(store):
+    """A deleted block occupies its table until its deletion moves."""
+    for number in range(1, 21):
+        store.commit([sent(*range(number * 100, number * 100 + 100), size=100)])
+    store.load()
+    store.commit([entity(2)])
+    for number in range(1, 21):
+        store.commit([completed(*range(number * 100, number * 100 + 100))])
+        assert stored_count(store) <= (20 - number) * 100 + 700
+    assert stored_count(store) <= 700
+
+
+def test_large_bodies_are_deleted_at_once(store):
+    store.commit([sent(1, size=100_000)])
+    store.commit([completed(1)])
+    assert (0,) == store._writer.execute("SELECT count(*) FROM payloads").fetchone()
+
+
+def test_nearly_full_disks_get_no_journal(store, monkeypatch):
+    """A completion has to free space at once."""
+    store.commit([sent(1)])
+    monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 1 << 60)
+    monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
+    store._examine_from_s = 0.0
+    store.commit([sent(2)])
+    for number in range(3, 6):
+        store.commit([sent(number)])
+        assert number == stored_count(store)
+    store.commit([completed(1)])
+    assert 4 == stored_count(store)
+
+
+def test_a_journal_that_is_deleted_while_the_broker_runs_is_reported(store, monkeypatch):
+    """What would be appended to it is lost at the next start."""
+    monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
+    store.commit([sent(1)])
+    store._examine_from_s = 0.0
+    store._journaled.journal.path.unlink()
+    with pytest.raises(StoreUnusable, match="deleted or replaced"):
+        store.commit([sent(2)])
+
+
+def test_a_file_that_cannot_be_opened_keeps_its_journal(store, tmp_path):
+    """A start that fails must not delete commits that are nowhere else."""
+    store.commit([sent(1)])
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    shutil.copy(store._journaled.journal.path, folder)
+    (folder / store.path.name).write_bytes(b"no database" * 500)
+    other = SqliteStore(folder / store.path.name)
+    with pytest.raises(StoreUnusable):
+        other.open()
+    for suffix in ("", "-wal"):
+        shutil.copy(store.path.with_name(store.path.name + suffix), folder)
+    other.open()
+    assert [1] == message_ids(other)
+    other.close()
+
+
+def test_a_journal_of_another_database_is_not_read(store, tmp_path):
+    """The database was deleted, and its journal was not."""
+    store.commit([sent(1)])
+    folder = tmp_path / "new"
+    folder.mkdir()
+    shutil.copy(store._journaled.journal.path, folder)
+    new = SqliteStore(folder / store.path.name)
+    new.open()
+    assert [] == message_ids(new)
+    new.close()
+
+
+def test_the_journal_is_used_again_after_everything_was_loaded(store):
+    store.commit([sent(7)])
+    store.commit([completed(7)])
+    store.load()
+    assert 0 == transactions_of(store, [sent(8)])
