@@ -89,6 +89,9 @@ class Store(Protocol):
     """If True, the store is a `SharedStore`: several processes can open it, and one of them owns it. If False, who has
     opened it owns it."""
 
+    postpones: bool
+    """If True, commits postpone work, which a commit of no records finishes."""
+
     @property
     def has_room(self) -> bool:
         """Whether new messages may be stored. False if the remaining space is needed for completing the stored

@@ -47,6 +47,7 @@ class MemoryStore:
     keeps_payloads_in_memory = True
     commits_inline = True
     shares_ownership = False
+    postpones = False
     has_room = True
     maintenance_is_due = False
 

@@ -49,6 +49,7 @@ class PostgresStore:
     keeps_payloads_in_memory = False
     commits_inline = False
     shares_ownership = True
+    postpones = False
     maintenance_is_due = False
 
     def __init__(self, url: str, schema: str, *, deadline_s: float = DEADLINE_S) -> None:

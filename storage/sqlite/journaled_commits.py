@@ -4,7 +4,8 @@ A small commit is appended to the journal, and moves to the tables later, togeth
 deletes large bodies or has records that the journal does not take goes to the tables, in one transaction with all that
 is pending: so the tables are always a state that the store once had.
 
-The commits of a full segment of the journal move in parts, each before a new commit, so that nobody waits long.
+The commits of a full segment of the journal move in parts, each before a new commit, so that nobody waits long. After a
+second all others move, too, so that a copy of the database is not far behind.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class JournaledCommits:
         self._store_id = b""
         self._moved_number = 0
         """The tables have the entries up to this one."""
+        self._due_number = 0
+        """The entries up to this one are old, and move with the next commits."""
+        self._noted_number = 0
         self._pending = PendingRecords()
         self._is_stale = True
         """`_pending` may be wrong: the journal was not read yet, or a commit failed."""
@@ -129,9 +133,16 @@ class JournaledCommits:
             if old_number > self._moved_number:
                 self._move(old_number, _ALL)
             journal.switch()
-        elif old_number > self._moved_number and self._pending.has_any(old_number):
-            self._move(old_number, max(PART_BYTES, 2 * size_bytes))
+            return journal.make_room(size_bytes)
+        due_number = max(old_number, self._due_number)
+        if due_number > self._moved_number and self._pending.has_any(due_number):
+            self._move(due_number, max(PART_BYTES, 2 * size_bytes))
         return journal.make_room(size_bytes)
+
+    def note_time(self) -> None:
+        """All that is pending now is old when this is called again."""
+        self._due_number = self._noted_number
+        self._noted_number = self.journal.last_number
 
     def _move(self, up_to_number: int, size_bytes: int) -> None:
         part = self._pending.first_part(up_to_number, size_bytes)

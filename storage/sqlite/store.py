@@ -59,6 +59,8 @@ EXAMINE_INTERVAL_S = 0.02
 """A commit examines the files and the disk if the last examination was this long ago."""
 EXAMINE_FRAMES = 256
 """Or if the log has grown by so many pages: a fast client fills a small disk in less time."""
+MOVE_INTERVAL_S = 1.0
+"""A commit is in the tables after one or two times this, if others follow it."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is compacted when it is opened."""
 
@@ -102,6 +104,7 @@ class SqliteStore:
     keeps_payloads_in_memory = False
     commits_inline = True
     shares_ownership = False
+    postpones = True
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -130,6 +133,7 @@ class SqliteStore:
         """The ids of the database file and its log after the first commit."""
         self._examine_from_s = 0.0
         self._examine_from_frames = 0
+        self._move_from_s = 0.0
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -312,6 +316,9 @@ class SqliteStore:
         now_s = time.monotonic()
         frames = self._log.uncopied_frames
         if now_s >= self._examine_from_s or frames >= self._examine_from_frames:
+            if now_s >= self._move_from_s:
+                self._move_from_s = now_s + MOVE_INTERVAL_S
+                self._journaled.note_time()
             self._check_files()
             # The commit is durable. No error from here on may be reported as a failed commit.
             with suppress(OSError, sqlite3.Error):

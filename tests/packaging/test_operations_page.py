@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
+import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +43,15 @@ def peeked(broker: BrokerProcess) -> list[str]:
         return [str(message) for message in receiver.peek_messages(max_message_count=10)]
 
 
+def wait_for_a_block(path: Path) -> None:
+    """Waits until the message is in the database: the broker is idle, and does not leave it in the journal."""
+    ends_s = time.monotonic() + 30
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader:
+        while reader.execute("SELECT count(*) FROM blocks").fetchone() == (0,):
+            assert time.monotonic() < ends_s
+            time.sleep(0.01)
+
+
 def test_the_backup_of_a_running_broker_can_be_restored(tmp_path: Path) -> None:
     """The command of the page runs while the broker serves."""
     if shutil.which("sqlite3") is None:
@@ -48,11 +60,12 @@ def test_the_backup_of_a_running_broker_can_be_restored(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
     with BrokerProcess(storage=storage) as broker:
         send(broker, "before the copy")
+        wait_for_a_block(tmp_path / "peeklock.db")
         subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
         send(broker, "after the copy")
         assert 0 == broker.stop(signal.SIGTERM)
         (tmp_path / "copy.db").replace(tmp_path / "peeklock.db")
-        for suffix in ("-wal", "-shm"):
+        for suffix in ("-wal", "-shm", "-commits"):
             (tmp_path / f"peeklock.db{suffix}").unlink(missing_ok=True)
         broker.start()
         assert ["before the copy"] == peeked(broker)

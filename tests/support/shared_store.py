@@ -42,6 +42,7 @@ class SharedFakeStore:
     keeps_payloads_in_memory = False
     commits_inline = False
     shares_ownership = True
+    postpones = False
     has_room = True
     maintenance_is_due = False
 

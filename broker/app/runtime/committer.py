@@ -35,6 +35,8 @@ LOADED_WEIGHT = 1_024
 """If more than this waits for the store, long work should wait as well: see `is_loaded`."""
 UNAWAITED_S = 0.005
 """How long a small turn without effects waits for a later turn, to be committed with it."""
+IDLE_S = 0.02
+"""If nothing is committed for so long, the store finishes what it has postponed."""
 
 
 class CommitObserver(Protocol):
@@ -84,6 +86,9 @@ class Committer:
         self._thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
         self._maintenance_thread = ThreadPoolExecutor(1, "maintenance")
         self._is_maintaining = False
+        self._commit_count = 0
+        self._finish_timer: asyncio.TimerHandle | None = None
+        """Waits until nothing is committed any more."""
         self._policy = InlineCommitPolicy(stopwatch_s)
 
     def submit(self, turn: Turn) -> None:
@@ -153,8 +158,41 @@ class Committer:
             self._settling.append((self._submitted, settled))
             await settled
 
+    def _committing(self) -> None:
+        """A commit begins. When no other has followed for a moment, the store finishes what it has postponed."""
+        self._commit_count += 1
+        if self._finish_timer is None and self._store.postpones:
+            self._wait_for_idleness()
+
+    def _wait_for_idleness(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._finish_timer = loop.call_later(IDLE_S, self._finish_if_idle, self._commit_count)
+
+    def _finish_if_idle(self, commit_count: int) -> None:
+        self._finish_timer = None
+        if self.failure is not None:
+            return
+        if self.idle and commit_count == self._commit_count:
+            self._running = asyncio.get_running_loop().create_task(self._commit_nothing())
+        else:
+            self._wait_for_idleness()
+
+    async def _commit_nothing(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self._store.commit, ())
+        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
+            self._fail(error)
+        finally:
+            self._running = None
+            self._wake()
+            if self._waiting:
+                self._start()
+
     def close(self) -> None:
         """Ends the threads, after what they are doing."""
+        if self._finish_timer is not None:
+            self._finish_timer.cancel()
         self._maintenance_thread.shutdown(wait=True)
         if self._thread is not None:
             self._thread.shutdown(wait=True)
@@ -229,6 +267,7 @@ class Committer:
         """Commits on the event loop, which does nothing else meanwhile."""
         if not batch.records:
             return
+        self._committing()
         started_s = self._stopwatch_s()
         self._store.commit(batch.records)
         seconds = self._stopwatch_s() - started_s
@@ -239,6 +278,7 @@ class Committer:
         """Commits in the thread. The event loop continues, and more turns may wait."""
         if not batch.records:
             return
+        self._committing()
         started_s = self._stopwatch_s()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._store.commit, batch.records)

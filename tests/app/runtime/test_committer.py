@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.app.runtime import committer as committer_module
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
 from broker.core.contract.effects import CreditNeeded
@@ -196,6 +197,60 @@ async def test_small_turns_do_not_wait_for_a_large_one_after_them(load: Load):
     committer.close()
     *before, last = taken
     assert (2, 2) == (sum(before), last)
+
+
+class PostponingStore(FakeStore):
+    """Sets an event when it may finish what it has postponed, which can be made to fail."""
+
+    postpones = True
+
+    def __init__(self) -> None:
+        super().__init__(checks=False)
+        self.finished = threading.Event()
+        self.error: Exception | None = None
+        self.taken: list[int] = []
+
+    def commit(self, records: Sequence[Record]) -> None:
+        self.taken.append(len(records))
+        if not records:
+            self.finished.set()
+            if self.error is not None:
+                raise self.error
+
+
+async def _finished(store: PostponingStore) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, store.finished.wait, 30)
+    assert store.finished.is_set()
+
+
+@pytest.mark.parametrize("way", ["inline", "thread"])
+async def test_a_store_finishes_what_it_has_postponed_when_nothing_is_committed(way):
+    """Once, and again after the next commit. Turns that come meanwhile are committed after it."""
+    load = Load(store := PostponingStore(), RECORDS[way])
+    store.commits = ENOUGH_COMMITS
+    for _ in range(2):
+        store.finished.clear()
+        load.ask()
+        await _finished(store)
+        load.ask()
+        await load.committer.settle()
+        assert load.committer.idle
+    load.committer.close()
+    assert [] == load.failures
+    assert 4 == store.taken.count(1) == load.released
+    assert 1 == store.taken[0] == store.taken[-1]
+
+
+async def test_a_store_that_cannot_finish_has_failed(monkeypatch):
+    monkeypatch.setattr(committer_module, "IDLE_S", 0.0)
+    load = Load(store := PostponingStore())
+    store.commits = ENOUGH_COMMITS
+    store.error = StorageError("full")
+    load.ask()
+    await _finished(store)
+    await load.committer.settle()
+    load.committer.close()
+    assert [store.error] == load.failures
 
 
 # --- inline and in the thread ----------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,6 +88,7 @@ def completed(*numbers: int) -> MessagesDeleted:
 
 def stored_count(store: SqliteStore) -> int:
     """How many messages the tables have, dead or alive."""
+    assert store._reader is not None
     return len(list(store._blocks.index(store._source(store._reader)).rows))
 
 
@@ -157,6 +159,18 @@ def test_what_stays_moves_to_the_tables_in_parts(store):
         assert moved[-1] - moved[-2] <= 8
     assert 2 * SEGMENT_BYTES // 1024 + 10 > 199 - moved[-1] > SEGMENT_BYTES // 1024 // 2
     assert list(range(1, 200)) == message_ids(store)
+
+
+def test_the_tables_are_not_far_behind_the_journal(store, monkeypatch):
+    """So a backup of a running broker lacks little, and one of an idle broker nothing."""
+    now_s = time.monotonic() + 1_000
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    for number in range(1, 31):
+        store.commit([sent(number, size=10)])
+        now_s += 0.1
+    assert 30 - 22 <= stored_count(store) <= 30 - 9
+    store.commit([])
+    assert 30 == stored_count(store)
 
 
 def test_parts_of_messages_that_were_sent_together_are_dropped(store, tmp_path):
