@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
-import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +14,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT
 from tests.packaging.markdown import Page
+from tests.server.test_backup import wait_for_a_block
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
@@ -41,15 +39,6 @@ def peeked(broker: BrokerProcess) -> list[str]:
         client.get_queue_receiver("queue.1") as receiver,
     ):
         return [str(message) for message in receiver.peek_messages(max_message_count=10)]
-
-
-def wait_for_a_block(path: Path) -> None:
-    """Waits until the message is in the database: the broker is idle, and does not leave it in the journal."""
-    ends_s = time.monotonic() + 30
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader:
-        while reader.execute("SELECT count(*) FROM blocks").fetchone() == (0,):
-            assert time.monotonic() < ends_s
-            time.sleep(0.01)
 
 
 def test_the_backup_of_a_running_broker_can_be_restored(tmp_path: Path) -> None:
