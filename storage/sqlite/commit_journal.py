@@ -19,6 +19,7 @@ entry that is in the tables, and the id of the store, so that a journal of anoth
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -38,6 +39,8 @@ ENTRY_MAX_BYTES = 512 << 10
 _EXTENSION_BYTES = 128 << 10
 """So many zeros are written ahead. Overwriting is half the work of appending, because the file system need not change
 its metadata."""
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+"""Errors of a system or a file system that cannot write and sync with one call."""
 _HEAD = struct.Struct("<QII")
 _NUMBERS = struct.Struct("<QI")
 
@@ -48,6 +51,7 @@ class CommitJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = -1
+        self._can_sync_writes = hasattr(os, "RWF_DSYNC")
         self._store_checksum = 0
         self._segment = 0
         """The segment that is written."""
@@ -133,9 +137,7 @@ class CommitJournal:
         entry = _HEAD.pack(number, len(content), checksum) + content
         position = self._segment * SEGMENT_BYTES + self._length_bytes[self._segment]
         try:
-            if os.pwrite(self._file, entry, position) < len(entry):
-                _write(self._file, entry, position)
-            sync_data(self._file)
+            self._write_synced(entry, position)
         except BaseException:
             self.is_broken = True
             self._erase(position)
@@ -193,11 +195,23 @@ class CommitJournal:
         _write(self._file, bytes(end - written_bytes), start + written_bytes)
         self._written_bytes[self._segment] = end
 
+    def _write_synced(self, data: bytes, position: int) -> None:
+        """Writes bytes durably: with one system call, if the system has it."""
+        if self._can_sync_writes:
+            try:
+                if os.pwritev(self._file, (data,), position, os.RWF_DSYNC) == len(data):
+                    return
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                self._can_sync_writes = False
+        _write(self._file, data, position)
+        sync_data(self._file)
+
     def _erase(self, position: int) -> None:
         """Erases the head of an entry that is not durable. The next start would read it if the disk has it."""
         with suppress(OSError):
-            os.pwrite(self._file, bytes(_HEAD.size), position)
-            sync_data(self._file)
+            self._write_synced(bytes(_HEAD.size), position)
 
 
 def _entries(

@@ -110,11 +110,12 @@ def test_the_file_is_overwritten_and_not_extended_by_each_entry(journal):
     assert len(lengths) <= 2
 
 
-@pytest.mark.parametrize("failing", ["pwrite", "fdatasync"])
+@pytest.mark.parametrize("failing", ["pwritev", "pwrite", "sync_data"])
 def test_an_entry_that_fails_is_no_entry(journal, monkeypatch, failing):
     """Also if the disk has it: its head is erased, and its number is not used again."""
     append(journal, b"one")
-    real = getattr(os, failing) if failing == "pwrite" else commit_journal.sync_data
+    module = commit_journal if failing == "sync_data" else os
+    real = getattr(module, failing)
     calls = 0
 
     def fail_once(*arguments):
@@ -124,10 +125,8 @@ def test_an_entry_that_fails_is_no_entry(journal, monkeypatch, failing):
             raise OSError(errno.EIO, "injected")
         return real(*arguments)
 
-    if failing == "pwrite":
-        monkeypatch.setattr(os, "pwrite", fail_once)
-    else:
-        monkeypatch.setattr(commit_journal, "sync_data", fail_once)
+    journal._can_sync_writes = failing == "pwritev"
+    monkeypatch.setattr(module, failing, fail_once)
     with pytest.raises(OSError, match="injected"):
         journal.append(b"two")
     assert [(1, b"one")] == journal.read(STORE, 0)
@@ -138,11 +137,36 @@ def test_an_entry_that_fails_is_no_entry(journal, monkeypatch, failing):
 
 
 def test_a_short_write_is_continued(journal, monkeypatch):
-    real = os.pwrite
+    """The rest of it is written and synced."""
+    synced: list[int] = []
+    real, real_synced = os.pwrite, os.pwritev
     assert journal.make_room(100)
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: real(file, data[:7], at))
+    monkeypatch.setattr(
+        os, "pwritev", lambda file, parts, at, flags: real_synced(file, [parts[0][:7]], at, flags)
+    )
+    monkeypatch.setattr(commit_journal, "sync_data", synced.append)
     journal.append(b"content" * 10)
     assert [(1, b"content" * 10)] == journal.read(STORE, 0)
+    assert 1 == len(synced)
+
+
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_cannot_sync_a_write_gets_two_calls(journal, monkeypatch, error):
+    synced: list[int] = []
+    asked: list[int] = []
+
+    def unsupported(file, parts, at, flags):
+        asked.append(flags)
+        raise OSError(error, "unsupported")
+
+    monkeypatch.setattr(os, "pwritev", unsupported)
+    monkeypatch.setattr(commit_journal, "sync_data", synced.append)
+    for number in range(1, 4):
+        append(journal, b"%d" % number)
+        assert number == len(synced)
+    assert [os.RWF_DSYNC] == asked
+    assert 3 == len(journal.read(STORE, 0))
 
 
 def test_a_disk_without_room_has_no_entries(journal, monkeypatch):

@@ -119,25 +119,24 @@ def copied(store: SqliteStore, folder: Path) -> SqliteStore:
     return copy
 
 
-def test_a_small_commit_is_one_write_and_one_sync(store, monkeypatch):
+def test_a_small_commit_is_one_system_call(store, monkeypatch):
     """A message that is sent, and one that is completed. SQLite has nothing to do."""
     store.commit([sent(1)])
     calls: list[str] = []
-    write, sync = os.pwrite, commit_journal.sync_data
 
-    def counted_write(*given: Any) -> int:
-        calls.append("write")
-        return write(*given)
+    def counted(name: str, real: Any) -> Any:
+        def count_and_call(*given: Any) -> Any:
+            calls.append(name)
+            return real(*given)
 
-    def counted_sync(file: int) -> None:
-        calls.append("sync")
-        sync(file)
+        return count_and_call
 
-    monkeypatch.setattr(os, "pwrite", counted_write)
-    monkeypatch.setattr(commit_journal, "sync_data", counted_sync)
+    monkeypatch.setattr(os, "pwrite", counted("write", os.pwrite))
+    monkeypatch.setattr(os, "pwritev", counted("synced write", os.pwritev))
+    monkeypatch.setattr(commit_journal, "sync_data", counted("sync", commit_journal.sync_data))
     assert 0 == transactions_of(store, [sent(2, size=10)])
     assert 0 == transactions_of(store, [completed(1)])
-    assert ["write", "sync", "write", "sync"] == calls
+    assert ["synced write", "synced write"] == calls
 
 
 def test_what_comes_and_goes_is_never_written_to_the_tables(store):
@@ -297,7 +296,7 @@ class FailingConnection:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-@pytest.mark.parametrize("failing", ["pwrite", "sync"])
+@pytest.mark.parametrize("failing", ["pwritev", "pwrite", "sync"])
 def test_a_commit_that_cannot_be_appended_leaves_everything_as_it_was(
     store, tmp_path, monkeypatch, failing, error
 ):
@@ -308,16 +307,17 @@ def test_a_commit_that_cannot_be_appended_leaves_everything_as_it_was(
     def fail(*_):
         raise OSError(error, "injected")
 
+    store._journaled.journal._can_sync_writes = failing == "pwritev"
     with monkeypatch.context() as patched:
-        if failing == "pwrite":
-            patched.setattr(os, "pwrite", fail)
-        else:
+        if failing == "sync":
             patched.setattr(commit_journal, "sync_data", fail)
+        else:
+            patched.setattr(os, failing, fail)
         with pytest.raises(expected, match="injected"):
             store.commit([sent(3, size=10), completed(1)])
     assert {1, 2} == set(store.read_payloads([1, 2, 3]))
     copy = copied(store, tmp_path / "copy")
-    if failing == "pwrite":
+    if failing != "sync":
         assert [1, 2] == message_ids(copy)
     copy.close()
     assert 1 == transactions_of(store, [completed(2)])

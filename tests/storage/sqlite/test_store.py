@@ -364,14 +364,14 @@ def test_a_large_body_is_stored_as_it_is(sqlite, size):
 def test_a_large_body_whose_commit_fails_is_not_stored(sqlite, monkeypatch):
     """Not even a piece of it. The next commit is as before."""
     body = bytes(PIECE + 1)
-    finish = SqlBatch.finish
+    write = SqlBatch.write
 
-    def fail_late(batch) -> None:
-        finish(batch)
+    def fail_late(batch, records) -> None:
+        write(batch, records)
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqlBatch, "finish", fail_late)
+        patched.setattr(SqlBatch, "write", fail_late)
         with pytest.raises(StorageError):
             sqlite.commit([MessagesStored([row(1)], [payload(1, body)])])
     assert {} == sqlite.read_payloads([1])
